@@ -1,0 +1,24 @@
+// What a token may do. The sixteen scopes of the specification; `mcp:use` is for OAuth clients alone (D15).
+
+export const SCOPES = [
+  'tokens:write',
+  'emails:send',
+  'emails:read',
+  'emails:write',
+  'campaigns:read',
+  'campaigns:write',
+  'contacts:read',
+  'contacts:write',
+  'domains:read',
+  'domains:write',
+  'inbound:read',
+  'suppressions:read',
+  'suppressions:write',
+  'compliance:write',
+  'webhooks:read',
+  'webhooks:write',
+] as const
+
+export type Scope = (typeof SCOPES)[number]
+
+export const isScope = (text: string): text is Scope => (SCOPES as readonly string[]).includes(text)

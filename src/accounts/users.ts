@@ -1,0 +1,120 @@
+// Users: made by the operator at the command line (D14). Passwords serve the console and the consent page; they are kept as
+// scrypt hashes.
+import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import type { Clock } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import { parseAddress } from '../message/address.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type User = RowOf<'users'>
+
+const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
+const KEY_BYTES = 32
+
+/** "scrypt$N$r$p$salt$hash", all that is needed to check it later under other costs. */
+export async function hashPassword(password: string): Promise<string> {
+  const salt = randomBytes(16)
+  const hash = await derive(password, salt, COST)
+  return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64'), hash.toString('base64')].join('$')
+}
+
+export async function checkPassword(password: string, stored: string): Promise<boolean> {
+  const [, N, r, p, salt, hash] = stored.split('$')
+  if (hash === undefined) return false
+  const expected = Buffer.from(hash, 'base64')
+  const given = await derive(password, Buffer.from(salt!, 'base64'), {
+    N: Number(N),
+    r: Number(r),
+    p: Number(p),
+    maxmem: COST.maxmem,
+  })
+  return given.length === expected.length && timingSafeEqual(given, expected)
+}
+
+function derive(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    scrypt(password.normalize('NFKC'), salt, KEY_BYTES, cost, (error, key) => (error ? reject(error) : resolve(key)))
+  })
+}
+
+export interface NewUser {
+  email: string
+  name?: string
+  password?: string
+  plan?: string
+}
+
+/** Adds a user. Throws an OperatorError for a malformed or known address. */
+export async function addUser(
+  desk: { store: Store; clock: Clock },
+  { email, name, password, plan }: NewUser,
+): Promise<User> {
+  const address = parseAddress(email)
+  if (!address) throw new OperatorError(`"${email}" is not an email address.`)
+  const now = desk.clock.now()
+  const hash = password === undefined ? null : await hashPassword(password)
+  return desk.store.write((tx) => {
+    if (findUser(tx, address.address))
+      throw new OperatorError(`The user ${address.address} exists already; "postrider user list" shows all.`)
+    tx.run(
+      db.insertInto('users').values({
+        id: newId(now),
+        email: address.address,
+        name: name ?? address.address.split('@')[0]!,
+        password_hash: hash,
+        plan: plan ?? 'unlimited',
+        subscription_state: 'active',
+        created_at: now,
+        updated_at: now,
+      }),
+    )
+    return findUser(tx, address.address)!
+  })
+}
+
+export async function setPassword(
+  desk: { store: Store; clock: Clock },
+  email: string,
+  password: string,
+): Promise<User> {
+  const hash = await hashPassword(password)
+  return desk.store.write((tx) => {
+    const user = requireUser(tx, email)
+    tx.run(
+      db.updateTable('users').set({ password_hash: hash, updated_at: desk.clock.now() }).where('key', '=', user.key),
+    )
+    return user
+  })
+}
+
+/** Removes a user who owns no domain that still exists; tokens go with the user. Throws an OperatorError. */
+export function removeUser(desk: { store: Store }, email: string): Promise<User> {
+  return desk.store.write((tx) => {
+    const user = requireUser(tx, email)
+    const domain = tx.first(db.selectFrom('domains').select('name').where('user_key', '=', user.key))
+    if (domain)
+      throw new OperatorError(
+        `${user.email} owns the domain ${domain.name} and its mail; a user with domains is kept. Revoke the tokens instead.`,
+      )
+    tx.run(db.deleteFrom('users').where('key', '=', user.key))
+    return user
+  })
+}
+
+export function findUser(reader: Reader, email: string): User | undefined {
+  return reader.first(db.selectFrom('users').selectAll().where('email', '=', email))
+}
+
+/** Throws an OperatorError when there is no such user. */
+export function requireUser(reader: Reader, email: string): User {
+  const user = findUser(reader, email)
+  if (!user) throw new OperatorError(`There is no user ${email}; add one with "postrider user add ${email}".`)
+  return user
+}
+
+export function listUsers(reader: Reader): User[] {
+  return reader.all(db.selectFrom('users').selectAll().orderBy('key'))
+}

@@ -1,0 +1,69 @@
+// Who asks, and whether there is room: the gate before every route (specification "Authentication", RFC 6750, D8).
+import type { Clock } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import { RateLimit } from '../accounts/rates.ts'
+import { findToken, noteUse } from '../accounts/tokens.ts'
+import type { Config } from '../base/config.ts'
+import type { Gate } from '../jsonapi/routes.ts'
+import type { Store } from '../store/database.ts'
+
+export interface GateDesk {
+  store: Store
+  clock: Clock
+  config: Pick<Config, 'api'>
+}
+
+export function createGate({ store, clock, config }: GateDesk): Gate {
+  const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+  return {
+    authenticate(headers) {
+      const header = headers.get('authorization')
+      if (header === null)
+        throw refuse(
+          'unauthenticated',
+          'Send the header "Authorization: Bearer <token>".',
+          { header: 'Authorization' },
+          { 'WWW-Authenticate': 'Bearer' },
+        )
+      const invalid = (code: 'unauthenticated' | 'token_expired', detail: string) =>
+        refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
+      const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
+      const token = plaintext === undefined ? undefined : findToken(store, plaintext)
+      if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
+      const now = clock.now()
+      if (now >= token.expires_at) throw invalid('token_expired', 'The bearer token has expired; create a new one.')
+      noteUse(store, token, now)
+      return {
+        userKey: token.user_key,
+        userId: token.user_id,
+        tokenId: token.id,
+        scopes: new Set(JSON.parse(token.scopes) as string[]),
+      }
+    },
+    admit({ tokenId }) {
+      const { allowed, limit, remaining, reset } = rates.take(tokenId)
+      const headers = {
+        'RateLimit-Limit': String(limit),
+        'RateLimit-Remaining': String(remaining),
+        'RateLimit-Reset': String(reset),
+      }
+      if (!allowed)
+        throw refuse('rate_limited', `Too many requests; try again in ${reset} s.`, undefined, {
+          ...headers,
+          'Retry-After': String(reset),
+        })
+      return headers
+    },
+    permit({ scopes }, scope) {
+      if (!scopes.has(scope))
+        throw refuse(
+          'insufficient_scope',
+          `This needs a token with the scope ${scope}.`,
+          { header: 'Authorization' },
+          {
+            'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"`,
+          },
+        )
+    },
+  }
+}

@@ -1,0 +1,21 @@
+// What the API's actions work with. Each action hands it to a desk, which declares the few things that it takes of it.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { definer } from '../jsonapi/resource.ts'
+import type { Store } from '../store/database.ts'
+import type { Spool } from '../store/spool.ts'
+
+export interface ApiDesk {
+  store: Store
+  spool: Spool
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  config: Config
+  /** The bells of the loops. */
+  bells: { domains: () => void; deliveries: (lane: string) => void }
+}
+
+export const define = definer<ApiDesk>()

@@ -1,0 +1,139 @@
+// Sending domains and their DNS records.
+import { z } from 'zod'
+import { DOMAIN_STATUSES } from '../states/domain.ts'
+import { field } from '../jsonapi/resource.ts'
+import { changeDomain, registerDomain, removeDomain, type DomainsDesk } from '../domains/register.ts'
+import { define, type ApiDesk } from './desk.ts'
+import { line } from './schemas.ts'
+
+const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({ ...parts, ring: bells.domains })
+
+const label = z
+  .string('must be a string')
+  .transform((text) => text.toLowerCase())
+  .refine((text) => /^(?!-)[a-z0-9-]{1,63}(?<!-)$/.test(text), 'must be one DNS label such as "bounce"')
+const onOff = z.boolean('must be true or false')
+const time = (about: string) => field(z.iso.datetime(), { kind: 'time', about })
+const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
+
+export const domains = define('domains', {
+  table: 'domains',
+  only: 'deleted_at is null',
+  about: 'Sending domains. A domain must be active before mail is sent from it.',
+  attributes: {
+    name: field(line(253), {
+      create: 'required',
+      sort: true,
+      about: 'Fully qualified domain name, kept as lower-case A-labels.',
+    }),
+    purpose: field(
+      z.enum(['transactional', 'marketing', 'both'], { error: 'must be one of transactional, marketing, both' }),
+      {
+        create: 'required',
+        about: 'What the domain is used for.',
+      },
+    ),
+    region: field(line(32), { create: 'optional', about: 'One of the regions of this server; the first when absent.' }),
+    mail_from_prefix: field(label, {
+      create: 'optional',
+      update: true,
+      about: 'The label of the return path below the domain. Changing it re-issues the MX and SPF records.',
+    }),
+    tls_policy: field(z.enum(['Require', 'Optional'], { error: 'must be Require or Optional' }), {
+      create: 'optional',
+      update: true,
+      about: 'Require: mail leaves over TLS or not at all. Optional: TLS where the exchanger offers it.',
+    }),
+    rotate_dkim_key: field(onOff, {
+      update: true,
+      read: 'never',
+      about: 'True promotes the standby selector and makes a new one.',
+    }),
+    open_tracking_enabled: field(onOff, {
+      update: true,
+      kind: 'flag',
+      about: 'Whether opens are tracked unless a mail says otherwise.',
+    }),
+    click_tracking_enabled: field(onOff, {
+      update: true,
+      kind: 'flag',
+      about: 'Whether clicks are tracked unless a mail says otherwise.',
+    }),
+    tracking_redirect_mode: field(z.enum(['shared', 'branded'], { error: 'must be shared or branded' }), {
+      update: true,
+      about:
+        'Whose host tracked links lead over: this server’s, or links.<domain> (needs a plan with branded tracking).',
+    }),
+    status: field(z.enum(DOMAIN_STATUSES), { sort: true, about: 'Where verification stands.' }),
+    checked_at: timeOrNull('When DNS was last asked.'),
+    created_at: { ...time('When it was registered.'), sort: true },
+    updated_at: { ...time('When it last changed.'), sort: true },
+  },
+  filters: { status: { column: 'status' }, purpose: { column: 'purpose' }, name: { column: 'name' } },
+  actions: [
+    {
+      kind: 'create',
+      path: '/domains',
+      scope: 'domains:write',
+      about: 'Register a domain; its DNS records are generated at once.',
+      run: async ({ parts, caller, attributes }) => ({
+        row: { ...(await registerDomain(deskOf(parts), caller.userKey, attributes)) },
+      }),
+    },
+    {
+      kind: 'list',
+      path: '/domains',
+      scope: 'domains:read',
+      params: ['filter', 'sort', 'include', 'fields', 'page'],
+      about: 'List your domains.',
+    },
+    { kind: 'show', path: '/domains/:domain', scope: 'domains:read', about: 'Show a domain.' },
+    {
+      kind: 'update',
+      path: '/domains/:domain',
+      scope: 'domains:write',
+      about: 'Change a domain or rotate its DKIM key.',
+      run: async ({ parts, row, attributes }) => ({
+        row: { ...(await changeDomain(deskOf(parts), row.key, attributes)) },
+      }),
+    },
+    {
+      kind: 'delete',
+      path: '/domains/:domain',
+      scope: 'domains:write',
+      about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
+      run: ({ parts, row }) => removeDomain(deskOf(parts), row.key),
+    },
+  ],
+})
+
+export const records = define('records', {
+  table: 'records',
+  about: 'The DNS records that a sending domain needs.',
+  attributes: {
+    record_type: field(z.enum(['DKIM', 'SPF', 'MAIL_FROM_MX', 'DMARC', 'INBOUND_MX', 'TRACKING']), {
+      about: 'What the record is for.',
+    }),
+    name: field(z.string(), { sort: true, about: 'Where it stands in DNS.' }),
+    value: field(z.string(), { about: 'What it must say.' }),
+    ttl: field(z.int(), { about: 'Suggested time to live in seconds.' }),
+    required: field(z.boolean(), { kind: 'flag', about: 'Whether the domain needs it to become active.' }),
+    verified: field(z.boolean(), { kind: 'flag', about: 'Whether DNS showed it at the last look.' }),
+    observed: field(z.string().nullable(), { about: 'What DNS answered at the last look.' }),
+    checked_at: timeOrNull('When DNS was last asked.'),
+    created_at: { ...time('When it was issued.'), sort: true },
+    updated_at: { ...time('When it last changed.'), sort: true },
+  },
+  relationships: { domain: { type: 'domains', column: 'domain_key' } },
+  filters: { verified: { column: 'verified', flag: true }, record_type: { column: 'record_type' } },
+  actions: [
+    {
+      kind: 'list',
+      path: '/domains/:domain/records',
+      scope: 'domains:read',
+      params: ['filter', 'sort', 'include', 'fields', 'page'],
+      within: { type: 'domains', column: 'domain_key' },
+      about: 'List the DNS records of a domain.',
+    },
+  ],
+})

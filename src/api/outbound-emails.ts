@@ -1,0 +1,131 @@
+// Transactional mail: submitted, listed, shown, deleted.
+import { z } from 'zod'
+import { iso } from '../base/clock.ts'
+import { EMAIL_STATUSES } from '../states/outbound-email.ts'
+import { field } from '../jsonapi/resource.ts'
+import type { Reader } from '../store/database.ts'
+import type { ListedRow } from '../store/list.ts'
+import { bodyOf } from '../outbound/body.ts'
+import { deliveriesOf } from '../outbound/queue.ts'
+import type { Delivery } from '../outbound/settle.ts'
+import { deleteEmail, requireSendingDomain, submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import { define, type ApiDesk } from './desk.ts'
+import { address, addresses, line, text } from './schemas.ts'
+
+const MEGABYTE = 1024 * 1024
+const deskOf = ({ bells, ...parts }: ApiDesk): SubmitDesk => ({ ...parts, ring: bells.deliveries })
+const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
+
+const recipient = z.object({
+  address: z.string(),
+  role: z.enum(['to', 'cc', 'bcc']),
+  status: z.enum(EMAIL_STATUSES),
+  smtp_code: z.int().nullable(),
+  enhanced_code: z.string().nullable(),
+  response: z.string().nullable(),
+  remote_mta: z.string().nullable(),
+  attempts: z.int(),
+  next_attempt_at: z.iso.datetime().nullable(),
+})
+
+/** A recipient as the API shows it: what the queue calls active or held is still queued to its owner. */
+function show(delivery: Delivery): z.output<typeof recipient> {
+  const { address, role, status, smtp_code, enhanced_code, response, remote_mta, attempts, next_attempt_at } = delivery
+  const open = status === 'active' || status === 'held'
+  return {
+    address,
+    role,
+    status: open ? 'queued' : status,
+    smtp_code,
+    enhanced_code,
+    response,
+    remote_mta,
+    attempts,
+    next_attempt_at: next_attempt_at === null || status !== 'queued' ? null : iso(next_attempt_at),
+  }
+}
+
+function extend(
+  rows: ListedRow[],
+  { reader, parts, single }: { reader: Reader; parts: ApiDesk; single: boolean },
+): void {
+  const deliveries = Map.groupBy(
+    deliveriesOf(
+      reader,
+      rows.map(({ key }) => key),
+    ),
+    ({ email_key }) => email_key,
+  )
+  for (const row of rows) {
+    row['recipients'] = (deliveries.get(row.key) ?? []).map(show)
+    if (single) Object.assign(row, bodyOf(reader, parts.spool, row.key))
+  }
+}
+
+export const outboundEmails = define('outbound-emails', {
+  table: 'outbound_emails',
+  about: 'Transactional mail. Delivery is asynchronous; the status follows the primary recipient.',
+  attributes: {
+    from: field(address(), { create: 'required', about: 'The sender; its domain selects the sending domain.' }),
+    to: field(address(), { create: 'required', about: 'The primary recipient.' }),
+    reply_to: field(addresses(10).nullable(), {
+      create: 'optional',
+      kind: 'json',
+      about: 'Where replies go: up to 10 addresses of the sending domain’s family.',
+    }),
+    subject: field(line(998), { create: 'required', sort: true, about: 'The subject.' }),
+    html: field(text(5 * MEGABYTE), { create: 'required', read: 'single', about: 'The HTML body.' }),
+    text: field(text(5 * MEGABYTE).nullable(), { create: 'optional', read: 'single', about: 'The plain text body.' }),
+    idempotency_key: field(line(256).min(1, 'must not be empty').nullable(), {
+      create: 'optional',
+      about: 'A repeat with the same key and payload answers the same email.',
+    }),
+    status: field(z.enum(EMAIL_STATUSES), { sort: true, about: 'What became of the mail to its primary recipient.' }),
+    message_id: field(z.string(), { about: 'The Message-ID header, for replies.' }),
+    recipients: field(z.array(recipient), { about: 'What became of each recipient.' }),
+    queued_at: timeOrNull('When it was accepted.'),
+    sent_at: timeOrNull('When it was handed to a mail exchanger.'),
+    delivered_at: timeOrNull('When the exchanger accepted it.'),
+    bounced_at: timeOrNull('When it was refused for good.'),
+    complained_at: timeOrNull('When the recipient complained.'),
+    rejected_at: timeOrNull('When this server refused to send it.'),
+    suppressed_at: timeOrNull('When it was stopped by a suppression.'),
+    failed_at: timeOrNull('When it could not be delivered in time.'),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was created.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
+  },
+  relationships: { domain: { type: 'domains', column: 'domain_key' } },
+  filters: { status: { column: 'status' }, domain: { column: 'domain_key', type: 'domains' }, to: { column: 'to' } },
+  extend,
+  actions: [
+    {
+      kind: 'create',
+      path: '/outbound-emails',
+      scope: 'emails:send',
+      about: 'Send a mail. The answer means that it is stored durably and will be delivered.',
+      before: ({ parts, caller, attributes }) => requireSendingDomain(parts.store, caller.userKey, attributes['from']),
+      run: async ({ parts, caller, attributes }) => {
+        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, {
+          ...attributes,
+          reply_to: attributes.reply_to ?? undefined,
+        })
+        return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
+      },
+    },
+    {
+      kind: 'list',
+      path: '/outbound-emails',
+      scope: 'emails:read',
+      params: ['filter', 'sort', 'include', 'fields', 'page'],
+      about: 'List your mails.',
+    },
+    { kind: 'show', path: '/outbound-emails/:outboundEmail', scope: 'emails:read', about: 'Show a mail.' },
+    {
+      kind: 'delete',
+      path: '/outbound-emails/:outboundEmail',
+      scope: 'emails:write',
+      about: 'Remove the stored mail; what was delivered is not recalled.',
+      run: ({ parts, row }) => deleteEmail(deskOf(parts), row.key),
+    },
+  ],
+})

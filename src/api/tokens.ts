@@ -1,0 +1,66 @@
+// Personal access tokens: made and revoked, never read again.
+import { z } from 'zod'
+import { Refusal } from '../base/errors.ts'
+import { field } from '../jsonapi/resource.ts'
+import { SCOPES } from '../accounts/scopes.ts'
+import { createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
+import { define } from './desk.ts'
+import { name } from './schemas.ts'
+
+export const tokens = define('tokens', {
+  table: 'tokens',
+  about: 'Personal access tokens. The plaintext is shown once, in the answer to the request that creates the token.',
+  attributes: {
+    name: field(name(), { create: 'required', about: 'A name to recognise the token by.' }),
+    scopes: field(
+      z
+        .array(z.enum(SCOPES, { error: `must be one of ${SCOPES.join(', ')}` }), { error: 'must be a list of scopes' })
+        .min(1, 'must name at least one scope'),
+      { create: 'required', kind: 'json', about: 'What the token may do.' },
+    ),
+    duration: field(
+      z.enum(Object.keys(DURATIONS) as [Duration, ...Duration[]], {
+        error: 'must be one of 1_month, 6_months, 12_months',
+      }),
+      {
+        create: 'required',
+        about: 'How long the token lives.',
+      },
+    ),
+    token: field(z.string(), { read: 'once', about: 'The plaintext bearer token.' }),
+    last_four: field(z.string(), { about: 'The last four characters of the plaintext.' }),
+    expires_at: field(z.iso.datetime(), { kind: 'time', about: 'When the token stops authenticating.' }),
+    last_used_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it was last used, to the minute.' }),
+    created_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was created.' }),
+  },
+  actions: [
+    {
+      kind: 'create',
+      path: '/tokens',
+      scope: 'tokens:write',
+      about: 'Create a token; its scopes must be among those of the token that asks.',
+      run: async ({ parts, caller, attributes }) => {
+        const beyond = attributes.scopes
+          .map((scope, index) => ({ scope, index }))
+          .filter(({ scope }) => !caller.scopes.has(scope))
+        if (beyond.length > 0)
+          throw new Refusal(
+            beyond.map(({ scope, index }) => ({
+              code: 'invalid' as const,
+              detail: `Your own token lacks ${scope}; it cannot grant what it does not have.`,
+              source: { pointer: `/data/attributes/scopes/${index}` },
+            })),
+          )
+        const { token, plaintext } = await createToken(parts, caller.userKey, attributes)
+        return { row: { ...token }, once: { token: plaintext } }
+      },
+    },
+    {
+      kind: 'delete',
+      path: '/tokens/:token',
+      scope: 'tokens:write',
+      about: 'Revoke a token; it fails from the next request on.',
+      run: async ({ parts, row }) => void (await revokeToken(parts.store, row['id'] as string)),
+    },
+  ],
+})

@@ -1,0 +1,68 @@
+// A self-made TLS certificate (X.509 v3, RFC 5280) for listeners that were given none: it encrypts, it proves nothing. Node
+// makes keys but no certificates, so the few structures needed are written in DER here.
+import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
+import { DAY } from './clock.ts'
+
+export interface Certificate {
+  /** PEM. */
+  cert: string
+  /** PKCS #8 PEM. */
+  key: string
+}
+
+const LIFETIME = 3650 * DAY
+
+function der(tag: number, ...parts: Uint8Array[]): Buffer {
+  const body = Buffer.concat(parts)
+  const length =
+    body.length < 128
+      ? Buffer.from([body.length])
+      : body.length < 256
+        ? Buffer.from([0x81, body.length])
+        : Buffer.from([0x82, body.length >> 8, body.length & 255])
+  return Buffer.concat([Buffer.from([tag]), length, body])
+}
+
+const sequence = (...parts: Uint8Array[]): Buffer => der(0x30, ...parts)
+const oid = (...bytes: number[]): Buffer => der(0x06, Buffer.from(bytes))
+const octets = (body: Uint8Array): Buffer => der(0x04, body)
+const bits = (body: Uint8Array): Buffer => der(0x03, Buffer.from([0]), body)
+const yes = der(0x01, Buffer.from([0xff]))
+
+// GeneralizedTime: YYYYMMDDHHMMSSZ.
+const time = (at: number): Buffer =>
+  der(0x18, Buffer.from(`${new Date(at).toISOString().replace(/[-:T]/g, '').slice(0, 14)}Z`))
+
+const ECDSA_SHA256 = sequence(oid(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
+const COMMON_NAME = oid(0x55, 0x04, 0x03)
+const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
+const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
+
+/** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now`. */
+export function makeCertificate(hostname: string, now: number): Certificate {
+  const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  // X.520 bounds a common name to 64 characters; the alternative name carries the whole.
+  const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
+  const serial = randomBytes(16)
+  serial[0] = (serial[0]! & 0x7f) | 0x40
+  const extensions = sequence(
+    sequence(BASIC_CONSTRAINTS, yes, octets(sequence(yes))),
+    sequence(SUBJECT_ALT_NAME, octets(sequence(der(0x82, Buffer.from(hostname))))),
+  )
+  const body = sequence(
+    der(0xa0, der(0x02, Buffer.from([2]))),
+    der(0x02, serial),
+    ECDSA_SHA256,
+    name,
+    sequence(time(now - DAY), time(now + LIFETIME)),
+    name,
+    publicKey.export({ type: 'spki', format: 'der' }),
+    der(0xa3, extensions),
+  )
+  const whole = sequence(body, ECDSA_SHA256, bits(sign('sha256', body, privateKey)))
+  const lines = whole.toString('base64').replace(/.{64}/g, '$&\n').trimEnd()
+  return {
+    cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`,
+    key: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
+  }
+}

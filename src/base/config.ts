@@ -1,0 +1,250 @@
+// The configuration: one TOML file, every key also as environment variable POSTRIDER_SECTION_KEY, every key with a default.
+// Unknown keys and wrong values stop the start with the file, the line and one sentence (contract.md).
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { parse, TomlError } from 'smol-toml'
+import { z } from 'zod'
+import { OperatorError } from './errors.ts'
+import { LEVELS } from './log.ts'
+import { isNetwork, parseEndpoint } from './network.ts'
+import { parseDuration, parseSize } from './units.ts'
+
+const duration = () =>
+  z.string().transform((text, context) => {
+    const value = parseDuration(text)
+    if (value === undefined)
+      context.addIssue({ code: 'custom', message: 'must be a duration such as "5m" (ms, s, m, h, d)' })
+    return value ?? z.NEVER
+  })
+
+const size = () =>
+  z.union([z.string(), z.int().min(0)]).transform((text, context) => {
+    const value = typeof text === 'number' ? text : parseSize(text)
+    if (value === undefined)
+      context.addIssue({ code: 'custom', message: 'must be a size such as "40MB" (B, KB, MB, GB)' })
+    return value ?? z.NEVER
+  })
+
+const endpoint = () =>
+  z.string().transform((text, context) => {
+    const value = parseEndpoint(text)
+    if (!value) context.addIssue({ code: 'custom', message: 'must be host:port, such as "127.0.0.1:8025"' })
+    return value ?? z.NEVER
+  })
+
+const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
+const port = () => z.int('must be a port number').min(0).max(65535)
+const text = () => z.string('must be a text')
+
+const publicUrl = () =>
+  z.string().transform((value, context) => {
+    const url = URL.canParse(value) ? new URL(value) : undefined
+    const fits =
+      url && /^https?:$/.test(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username
+    if (!fits)
+      context.addIssue({ code: 'custom', message: 'must be a URL without a path, such as "https://mail.example.org"' })
+    return fits ? url.origin : z.NEVER
+  })
+
+const hostName = () =>
+  z
+    .string()
+    .refine(
+      (value) =>
+        value === '' ||
+        /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i.test(value),
+      'must be a host name such as "mx.example.org"',
+    )
+
+const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
+
+const route = z.strictObject({
+  domains: z.array(z.string().min(1)).min(1),
+  host: z.string().min(1),
+  port: port().default(25),
+  tls: z.enum(['none', 'optional', 'required']).default('optional'),
+  username: text().default(''),
+  password_file: text().default(''),
+})
+
+const plan = z.strictObject({
+  included_volume: z.int().min(0).nullable().default(null),
+  branded_tracking: z.boolean().default(false),
+})
+
+export const schema = z.strictObject({
+  hostname: hostName().default(''),
+  data_dir: z.string().min(1).default('/var/lib/postrider'),
+  regions: z
+    .array(z.string().regex(/^[a-z0-9-]{1,32}$/, 'must be lower-case letters, digits and hyphens'))
+    .min(1)
+    .default(['default']),
+  http: section({
+    listen: endpoint().prefault('127.0.0.1:8025'),
+    public_url: publicUrl().prefault('http://127.0.0.1:8025'),
+    trusted_proxies: z.array(network()).default([]),
+  }),
+  smtp: section({
+    listen: z.array(endpoint()).prefault(['0.0.0.0:25']),
+    tls_cert: text().default(''),
+    tls_key: text().default(''),
+  }),
+  inbound: section({
+    max_message_bytes: size().prefault('40MB'),
+    clamav: text().default(''),
+  }),
+  dns: section({ servers: z.array(endpoint()).default([]) }),
+  delivery: section({
+    port: port().default(25),
+    source: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
+    retry: z.array(duration()).min(1).prefault(['5m', '15m', '30m', '1h', '2h', '4h', '6h']),
+    lifetime: duration().prefault('5d'),
+    max_connections: z.int().min(1).max(10_000).default(200),
+    routes: z.array(route).default([]),
+  }),
+  network: section({ allow_private: z.array(network()).default([]) }),
+  webhooks: section({
+    retry: z.array(duration()).min(1).prefault(['5s', '5m', '30m', '2h', '5h', '10h', '14h', '20h', '24h']),
+    probe: z.array(duration()).min(1).prefault(['5s', '10s', '20s', '40s', '80s', '160s', '320s']),
+    timeout: duration().prefault('15s'),
+    ca_file: text().default(''),
+  }),
+  domains: section({ verification_window: duration().prefault('72h') }),
+  api: section({
+    rate_limit: z.int().min(0).default(20),
+    rate_burst: z.int().min(1).default(100),
+  }),
+  oauth: section({ redirect_origins: z.array(z.url()).default(['http://127.0.0.1', 'http://localhost']) }),
+  plans: z
+    .record(z.string().regex(/^[a-z0-9_-]{1,32}$/), plan)
+    .default({ growth: { included_volume: 100_000, branded_tracking: true } }),
+  retention: section({
+    outbound_bodies: duration().prefault('30d'),
+    events: duration().prefault('90d'),
+    inbound: duration().prefault('0'),
+  }),
+  log: section({ level: z.enum(LEVELS).default('info') }),
+})
+
+/** The configuration with every key present: durations in ms, sizes in bytes, endpoints as {host, port}. */
+export type Config = z.output<typeof schema>
+/** What a file or a test may write: any subset. */
+export type ConfigInput = z.input<typeof schema>
+
+/** Checks a configuration given as an object (tests, the sandbox). Throws an OperatorError. */
+export function parseConfig(
+  input: unknown,
+  where: (path: readonly PropertyKey[]) => string = () => 'the configuration',
+): Config {
+  const result = schema.safeParse(input)
+  if (!result.success) {
+    const issue = result.error.issues[0]!
+    if (issue.code === 'unrecognized_keys') {
+      const key = [...issue.path, issue.keys[0]!]
+      throw new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)
+    }
+    throw new OperatorError(`${where(issue.path)}: "${issue.path.join('.')}" ${sentence(issue.message)}.`)
+  }
+  const config = result.data
+  return { ...config, hostname: (config.hostname || hostname()).toLowerCase() }
+}
+
+/**
+ * Reads the file (defaults when `file` is undefined), lays the environment over it and checks the whole.
+ * Throws an OperatorError: one sentence with file, line and key.
+ */
+export function loadConfig(file: string | undefined, environment: Record<string, string | undefined> = {}): Config {
+  const source = file === undefined ? '' : readConfig(file)
+  let tree: Record<string, unknown>
+  try {
+    tree = parse(source)
+  } catch (thrown) {
+    if (!(thrown instanceof TomlError)) throw thrown
+    const reason = thrown.message.split('\n')[0]!.replace(/^Invalid TOML document: /, '')
+    throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
+  }
+  const fromEnvironment = applyEnvironment(tree, environment)
+  return parseConfig(tree, (path) => {
+    const variable = fromEnvironment.get(path.slice(0, 2).join('.'))
+    return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
+  })
+}
+
+function readConfig(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    throw new OperatorError(`The configuration file ${file} cannot be read; check that it exists and who may read it.`)
+  }
+}
+
+const sentence = (message: string): string =>
+  (message.startsWith('must ') ? message : `is wrong: ${message}`).replace(/\.$/, '')
+
+/** Puts POSTRIDER_SECTION_KEY variables into the tree; returns which variable each path came from. */
+function applyEnvironment(
+  tree: Record<string, unknown>,
+  environment: Record<string, string | undefined>,
+): Map<string, string> {
+  const origin = new Map<string, string>()
+  for (const path of scalarPaths()) {
+    const variable = `POSTRIDER_${path.join('_').toUpperCase()}`
+    const raw = environment[variable]
+    if (raw === undefined) continue
+    const [head, key] = path as [string, string | undefined]
+    const place = key === undefined ? tree : ((tree[head] ??= {}) as Record<string, unknown>)
+    place[key ?? head] = fromText(raw, path)
+    origin.set(path.join('.'), variable)
+  }
+  return origin
+}
+
+/** Every key that one variable can hold: all but tables of the user's own naming. */
+export function scalarPaths(): string[][] {
+  return Object.entries(parseConfigTree()).flatMap(([head, value]) =>
+    head === 'plans'
+      ? []
+      : isTable(value)
+        ? Object.keys(value)
+            .filter((key) => key !== 'routes')
+            .map((key) => [head, key])
+        : [[head]],
+  )
+}
+
+const parseConfigTree = (): Config => schema.parse({})
+const isTable = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** A variable's text in the type that the default has: lists are separated by commas. */
+function fromText(raw: string, path: readonly string[]): unknown {
+  const model = path.reduce<unknown>((tree, key) => (tree as Record<string, unknown>)[key], parseConfigTree())
+  if (Array.isArray(model))
+    return raw
+      .split(',')
+      .map((item) => item.trim())
+      .filter(Boolean)
+  if (typeof model === 'number' && /^\d+$/.test(raw)) return Number(raw)
+  return raw
+}
+
+/** The line (from 1) on which a key stands, or its section, or 1. */
+function lineOf(source: string, path: readonly PropertyKey[]): number {
+  const keys = path.filter((key) => typeof key === 'string')
+  const key = keys.at(-1)
+  const wanted = keys.slice(0, -1).join('.')
+  let section = ''
+  let fallback = 1
+  const lines = source.split('\n')
+  for (const [index, line] of lines.entries()) {
+    const header = /^\s*\[\[?\s*([^\]]+?)\s*\]\]?/.exec(line)
+    if (header) {
+      section = header[1]!
+      if (section === keys.join('.') || section === wanted) fallback = index + 1
+    } else if (section === wanted && key !== undefined && new RegExp(`^\\s*"?${escape(key)}"?\\s*[=.]`).test(line))
+      return index + 1
+  }
+  return fallback
+}
+
+const escape = (key: string): string => key.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')

@@ -1,0 +1,113 @@
+// The three kinds of failure (src/README.md). A Refusal is the caller's fault and is answered with what to mend; an
+// OperatorError is a sentence for whoever starts or configures Postrider; all else that is thrown is a fault of ours.
+// What the outside world answers (SMTP replies, DNS) is never thrown: it is a value, see smtp/verdict.ts.
+
+/** Every machine-readable error code (D7) with its HTTP status and title. */
+export const CODES = {
+  invalid_document: [400, 'The request document is not a JSON:API document'],
+  invalid_query: [400, 'Unknown or malformed query parameter'],
+  unsupported_include: [400, 'Relationship path cannot be included'],
+  unsupported_fields: [400, 'Unknown type or field in a sparse fieldset'],
+  unsupported_filter: [400, 'Filter is not supported here'],
+  unsupported_sort: [400, 'Sort field is not supported here'],
+  cursor_sort_mismatch: [400, 'The cursor was issued under another sort'],
+  unknown_page_parameter: [400, 'Unknown page parameter'],
+  unauthenticated: [401, 'Authentication required'],
+  token_expired: [401, 'The token has expired'],
+  insufficient_scope: [403, 'The token lacks the required scope'],
+  subscription_inactive: [403, 'No active subscription'],
+  client_id_forbidden: [403, 'Client-generated ids are not supported'],
+  relationship_update_forbidden: [403, 'Relationship updates are not supported here'],
+  not_found: [404, 'Not found'],
+  method_not_allowed: [405, 'Method not allowed'],
+  not_acceptable: [406, 'Not acceptable'],
+  type_mismatch: [409, 'Resource type does not match the endpoint'],
+  id_mismatch: [409, 'Resource id does not match the URL'],
+  idempotency_conflict: [409, 'Idempotency key reused with a different payload'],
+  payload_too_large: [413, 'Request body too large'],
+  unsupported_media_type: [415, 'Unsupported media type'],
+  required: [422, 'Required value is missing'],
+  invalid: [422, 'Invalid value'],
+  too_long: [422, 'Value is too long'],
+  immutable: [422, 'Value cannot be changed'],
+  already_exists: [422, 'Already exists'],
+  recipient_suppressed: [422, 'Recipient is suppressed'],
+  domain_not_active: [422, 'The sending domain is not active'],
+  tracking_disabled: [422, 'Tracking is disabled on the domain'],
+  address_outside_domain: [422, 'Address is outside the sending domain family'],
+  reserved_header: [422, 'Header is reserved'],
+  forbidden_attachment: [422, 'Attachment type is not permitted'],
+  attachment_unavailable: [422, 'Attachment could not be fetched'],
+  message_too_large: [422, 'Message too large'],
+  transition_not_allowed: [422, 'Status move is not allowed'],
+  not_editable: [422, 'No longer editable'],
+  permanent_suppression: [422, 'The suppression is permanent'],
+  ambiguous_address: [422, 'The address is ambiguous'],
+  plan_required: [422, 'A higher plan is required'],
+  volume_exceeded: [422, 'The plan volume is used up'],
+  rate_limited: [429, 'Too many requests'],
+  internal: [500, 'Internal error'],
+  teardown_failed: [502, 'Teardown of the sending domain failed'],
+} as const satisfies Record<string, readonly [number, string]>
+
+export type Code = keyof typeof CODES
+
+/** Where in the request the fault lies (D6): one of the three members of JSON:API's error source. */
+export interface Source {
+  pointer?: string
+  parameter?: string
+  header?: string
+}
+
+export interface Problem {
+  code: Code
+  detail: string
+  source?: Source
+  meta?: Record<string, unknown>
+}
+
+/** Thrown for the caller's fault; carries every problem found, each with the place and the mend. */
+export class Refusal extends Error {
+  readonly problems: readonly Problem[]
+  /** Extra response headers, e.g. WWW-Authenticate or Retry-After. */
+  readonly headers: Record<string, string>
+
+  constructor(problems: readonly Problem[], headers: Record<string, string> = {}) {
+    super(problems.map((problem) => problem.detail).join(' '))
+    this.name = 'Refusal'
+    this.problems = problems
+    this.headers = headers
+  }
+
+  get status(): number {
+    return CODES[this.problems[0]!.code][0]
+  }
+}
+
+export function refuse(code: Code, detail: string, source?: Source, headers?: Record<string, string>): Refusal {
+  return new Refusal([source ? { code, detail, source } : { code, detail }], headers)
+}
+
+/** A refusal that points at one attribute of the request document; `path` is a JSON pointer below /data/attributes. */
+export function refuseAttribute(code: Code, path: string, detail: string): Refusal {
+  return refuse(code, detail, { pointer: `/data/attributes/${path}` })
+}
+
+/** One sentence for the operator: shown on stderr as it is, exit code 1. */
+export class OperatorError extends Error {
+  constructor(sentence: string, options?: ErrorOptions) {
+    super(sentence, options)
+    this.name = 'OperatorError'
+  }
+}
+
+/** The text of whatever was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}
+
+/** The `code` of a system, DNS or SQLite error ("ENOENT", "SQLITE_FULL"), else ''. */
+export function codeOf(thrown: unknown): string {
+  const code = (thrown as { code?: unknown } | null | undefined)?.code
+  return typeof code === 'string' ? code : ''
+}

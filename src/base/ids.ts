@@ -1,0 +1,77 @@
+// Identifiers. Public ids are UUIDv7 (RFC 9562 §5.7): sortable by time of creation, not guessable in bulk (D10).
+import { randomBytes, randomFillSync } from 'node:crypto'
+
+const POOL = new Uint8Array(4096)
+let used = POOL.length
+
+function random(count: number): Uint8Array {
+  if (used + count > POOL.length) {
+    randomFillSync(POOL)
+    used = 0
+  }
+  return POOL.subarray(used, (used += count))
+}
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+
+/** A UUIDv7 for the given time, 74 bits of it random. */
+export function newId(now: number): string {
+  const noise = random(10)
+  const time = now.toString(16).padStart(12, '0')
+  const a = HEX[(noise[0]! & 0x0f) | 0x70]! + HEX[noise[1]!]!
+  const b = HEX[(noise[2]! & 0x3f) | 0x80]! + HEX[noise[3]!]!
+  let node = ''
+  for (let i = 4; i < 10; i++) node += HEX[noise[i]!]!
+  return `${time.slice(0, 8)}-${time.slice(8)}-${a}-${b}-${node}`
+}
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+/** `prefix` + 32 random bytes in base62, 43 digits: the form of bearer tokens (D14). */
+export function newSecret(prefix: string): string {
+  let number = BigInt(`0x${randomBytes(32).toString('hex')}`)
+  let digits = ''
+  for (let i = 0; i < 43; i++) {
+    digits = BASE62[Number(number % 62n)]! + digits
+    number /= 62n
+  }
+  return prefix + digits
+}
+
+const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** Lower-case base32 (RFC 4648 §6 alphabet, unpadded): survives receivers that fold the case of a local part. */
+export function base32(bytes: Uint8Array): string {
+  let text = ''
+  let bits = 0
+  let value = 0
+  for (const byte of bytes) {
+    value = (value << 8) | byte
+    bits += 8
+    while (bits >= 5) {
+      bits -= 5
+      text += BASE32[(value >>> bits) & 31]!
+    }
+    value &= (1 << bits) - 1
+  }
+  return bits > 0 ? text + BASE32[(value << (5 - bits)) & 31]! : text
+}
+
+/** The bytes of `base32` text in either case; undefined when a character is foreign. */
+export function fromBase32(text: string): Uint8Array | undefined {
+  const bytes: number[] = []
+  let bits = 0
+  let value = 0
+  for (const character of text.toLowerCase()) {
+    const digit = BASE32.indexOf(character)
+    if (digit < 0) return undefined
+    value = (value << 5) | digit
+    bits += 5
+    if (bits >= 8) {
+      bits -= 8
+      bytes.push((value >>> bits) & 255)
+      value &= (1 << bits) - 1
+    }
+  }
+  return Uint8Array.from(bytes)
+}

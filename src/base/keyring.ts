@@ -1,0 +1,103 @@
+// The instance key: 32 random bytes in the data directory, readable by the service alone. Everything that Postrider signs
+// for itself or keeps sealed hangs on it, each purpose with a key of its own (HKDF, RFC 5869). Losing it makes the sealed
+// DKIM keys unreadable, so it belongs into every backup.
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { codeOf, OperatorError } from './errors.ts'
+
+/** What keys are derived for. */
+export type Purpose = 'seal' | 'return-path'
+
+const NONCE = 12
+const TAG = 16
+
+export class Keyring {
+  readonly #keys = new Map<Purpose, Buffer>()
+  readonly #root: Buffer
+
+  constructor(root: Buffer) {
+    this.#root = root
+  }
+
+  #key(purpose: Purpose): Buffer {
+    let key = this.#keys.get(purpose)
+    if (!key) {
+      key = Buffer.from(hkdfSync('sha256', this.#root, '', `postrider ${purpose}`, 32))
+      this.#keys.set(purpose, key)
+    }
+    return key
+  }
+
+  /** HMAC-SHA-256, cut to `bytes`. */
+  mac(purpose: Purpose, text: string | Uint8Array, bytes = 32): Buffer {
+    return createHmac('sha256', this.#key(purpose)).update(text).digest().subarray(0, bytes)
+  }
+
+  /** True when `mac` is what `this.mac` makes of the text; constant time. */
+  proves(purpose: Purpose, text: string | Uint8Array, mac: Uint8Array): boolean {
+    const expected = this.mac(purpose, text, mac.length)
+    return mac.length > 0 && expected.length === mac.length && timingSafeEqual(expected, mac)
+  }
+
+  /** AES-256-GCM under the instance key; `label` binds the box to its place (a row's id). */
+  seal(label: string, plain: string): Buffer {
+    const nonce = randomBytes(NONCE)
+    const cipher = createCipheriv('aes-256-gcm', this.#key('seal'), nonce).setAAD(Buffer.from(label))
+    const body = Buffer.concat([cipher.update(plain, 'utf8'), cipher.final()])
+    return Buffer.concat([nonce, cipher.getAuthTag(), body])
+  }
+
+  /** The text of a sealed box. Throws when the key or the label is another one. */
+  open(label: string, box: Uint8Array): string {
+    const bytes = Buffer.from(box)
+    const decipher = createDecipheriv('aes-256-gcm', this.#key('seal'), bytes.subarray(0, NONCE)).setAAD(
+      Buffer.from(label),
+    )
+    decipher.setAuthTag(bytes.subarray(NONCE, NONCE + TAG))
+    return decipher.update(bytes.subarray(NONCE + TAG), undefined, 'utf8') + decipher.final('utf8')
+  }
+}
+
+/** Reads the instance key of a data directory, making it on the first call. Throws an OperatorError. */
+export function openKeyring(dataDir: string): Keyring {
+  const file = join(dataDir, 'instance.key')
+  const root = readKey(file) ?? makeKey(file)
+  if (root.length !== 32)
+    throw new OperatorError(`${file} is damaged: it must hold 32 bytes in base64; put it back from a backup.`)
+  return new Keyring(root)
+}
+
+function readKey(file: string): Buffer | undefined {
+  try {
+    return Buffer.from(readFileSync(file, 'utf8').trim(), 'base64')
+  } catch (thrown) {
+    if (codeOf(thrown) === 'ENOENT') return undefined
+    throw new OperatorError(
+      `${file} cannot be read (${codeOf(thrown)}); run Postrider as the user who owns the data directory.`,
+    )
+  }
+}
+
+// Written beside its place and linked into it, so that of two processes starting at once both end with the same key.
+function makeKey(file: string): Buffer {
+  const draft = `${file}.${process.pid}`
+  try {
+    const handle = openSync(draft, 'wx', 0o600)
+    writeSync(handle, `${randomBytes(32).toString('base64')}\n`)
+    fsyncSync(handle)
+    closeSync(handle)
+    try {
+      linkSync(draft, file)
+    } catch (thrown) {
+      if (codeOf(thrown) !== 'EEXIST') throw thrown
+    } finally {
+      unlinkSync(draft)
+    }
+  } catch (thrown) {
+    throw new OperatorError(
+      `${file} cannot be written (${codeOf(thrown)}); check who owns the data directory and whether the disk is full.`,
+    )
+  }
+  return readKey(file) ?? Buffer.alloc(0)
+}

@@ -1,0 +1,71 @@
+// The due-time loop: the one engine behind every queue. A queue is a table whose rows carry the time at which they are
+// due; a loop does what is due, asks when the next row is, and sleeps until then or until its bell is rung.
+//
+// Guarantees: a loop never runs beside itself; a bell rung while it runs makes it run again; a fault is logged and the
+// loop goes on after a pause that doubles from one second to a minute; stop() waits for the run in progress.
+import { MINUTE, SECOND, type Cancel, type Clock } from './clock.ts'
+import type { Log } from './log.ts'
+
+export interface LoopOptions {
+  name: string
+  clock: Clock
+  log: Log
+  /** Does what is due; returns the time at which the next work falls due, null when there is none. */
+  run: (now: number) => Promise<number | null> | number | null
+}
+
+export class Loop {
+  readonly #options: LoopOptions
+  #running: Promise<void> | null = null
+  #rung = false
+  #started = false
+  #cancel: Cancel | null = null
+  #pause = SECOND
+
+  constructor(options: LoopOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#started = true
+    this.ring()
+  }
+
+  /** Says that something may be due. Cheap, and safe at any time. */
+  ring(): void {
+    if (!this.#started) return
+    this.#rung = true
+    if (this.#running === null) {
+      this.#running = this.#turn().finally(() => {
+        this.#running = null
+        if (this.#rung && this.#started) this.ring()
+      })
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#started = false
+    this.#cancel?.()
+    await this.#running
+  }
+
+  async #turn(): Promise<void> {
+    const { clock, log, name, run } = this.#options
+    // Rings of the same turn of the event loop are one.
+    await Promise.resolve()
+    let next: number | null = null
+    while (this.#rung && this.#started) {
+      this.#rung = false
+      try {
+        next = await run(clock.now())
+        this.#pause = SECOND
+      } catch (thrown) {
+        log.fault(`loop ${name}`, thrown)
+        next = clock.now() + this.#pause
+        this.#pause = Math.min(this.#pause * 2, MINUTE)
+      }
+    }
+    this.#cancel?.()
+    this.#cancel = next === null || !this.#started ? null : clock.wake(next, () => this.ring())
+  }
+}

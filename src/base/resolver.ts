@@ -1,0 +1,67 @@
+// DNS, asked of `dns.servers` (the system's when empty). What the world answers is a value with four distinct kinds, because
+// mail turns on the difference between "there is none" and "we could not find out" (RFC 5321 §5.1, RFC 7505).
+import { Resolver as NodeResolver } from 'node:dns/promises'
+import { codeOf } from './errors.ts'
+import { formatEndpoint } from './network.ts'
+
+export type Answer<T> =
+  | { kind: 'found'; records: T[] }
+  /** The name exists without such a record (NODATA). */
+  | { kind: 'none' }
+  /** The name does not exist (NXDOMAIN). */
+  | { kind: 'nxdomain' }
+  /** SERVFAIL, a timeout, a refused query: nothing is known. */
+  | { kind: 'failed'; reason: string }
+
+export interface Mx {
+  /** Lower case without final dot; '' is the null MX. */
+  exchange: string
+  priority: number
+}
+
+export interface Resolver {
+  mx(name: string): Promise<Answer<Mx>>
+  /** TXT records, each with its strings joined. */
+  txt(name: string): Promise<Answer<string>>
+  a(name: string): Promise<Answer<string>>
+  aaaa(name: string): Promise<Answer<string>>
+  cname(name: string): Promise<Answer<string>>
+}
+
+export interface ResolverOptions {
+  servers: readonly { host: string; port: number }[]
+  /** Milliseconds for the first try; c-ares doubles it. */
+  timeout?: number
+  tries?: number
+}
+
+/** The strings of one record are joined; more than this is no record of ours and would only fill memory. */
+const MAX_RECORDS = 100
+
+export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
+  const resolver = new NodeResolver({ timeout, tries })
+  if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
+  const clean = (host: string): string => host.toLowerCase().replace(/\.$/, '')
+  return {
+    mx: (name) =>
+      ask(async () =>
+        (await resolver.resolveMx(name)).map(({ exchange, priority }) => ({ exchange: clean(exchange), priority })),
+      ),
+    txt: (name) => ask(async () => (await resolver.resolveTxt(name)).map((strings) => strings.join(''))),
+    a: (name) => ask(() => resolver.resolve4(name)),
+    aaaa: (name) => ask(() => resolver.resolve6(name)),
+    cname: (name) => ask(async () => (await resolver.resolveCname(name)).map(clean)),
+  }
+}
+
+async function ask<T>(question: () => Promise<T[]>): Promise<Answer<T>> {
+  try {
+    const records = await question()
+    return records.length > 0 ? { kind: 'found', records: records.slice(0, MAX_RECORDS) } : { kind: 'none' }
+  } catch (thrown) {
+    const code = codeOf(thrown)
+    if (code === 'ENODATA') return { kind: 'none' }
+    if (code === 'ENOTFOUND' || code === 'EBADNAME') return { kind: 'nxdomain' }
+    return { kind: 'failed', reason: code || 'unknown' }
+  }
+}

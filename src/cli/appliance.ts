@@ -1,0 +1,131 @@
+// The whole appliance: the one place that starts and stops things. Every part gets what it needs here, and only here.
+import { schedule } from 'node-cron'
+import { SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { OperatorError } from '../base/errors.ts'
+import { openKeyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { allowPublicAnd, formatEndpoint } from '../base/network.ts'
+import { Pool } from '../base/pool.ts'
+import { createResolver, type Resolver } from '../base/resolver.ts'
+import type { ComposeJob } from '../message/worker.ts'
+import type { Timeouts } from '../smtp/client.ts'
+import { openStore, type Store } from '../store/database.ts'
+import { takeLock } from '../store/lock.ts'
+import { raw } from '../store/query.ts'
+import { Spool } from '../store/spool.ts'
+import { checkDue } from '../domains/check.ts'
+import { eraseKeys } from '../domains/keys.ts'
+import { DeliveryEngine } from '../outbound/deliver.ts'
+import type { ApiDesk } from '../api/desk.ts'
+import { createApp, listen } from '../api/server.ts'
+
+export interface ApplianceOptions {
+  config: Config
+  clock: Clock
+  log: Log
+  resolver?: Resolver
+  timeouts?: Timeouts
+}
+
+export interface Appliance {
+  desk: ApiDesk & { resolver: Resolver }
+  engine: DeliveryEngine
+  http: { host: string; port: number }
+  /** Stops accepting, finishes or releases what is in flight within 10 seconds, closes the store. */
+  stop(): Promise<void>
+}
+
+const PATIENCE = 8 * SECOND
+/** How soon changes by commands are noticed. */
+const WATCH_EVERY = SECOND
+
+/** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
+function openData(config: Config): { store: Store; release: () => void } {
+  const store = openStore(config.data_dir)
+  const release = takeLock(config.data_dir)
+  if (release) return { store, release }
+  store.close()
+  throw new OperatorError(
+    `Another Postrider serves ${config.data_dir} already; stop it, or give this one another data_dir.`,
+  )
+}
+
+export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
+  const { clock, config, log } = options
+  const { store, release } = openData(config)
+  const undo: (() => unknown)[] = [release, () => store.close()]
+  try {
+    const keyring = openKeyring(config.data_dir)
+    const spool = new Spool(config.data_dir)
+    await spool.sweep((name) => store.first(raw(`select 1 from outbound_bodies where spool = ?`, [name])) !== undefined)
+    const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
+    const composer = new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url))
+    undo.push(() => composer.close())
+
+    const engine = new DeliveryEngine({
+      store,
+      clock,
+      spool,
+      keyring,
+      log,
+      composer,
+      resolver,
+      config,
+      allowed: allowPublicAnd(config.network.allow_private),
+      timeouts: options.timeouts,
+    })
+    const polling = new Loop({
+      name: 'domains',
+      clock,
+      log,
+      run: (now) => checkDue({ store, clock, resolver, log, config }, now),
+    })
+    const desk = {
+      store,
+      spool,
+      clock,
+      keyring,
+      log,
+      config,
+      resolver,
+      bells: { domains: () => polling.ring(), deliveries: (lane: string) => engine.ring(lane) },
+    }
+    const http = await listen(createApp(desk), config.http.listen)
+    undo.push(() => http.close(0))
+
+    await engine.start()
+    polling.start()
+    const erasing = schedule('7 * * * *', async () => void (await eraseKeys(store, clock.now())), {
+      name: 'erase keys',
+      noOverlap: true,
+    })
+    let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
+    function watch(): void {
+      if (store.changedOutside()) {
+        engine.ring()
+        polling.ring()
+      }
+      watching = clock.wake(clock.now() + WATCH_EVERY, watch)
+    }
+    log.info('ready', { http: formatEndpoint(http.host, http.port), smtp: [], pid: process.pid })
+    return {
+      desk,
+      engine,
+      http,
+      async stop() {
+        watching()
+        await erasing.destroy()
+        await Promise.all([http.close(PATIENCE), polling.stop(), engine.stop(PATIENCE)])
+        await composer.close()
+        store.close()
+        release()
+        log.info('stopped')
+      },
+    }
+  } catch (thrown) {
+    for (const step of undo.reverse()) await step()
+    throw thrown
+  }
+}

@@ -1,0 +1,14 @@
+// `postrider openapi`: the API's description, the same that the server gives at /api/v1/openapi.json.
+import type { Command } from 'commander'
+import { openApi } from '../api/server.ts'
+import { configOf, type Invocation } from './open.ts'
+
+export function openapiCommand(program: Command, invocation: () => Invocation): void {
+  program
+    .command('openapi')
+    .description('print the OpenAPI document of the API')
+    .action(() => {
+      const now = invocation()
+      now.terminal.out(`${JSON.stringify(openApi(configOf(now).http.public_url), null, now.terminal.json ? 0 : 2)}\n`)
+    })
+}

@@ -1,0 +1,122 @@
+// `postrider queue …`: the operator's hand on what waits to be delivered.
+import type { Command } from 'commander'
+import { iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer, table } from './terminal.ts'
+
+export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
+  ...mail,
+  created_at: iso(created_at),
+  recipients: deliveries.map((delivery) => ({
+    address: delivery.address,
+    role: delivery.role,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    next_attempt_at: delivery.next_attempt_at === null ? null : iso(delivery.next_attempt_at),
+    smtp_code: delivery.smtp_code,
+    enhanced_code: delivery.enhanced_code,
+    response: delivery.response,
+    remote_mta: delivery.remote_mta,
+    tls: delivery.tls,
+    dialogue: delivery.dialogue,
+  })),
+})
+
+type Shown = ReturnType<typeof showMail>
+
+function listing(mails: readonly Shown[]): string {
+  if (mails.length === 0) return 'The queue is empty.'
+  const rows = mails.flatMap((mail) =>
+    mail.recipients.map((to) => [
+      mail.id,
+      mail.from,
+      to.address,
+      to.status,
+      to.attempts,
+      to.next_attempt_at,
+      to.response?.slice(0, 60) ?? null,
+    ]),
+  )
+  return table(['ID', 'FROM', 'TO', 'STATUS', 'TRIES', 'NEXT', 'LAST ANSWER'], rows)
+}
+
+export function detail(mail: Shown): string {
+  const head = [
+    `id          ${mail.id}`,
+    `message id  ${mail.message_id}`,
+    `from        ${mail.from}`,
+    `subject     ${mail.subject}`,
+    `status      ${mail.status}`,
+    `created     ${mail.created_at}`,
+  ]
+  const each = mail.recipients.map((to) => {
+    const reply =
+      to.response === null
+        ? ''
+        : `\n  ${[to.smtp_code, to.enhanced_code].filter((part) => part !== null).join(' ')} ${to.response}${to.remote_mta ? ` (${to.remote_mta})` : ''}`.trimEnd()
+    const next = to.next_attempt_at ? `, next at ${to.next_attempt_at}` : ''
+    const dialogue = to.dialogue ? `\n\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}` : ''
+    return `\n${to.role} ${to.address}: ${to.status}, ${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}${next}${reply}${dialogue}`
+  })
+  return [...head, ...each].join('\n')
+}
+
+export function queueCommand(program: Command, invocation: () => Invocation): void {
+  const queue = program.command('queue').description('see and steer what waits to be delivered')
+  const terminal = () => invocation().terminal
+  queue
+    .command('list')
+    .description('list mails with undecided recipients, oldest first')
+    .option('--domain <name>', 'of this sending domain only')
+    .action(({ domain }: { domain?: string }) =>
+      withDesk(invocation(), ({ store }) => answer(terminal(), listQueue(store, domain).map(showMail), listing)),
+    )
+  queue
+    .command('show <id>')
+    .description('show a mail with its recipients and the last SMTP dialogue')
+    .action((id: string) =>
+      withDesk(invocation(), ({ store }) => {
+        const mail = showQueued(store, id)
+        if (!mail) throw new OperatorError(`There is no mail ${id}; "postrider queue list" shows what waits.`)
+        answer(terminal(), showMail(mail), detail)
+      }),
+    )
+  queue
+    .command('retry [id]')
+    .description('try a mail again now, or with --all everything')
+    .option('--all', 'every queued mail')
+    .action((id: string | undefined, { all }: { all?: true }) =>
+      withDesk(invocation(), async (desk) => {
+        if ((id === undefined) === (all === undefined))
+          throw new OperatorError('Say which: "postrider queue retry ID" or "postrider queue retry --all".')
+        const count = await retryNow(desk, id)
+        if (count === 0 && id !== undefined) throw new OperatorError(`The mail ${id} has no queued recipient.`)
+        answer(
+          terminal(),
+          { retried: count },
+          () => `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} due now.`,
+        )
+      }),
+    )
+  for (const [name, on, past, about] of [
+    ['hold', 'hold', 'held', 'keep a mail back until it is released'],
+    ['release', 'release', 'released', 'let a held mail go'],
+    ['drop', 'drop', 'dropped', 'give a mail up: its undecided recipients fail'],
+  ] as const)
+    queue
+      .command(`${name} <id>`)
+      .description(about)
+      .action((id: string) =>
+        withDesk(invocation(), async (desk) => {
+          const count = await moveQueued(desk, id, on)
+          if (count === 0) throw new OperatorError(`The mail ${id} has no recipient that could be ${past}.`)
+          answer(
+            terminal(),
+            { id, [past]: count },
+            () => `${count} ${count === 1 ? 'recipient' : 'recipients'} ${past}.`,
+          )
+        }),
+      )
+}

@@ -1,0 +1,75 @@
+// `postrider send`: one test mail, followed to its end, with the SMTP dialogue. A running server delivers it; without one this
+// command does.
+import type { Command } from 'commander'
+import { SECOND } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { allowPublicAnd } from '../base/network.ts'
+import { Pool } from '../base/pool.ts'
+import type { ComposeJob } from '../message/worker.ts'
+import { takeLock } from '../store/lock.ts'
+import { parseAddress } from '../message/address.ts'
+import { listDomains } from '../domains/register.ts'
+import { DeliveryEngine } from '../outbound/deliver.ts'
+import { showQueued, type QueuedMail } from '../outbound/queue.ts'
+import { submitEmail } from '../outbound/submit.ts'
+import { withDesk, type Desk, type Invocation } from './open.ts'
+import { detail, showMail } from './queue.ts'
+import { answer } from './terminal.ts'
+
+const PATIENCE = 90 * SECOND
+const LOOK_EVERY = 100
+
+export function sendCommand(program: Command, invocation: () => Invocation): void {
+  program
+    .command('send')
+    .description('send one test mail, wait, and print the SMTP dialogue')
+    .requiredOption('--from <address>', 'an address of one of your sending domains')
+    .requiredOption('--to <address>', 'the recipient')
+    .requiredOption('--subject <text>', 'the subject')
+    .option('--text <text>', 'the body', 'A test mail from Postrider.')
+    .action(({ from, to, subject, text }: { from: string; to: string; subject: string; text: string }) =>
+      withDesk(invocation(), async (desk) => {
+        for (const address of [from, to])
+          if (!parseAddress(address)) throw new OperatorError(`"${address}" is not an email address.`)
+        const domain = listDomains(desk.store, parseAddress(from)!.domain)[0]
+        if (!domain)
+          throw new OperatorError(
+            `No user has the domain ${parseAddress(from)!.domain}; register it with "postrider domain add".`,
+          )
+        const html = `<p>${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</p>`
+        const { email } = await submitEmail(
+          { ...desk, ring: () => {} },
+          domain.user_key,
+          { from, to, subject, html, text },
+          true,
+        )
+        const mail = await followed(desk, email.id)
+        answer(invocation().terminal, showMail(mail), detail)
+        if (mail.deliveries.some(({ status }) => status !== 'delivered')) process.exitCode = 1
+      }),
+    )
+}
+
+/** Waits until the mail was attempted once; delivers itself when no server does. */
+async function followed(desk: Desk, id: string): Promise<QueuedMail> {
+  const release = takeLock(desk.config.data_dir)
+  const composer =
+    release && new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url), 1)
+  const engine =
+    composer && new DeliveryEngine({ ...desk, composer, allowed: allowPublicAnd(desk.config.network.allow_private) })
+  try {
+    await engine?.start()
+    const end = desk.clock.now() + PATIENCE
+    for (;;) {
+      const mail = showQueued(desk.store, id)
+      if (!mail) throw new OperatorError('The mail was deleted while it was being sent.')
+      const tried = mail.deliveries.every(({ status, attempts }) => status !== 'active' && attempts > 0)
+      if (tried || desk.clock.now() > end) return mail
+      await new Promise<void>((resolve) => void desk.clock.wake(desk.clock.now() + LOOK_EVERY, resolve))
+    }
+  } finally {
+    await engine?.stop()
+    await composer?.close()
+    release?.()
+  }
+}

@@ -1,0 +1,154 @@
+// DNS polling: asks for a domain's records, keeps what was seen, and moves the domain by its state table (D20). A look-up that
+// fails (SERVFAIL, a timeout) changes nothing: only an answer may raise or lower a domain.
+import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import type { Resolver } from '../base/resolver.ts'
+import { domainMachine, type DomainMove, type DomainStatus } from '../states/domain.ts'
+import type { Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { move } from '../store/move.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { lookUp, recordsOf, type DnsRecord, type Finding } from './records.ts'
+
+export interface CheckDesk {
+  store: Store
+  clock: Clock
+  resolver: Resolver
+  log: Log
+  config: Pick<Config, 'domains'>
+}
+
+type Domain = RowOf<'domains'>
+
+/** Domains looked up at once. */
+const AT_ONCE = 20
+const RECHECK_ACTIVE = 6 * HOUR
+const GIVE_UP_ACTIVE = 72 * HOUR
+const POLL_FAILED = HOUR
+const POLL_FAILED_FOR = 30 * DAY
+
+/** When a domain is looked at next; null = not by itself. */
+export function nextCheck(
+  domain: Pick<Domain, 'status' | 'status_at' | 'poll_from' | 'missing_since'>,
+  now: number,
+): number | null {
+  switch (domain.status) {
+    case 'pending':
+    case 'verifying': {
+      const age = now - domain.poll_from
+      return now + (age < 15 * MINUTE ? MINUTE : age < 2 * HOUR ? 5 * MINUTE : 30 * MINUTE)
+    }
+    case 'active':
+      return now + (domain.missing_since === null ? RECHECK_ACTIVE : 30 * MINUTE)
+    case 'failed':
+      return now - domain.status_at < POLL_FAILED_FOR ? now + POLL_FAILED : null
+    case 'suspended':
+      return null
+  }
+}
+
+/** The work of the domains loop: checks what is due, tells when the next is. */
+export async function checkDue(desk: CheckDesk, now: number): Promise<number | null> {
+  const due = desk.store.all(
+    db.selectFrom('domains').select('key').where('next_check_at', '<=', now).orderBy('next_check_at').limit(AT_ONCE),
+  )
+  await Promise.all(due.map(({ key }) => checkDomain(desk, key)))
+  const next = desk.store.first(
+    db
+      .selectFrom('domains')
+      .select((eb) => eb.fn.min('next_check_at').as('at'))
+      .where('next_check_at', 'is not', null),
+  )
+  return (next?.at as number | null | undefined) ?? null
+}
+
+/** Looks up all records of a domain now; returns the domain as it is afterwards, undefined when it is gone. */
+export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<Domain | undefined> {
+  const asked = recordsOf(desk.store, domainKey)
+  const findings = await Promise.all(asked.map((record) => lookUp(desk.resolver, record)))
+  return desk.store.write((tx) => {
+    const now = desk.clock.now()
+    const domain = tx.first(
+      db.selectFrom('domains').selectAll().where('key', '=', domainKey).where('deleted_at', 'is', null),
+    )
+    if (!domain) return undefined
+    const news = asked.map((record, index) => note(tx, record, findings[index]!, now)).some(Boolean)
+    // Records may have been re-issued while DNS was asked: what counts is what stands now.
+    advance(tx, desk, domain, news, now)
+    const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
+    const next = nextCheck(after, now)
+    tx.run(db.updateTable('domains').set({ checked_at: now, next_check_at: next }).where('key', '=', domainKey))
+    return { ...after, checked_at: now, next_check_at: next }
+  })
+}
+
+/** Keeps a finding; true when a required record was seen that was not seen before. */
+function note(tx: Tx, record: DnsRecord, { verified, observed }: Finding, now: number): boolean {
+  if (verified === null) {
+    tx.run(db.updateTable('records').set({ checked_at: now }).where('key', '=', record.key))
+    return false
+  }
+  const flag = verified ? 1 : 0
+  const changed = flag !== record.verified || observed !== record.observed
+  tx.run(
+    db
+      .updateTable('records')
+      .set({ verified: flag, observed, checked_at: now, ...(changed ? { updated_at: now } : {}) })
+      .where('key', '=', record.key),
+  )
+  if (verified && record.record_type === 'DKIM')
+    tx.run(
+      db
+        .updateTable('dkim_keys')
+        .set({ verified_at: now })
+        .where('domain_key', '=', record.domain_key)
+        .where('selector', '=', record.name.split('.')[0]!),
+    )
+  return verified && record.required === 1 && record.verified === 0
+}
+
+/** Moves the domain as far as the table and its records allow. */
+function advance(tx: Tx, desk: CheckDesk, domain: Domain, news: boolean, now: number): void {
+  const required = recordsOf(tx, domain.key).filter((record) => record.required === 1)
+  const all = required.every((record) => record.verified === 1)
+  const any = required.some((record) => record.verified === 1)
+  const go = (status: DomainStatus, on: DomainMove): DomainStatus =>
+    moveDomain(tx, desk.log, { ...domain, status }, on, now)
+  let { status } = domain
+  if (status === 'pending' && any) status = go(status, 'seen')
+  // A failed domain whose old records merely still stand stays failed; something must have been mended.
+  if (status === 'failed' && (news || all)) status = go(status, 'seen')
+  if (status === 'verifying') {
+    if (all) go(status, 'resolved')
+    else if (domain.status === 'verifying' && now - domain.status_at >= desk.config.domains.verification_window)
+      go(status, 'lapsed')
+  } else if (status === 'active') {
+    const since = all ? null : (domain.missing_since ?? now)
+    tx.run(db.updateTable('domains').set({ missing_since: since }).where('key', '=', domain.key))
+    if (since !== null && now - since >= GIVE_UP_ACTIVE) go(status, 'missing')
+  }
+}
+
+/** Moves a domain by its table, with its event; returns the status it then has. */
+export function moveDomain(tx: Tx, log: Log, domain: Domain, on: DomainMove, now: number): DomainStatus {
+  const row = move(tx, domainMachine, domain.key, on, {
+    status_at: now,
+    poll_from: now,
+    missing_since: null,
+    updated_at: now,
+  })
+  if (!row) return domain.status
+  const [from, , to, , emits] = row
+  tx.afterCommit(() => log.info('domain status', { domain: domain.name, from, to }))
+  if (emits)
+    appendEvent(tx, {
+      type: emits,
+      user_key: domain.user_key,
+      domain_key: domain.key,
+      data: { previous_status: from, status: to },
+      at: now,
+    })
+  return to
+}

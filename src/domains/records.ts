@@ -1,0 +1,164 @@
+// The DNS records that a sending domain needs (D19), and how what DNS answers is judged. One row per record; its value is
+// what we ask for, `observed` what was found.
+import type { Config } from '../base/config.ts'
+import { newId } from '../base/ids.ts'
+import type { Answer, Mx, Resolver } from '../base/resolver.ts'
+import { organisationalDomain } from '../message/address.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { publishedKeys } from './keys.ts'
+
+export type DnsRecord = RowOf<'records'>
+type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
+
+export const TTL = 3600
+const MX_PREFERENCE = 10
+const MAX_OBSERVED = 1000
+
+export type RecordsConfig = Pick<Config, 'hostname'> & { delivery: Pick<Config['delivery'], 'source'> }
+
+/** The records a domain should have now. */
+function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
+  const mailFrom = `${domain.mail_from_prefix}.${domain.name}`
+  const dkim = publishedKeys(reader, domain.key).map(({ selector, public_key, role }): Wanted => ({
+    record_type: 'DKIM',
+    name: `${selector}._domainkey.${domain.name}`,
+    value: `v=DKIM1; k=rsa; p=${public_key}`,
+    required: role === 'signing' ? 1 : 0,
+  }))
+  return [
+    ...dkim,
+    { record_type: 'SPF', name: mailFrom, value: spfValue(config), required: 1 },
+    { record_type: 'MAIL_FROM_MX', name: mailFrom, value: `${MX_PREFERENCE} ${config.hostname}`, required: 1 },
+    {
+      record_type: 'DMARC',
+      name: `_dmarc.${organisationalDomain(domain.name) ?? domain.name}`,
+      value: 'v=DMARC1; p=none;',
+      required: 0,
+    },
+  ]
+}
+
+/** Our host by name, and by address where the operator named the addresses it sends from. */
+function spfValue({ hostname, delivery }: RecordsConfig): string {
+  const addresses = delivery.source.map((address) => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`)
+  return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
+}
+
+/** Brings a domain's record rows in line: what is no longer wanted goes, what is new comes, the rest keeps its state. */
+export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
+  const wanted = wantedRecords(tx, domain, config)
+  const present = recordsOf(tx, domain.key)
+  const same = (a: Wanted, b: Wanted): boolean =>
+    a.record_type === b.record_type && a.name === b.name && a.value === b.value
+  for (const row of present)
+    if (!wanted.some((record) => same(record, row))) tx.run(db.deleteFrom('records').where('key', '=', row.key))
+  for (const record of wanted) {
+    const row = present.find((other) => same(record, other))
+    if (!row)
+      tx.run(
+        db.insertInto('records').values({
+          id: newId(now),
+          user_key: domain.user_key,
+          domain_key: domain.key,
+          ...record,
+          ttl: TTL,
+          verified: 0,
+          created_at: now,
+          updated_at: now,
+        }),
+      )
+    else if (row.required !== record.required)
+      tx.run(db.updateTable('records').set({ required: record.required, updated_at: now }).where('key', '=', row.key))
+  }
+}
+
+export function recordsOf(reader: Reader, domainKey: number): DnsRecord[] {
+  return reader.all(db.selectFrom('records').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
+}
+
+/** What a look-up found out: `verified` is null when it found out nothing (SERVFAIL, timeout). */
+export interface Finding {
+  verified: boolean | null
+  observed: string | null
+}
+
+/** Asks DNS for one record and judges the answer. */
+export async function lookUp(
+  resolver: Resolver,
+  record: Pick<DnsRecord, 'record_type' | 'name' | 'value'>,
+): Promise<Finding> {
+  switch (record.record_type) {
+    case 'DKIM':
+      return judge(await resolver.txt(record.name), (texts) => texts.length === 1 && sameKey(texts[0]!, record.value))
+    case 'SPF':
+      return judge(
+        keepOnly(await resolver.txt(record.name), isSpf),
+        (texts) => texts.length === 1 && includesTerms(texts[0]!, record.value),
+      )
+    case 'DMARC':
+      return judge(await resolver.txt(record.name), (texts) => texts.filter(isDmarc).length === 1)
+    case 'MAIL_FROM_MX':
+    case 'INBOUND_MX':
+      return judge(showMx(await resolver.mx(record.name)), (found) =>
+        found.some((mx) => mx.split(' ')[1] === record.value.split(' ')[1]),
+      )
+    case 'TRACKING':
+      return judge(await resolver.cname(record.name), (names) => names.includes(record.value))
+  }
+}
+
+function judge(answer: Answer<string>, fits: (records: string[]) => boolean): Finding {
+  if (answer.kind === 'failed') return { verified: null, observed: null }
+  const records = answer.kind === 'found' ? answer.records : []
+  return { verified: fits(records), observed: records.length > 0 ? records.join('\n').slice(0, MAX_OBSERVED) : null }
+}
+
+function keepOnly(answer: Answer<string>, wanted: (text: string) => boolean): Answer<string> {
+  return answer.kind === 'found' ? { kind: 'found', records: answer.records.filter(wanted) } : answer
+}
+
+function showMx(answer: Answer<Mx>): Answer<string> {
+  return answer.kind === 'found'
+    ? { kind: 'found', records: answer.records.map(({ exchange, priority }) => `${priority} ${exchange}`) }
+    : answer
+}
+
+const isSpf = (text: string): boolean => /^v=spf1(\s|$)/i.test(text)
+const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(;|$)/.test(text)
+
+/** DKIM key records are the same when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1). */
+function sameKey(found: string, wanted: string): boolean {
+  const tags = dkimTags(found)
+  const version = /^\s*v\s*=/.test(found) || !tags.has('v')
+  return (
+    version &&
+    (tags.get('v') ?? 'DKIM1') === 'DKIM1' &&
+    (tags.get('k') ?? 'rsa') === 'rsa' &&
+    tags.get('p') === dkimTags(wanted).get('p')
+  )
+}
+
+function dkimTags(text: string): Map<string, string> {
+  return new Map(
+    text.split(';').map((tag) => {
+      const at = tag.indexOf('=')
+      return [tag.slice(0, at).trim(), tag.slice(at + 1).replace(/\s+/g, '')] as const
+    }),
+  )
+}
+
+/** A customer may have merged our terms into a record of their own; all of ours but the final "all" must be in it. */
+function includesTerms(found: string, wanted: string): boolean {
+  const terms = new Set(
+    found
+      .toLowerCase()
+      .split(/\s+/)
+      .map((term) => term.replace(/^\+/, '')),
+  )
+  return wanted
+    .toLowerCase()
+    .split(' ')
+    .every((term) => /^[-~?+]?all$/.test(term) || terms.has(term))
+}

@@ -1,0 +1,235 @@
+// A sending domain's life by its owner's hand: register, change, rotate, remove. What the owner changes is checked against DNS
+// at once; the bell of the domains loop is rung after the commit.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { refuse, refuseAttribute } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { organisationalDomain, toAscii } from '../message/address.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { planOf } from '../accounts/plan.ts'
+import { moveDomain } from './check.ts'
+import { insertKey, makeKeyPair, rotateKeys, scheduleErasure } from './keys.ts'
+import { syncRecords, type RecordsConfig } from './records.ts'
+
+export type Domain = RowOf<'domains'>
+
+export interface DomainsDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  config: RecordsConfig & Pick<Config, 'regions' | 'plans'>
+  /** Rings the domains loop. */
+  ring: () => void
+}
+
+export interface NewDomain {
+  name: string
+  purpose: Domain['purpose']
+  region?: string | undefined
+  mail_from_prefix?: string | undefined
+  tls_policy?: Domain['tls_policy'] | undefined
+}
+
+export interface DomainChange {
+  mail_from_prefix?: string | undefined
+  tls_policy?: Domain['tls_policy'] | undefined
+  rotate_dkim_key?: boolean | undefined
+  open_tracking_enabled?: boolean | undefined
+  click_tracking_enabled?: boolean | undefined
+  tracking_redirect_mode?: Domain['tracking_redirect_mode'] | undefined
+}
+
+/** The name as it is kept: A-label, lower case, not a public suffix (D17). Throws 422. */
+function canonicalName(name: string): string {
+  const ascii = toAscii(name)
+  if (ascii === undefined || !ascii.includes('.'))
+    throw refuseAttribute('invalid', 'name', `"${name}" is not a fully qualified domain name such as mail.example.org.`)
+  if (organisationalDomain(ascii) === undefined)
+    throw refuseAttribute('invalid', 'name', `"${ascii}" is a public suffix; register a name below it.`)
+  return ascii
+}
+
+/** Registers a domain: two keys, its records, status pending. Throws 422 for a bad or known name or an unknown region. */
+export async function registerDomain(desk: DomainsDesk, userKey: number, given: NewDomain): Promise<Domain> {
+  const { clock, config, keyring, store } = desk
+  const name = canonicalName(given.name)
+  const region = given.region ?? config.regions[0]!
+  if (!config.regions.includes(region))
+    throw refuseAttribute(
+      'invalid',
+      'region',
+      `"${region}" is not a region of this server; it has ${config.regions.join(', ')}.`,
+    )
+  refuseKnown(store, userKey, name, region)
+  const [signing, standby] = await Promise.all([makeKeyPair(), makeKeyPair()])
+  return store.write((tx) => {
+    const now = clock.now()
+    refuseKnown(tx, userKey, name, region)
+    const { key } = tx.run(
+      db.insertInto('domains').values({
+        id: newId(now),
+        user_key: userKey,
+        name,
+        purpose: given.purpose,
+        region,
+        mail_from_prefix: given.mail_from_prefix ?? 'bounce',
+        tls_policy: given.tls_policy ?? 'Optional',
+        open_tracking_enabled: 0,
+        click_tracking_enabled: 0,
+        tracking_redirect_mode: 'shared',
+        status: 'pending',
+        status_at: now,
+        poll_from: now,
+        next_check_at: now,
+        created_at: now,
+        updated_at: now,
+      }),
+    )
+    insertKey(tx, keyring, key, 'signing', signing, now)
+    insertKey(tx, keyring, key, 'standby', standby, now)
+    const domain = domainByKey(tx, key)!
+    syncRecords(tx, domain, config, now)
+    tx.afterCommit(desk.ring)
+    return domain
+  })
+}
+
+function refuseKnown(reader: Reader, userKey: number, name: string, region: string): void {
+  const known = reader.first(
+    db
+      .selectFrom('domains')
+      .select('key')
+      .where('user_key', '=', userKey)
+      .where('name', '=', name)
+      .where('region', '=', region)
+      .where('deleted_at', 'is', null),
+  )
+  if (known)
+    throw refuseAttribute('already_exists', 'name', `You have registered ${name} in the region ${region} already.`)
+}
+
+/** Changes a domain; each change does what the specification says of it. Throws 422. */
+export async function changeDomain(desk: DomainsDesk, domainKey: number, change: DomainChange): Promise<Domain> {
+  const { clock, config, keyring, log, store } = desk
+  const fresh = change.rotate_dkim_key ? await makeKeyPair() : undefined
+  return store.write((tx) => {
+    const now = clock.now()
+    const before = domainByKey(tx, domainKey)
+    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (change.tracking_redirect_mode === 'branded' && !planOfOwner(tx, config, before).branded_tracking)
+      throw refuseAttribute(
+        'plan_required',
+        'tracking_redirect_mode',
+        'Branded tracking needs the plan "growth" or above.',
+      )
+    const moved = change.mail_from_prefix !== undefined && change.mail_from_prefix !== before.mail_from_prefix
+    const flag = (value: boolean): 0 | 1 => (value ? 1 : 0)
+    tx.run(
+      db
+        .updateTable('domains')
+        .set({
+          mail_from_prefix: change.mail_from_prefix ?? before.mail_from_prefix,
+          tls_policy: change.tls_policy ?? before.tls_policy,
+          tracking_redirect_mode: change.tracking_redirect_mode ?? before.tracking_redirect_mode,
+          ...(change.open_tracking_enabled === undefined
+            ? {}
+            : { open_tracking_enabled: flag(change.open_tracking_enabled) }),
+          ...(change.click_tracking_enabled === undefined
+            ? {}
+            : { click_tracking_enabled: flag(change.click_tracking_enabled) }),
+          updated_at: now,
+        })
+        .where('key', '=', domainKey),
+    )
+    if (fresh) rotateKeys(tx, keyring, domainKey, fresh, now)
+    if (moved || fresh) {
+      syncRecords(tx, domainByKey(tx, domainKey)!, config, now)
+      if (moved) moveDomain(tx, log, before, 'prefix', now)
+      if (fresh) moveDomain(tx, log, domainByKey(tx, domainKey)!, 'rotate', now)
+      checkSoon(tx, desk, domainKey, now)
+    }
+    return domainByKey(tx, domainKey)!
+  })
+}
+
+/** Brings a suspended domain back into verification (operator). False when it was not suspended. */
+export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean> {
+  return desk.store.write((tx) => {
+    const now = desk.clock.now()
+    if (moveDomain(tx, desk.log, domain, 'resume', now) !== 'verifying') return false
+    checkSoon(tx, desk, domain.key, now)
+    return true
+  })
+}
+
+function checkSoon(tx: Tx, desk: Pick<DomainsDesk, 'ring'>, domainKey: number, now: number): void {
+  tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
+  tx.afterCommit(desk.ring)
+}
+
+/**
+ * Removes a domain (D23). It is suspended first, durably, so that sending has stopped whatever happens next; then it is torn
+ * down. What fails leaves it suspended, with its event, and throws 502. Its keys are erased 7 days later; the row stays for
+ * what refers to it.
+ */
+export async function removeDomain(desk: DomainsDesk, domainKey: number): Promise<void> {
+  const { clock, log, store } = desk
+  const previous = await store.write((tx) => {
+    const domain = domainByKey(tx, domainKey)
+    if (!domain) throw refuse('not_found', 'No such resource exists.')
+    moveDomain(tx, log, domain, 'teardown', clock.now())
+    tx.run(db.updateTable('domains').set({ next_check_at: null }).where('key', '=', domainKey))
+    return domain
+  })
+  try {
+    await store.write((tx) => tearDown(tx, domainKey, clock.now()))
+  } catch (thrown) {
+    log.fault(`teardown of ${previous.name}`, thrown)
+    await store.write((tx) =>
+      appendEvent(tx, {
+        type: 'domain.suspended',
+        user_key: previous.user_key,
+        domain_key: domainKey,
+        data: { previous_status: previous.status, status: 'suspended', reason: 'teardown_failed' },
+        at: clock.now(),
+      }),
+    )
+    throw refuse(
+      'teardown_failed',
+      `The domain ${previous.name} could not be torn down. It is suspended and sends nothing; delete it again.`,
+    )
+  }
+}
+
+function tearDown(tx: Tx, domainKey: number, now: number): void {
+  scheduleErasure(tx, domainKey, now)
+  tx.run(db.deleteFrom('records').where('domain_key', '=', domainKey))
+  tx.run(db.updateTable('domains').set({ deleted_at: now, updated_at: now }).where('key', '=', domainKey))
+}
+
+function planOfOwner(reader: Reader, config: Pick<Config, 'plans'>, domain: Domain) {
+  return planOf(config, reader.first(db.selectFrom('users').select('plan').where('key', '=', domain.user_key))!)
+}
+
+/** A domain that is not removed. */
+export function domainByKey(reader: Reader, key: number): Domain | undefined {
+  return reader.first(db.selectFrom('domains').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
+}
+
+/** Every user's domains that are not removed, or those of one name. */
+export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
+  const all = db
+    .selectFrom('domains')
+    .innerJoin('users', 'users.key', 'domains.user_key')
+    .selectAll('domains')
+    .select('users.email')
+    .where('domains.deleted_at', 'is', null)
+    .orderBy('domains.key')
+  return reader.all(name === undefined ? all : all.where('domains.name', '=', toAscii(name) ?? name))
+}

@@ -1,0 +1,44 @@
+// Cursors: opaque, sealed, bound to the user, the collection, its filters and its sort (D9). Whoever changes a bit, or brings
+// one from elsewhere or from last week, gets the first page; one of another sort is told so (400).
+import { DAY } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Place } from '../store/list.ts'
+
+const LIFETIME = 7 * DAY
+
+export interface CursorScope {
+  userKey: number
+  /** Path and filters of the collection. */
+  collection: string
+  sort: string
+}
+
+export type Direction = 'after' | 'before'
+
+export type ReadCursor = { place: Place; direction: Direction } | 'first page' | 'other sort'
+
+const labelOf = ({ userKey, collection }: CursorScope): string => `cursor ${userKey} ${collection}`
+
+export function writeCursor(
+  keyring: Keyring,
+  scope: CursorScope,
+  place: Place,
+  direction: Direction,
+  now: number,
+): string {
+  return keyring
+    .seal(labelOf(scope), JSON.stringify([scope.sort, direction, place.values, place.key, now]))
+    .toString('base64url')
+}
+
+export function readCursor(keyring: Keyring, scope: CursorScope, text: string, now: number): ReadCursor {
+  let plain: string
+  try {
+    plain = keyring.open(labelOf(scope), Buffer.from(text, 'base64url'))
+  } catch {
+    return 'first page'
+  }
+  const [sort, direction, values, key, at] = JSON.parse(plain) as [string, Direction, Place['values'], number, number]
+  if (now - at > LIFETIME) return 'first page'
+  return sort === scope.sort ? { place: { values, key }, direction } : 'other sort'
+}

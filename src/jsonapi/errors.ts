@@ -1,0 +1,42 @@
+// The one place that answers errors. Whatever is thrown becomes an ErrorDocument (D6): a refusal with all its problems, a
+// fault with nothing but the id under which the log holds it.
+import type { Clock } from '../base/clock.ts'
+import { CODES, codeOf, Refusal, type Problem } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Log } from '../base/log.ts'
+import { JSON_API } from './media.ts'
+
+export interface ErrorAnswer {
+  status: number
+  headers: Record<string, string>
+  body: string
+}
+
+export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log: Log }): ErrorAnswer {
+  if (thrown instanceof Refusal) return respond(thrown.problems, thrown.status, thrown.headers, clock.now())
+  const id = log.fault('http', thrown)
+  const detail =
+    codeOf(thrown) === 'SQLITE_FULL' || codeOf(thrown) === 'ENOSPC'
+      ? 'The disk of this server is full; nothing was accepted.'
+      : 'Something went wrong on our side; nothing was accepted. The operator finds it in the log under this id.'
+  return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
+}
+
+function respond(
+  problems: readonly Problem[],
+  status: number,
+  headers: Record<string, string>,
+  now: number,
+  id?: string,
+): ErrorAnswer {
+  const errors = problems.map(({ code, detail, source, meta }) => ({
+    id: id ?? newId(now),
+    status: String(CODES[code][0]),
+    code,
+    title: CODES[code][1],
+    detail,
+    ...(source ? { source } : {}),
+    ...(meta ? { meta } : {}),
+  }))
+  return { status, headers: { 'Content-Type': JSON_API, ...headers }, body: JSON.stringify({ errors }) }
+}

@@ -1,0 +1,71 @@
+// Media types (specification "Wire conventions", D4). One parser serves Accept and Content-Type: parameters may be quoted and
+// hold commas and semicolons; `q` is a weight, not a media type parameter.
+import { refuse } from '../base/errors.ts'
+
+export const JSON_API = 'application/vnd.api+json'
+
+interface MediaType {
+  name: string
+  parameters: Map<string, string>
+  q: number
+}
+
+/** Splits at a separator that stands outside quoted strings. */
+function split(text: string, separator: string): string[] {
+  const parts: string[] = []
+  let start = 0
+  let quoted = false
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i]
+    if (quoted && character === '\\') i++
+    else if (character === '"') quoted = !quoted
+    else if (character === separator && !quoted) {
+      parts.push(text.slice(start, i))
+      start = i + 1
+    }
+  }
+  parts.push(text.slice(start))
+  return parts
+}
+
+function parseMediaType(text: string): MediaType {
+  const [name, ...rest] = split(text, ';').map((part) => part.trim())
+  const parameters = new Map<string, string>()
+  let q = 1
+  for (const part of rest) {
+    if (part === '') continue
+    const at = part.indexOf('=')
+    const key = (at < 0 ? part : part.slice(0, at)).trim().toLowerCase()
+    const value = at < 0 ? '' : part.slice(at + 1).trim()
+    // What follows q in an Accept header are extensions of Accept, not parameters of the type (RFC 9110 §12.5.1).
+    if (key === 'q') {
+      q = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(value) ? Number(value) : 1
+      break
+    }
+    parameters.set(key, value)
+  }
+  return { name: name!.toLowerCase(), parameters, q }
+}
+
+const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys()].every((key) => key === 'profile')
+
+/** Throws 406 when Accept names the JSON:API type, but never in a form that we can serve. */
+export function checkAccept(accept: string | undefined): void {
+  if (!accept) return
+  const instances = split(accept, ',')
+    .map(parseMediaType)
+    .filter(({ name }) => name === JSON_API)
+  if (instances.length === 0 || instances.some((instance) => onlyProfile(instance) && instance.q > 0)) return
+  throw refuse('not_acceptable', `Accept must name ${JSON_API} at least once without parameters other than profile.`, {
+    header: 'Accept',
+  })
+}
+
+/** Throws 415 unless the body is JSON:API with no media type parameter but profile. */
+export function checkContentType(contentType: string | undefined): void {
+  const type = parseMediaType(contentType ?? '')
+  if (type.name === JSON_API && onlyProfile(type)) return
+  throw refuse('unsupported_media_type', `Content-Type must be ${JSON_API}, without parameters other than profile.`, {
+    header: 'Content-Type',
+  })
+}

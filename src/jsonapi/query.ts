@@ -1,0 +1,159 @@
+// Query parameters: whatever is not known and legal on an endpoint is 400 with the parameter's full name (D9). Each family is
+// read once; a repeated parameter is refused, because two readers of one URL would not agree which one counts.
+import { refuse, type Code, type Refusal } from '../base/errors.ts'
+import type { Order } from '../store/list.ts'
+import { sortable, type Param, type Resource } from './resource.ts'
+
+export const DEFAULT_SIZE = 25
+export const MAX_SIZE = 100
+const MAX_DEPTH = 2
+/** Values of one filter; more would only be a heavier query. */
+const MAX_VALUES = 50
+
+export interface Query {
+  /** As the client sent them, page cursor left out: what links keep. */
+  kept: [string, string][]
+  filters: Map<string, string[]>
+  sort: string
+  order: Order[]
+  /** Paths such as ['webhook', 'domain']; undefined when `include` was not sent. */
+  include: string[][] | undefined
+  fields: Map<string, Set<string>>
+  size: number
+  cursor: string | undefined
+}
+
+export type Types = ReadonlyMap<string, Resource<never>>
+
+const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse(code, detail, { parameter })
+
+/** Reads the query of a request on `resource`. `alias` maps bare parameters to filters (`inbox` on /inbound-emails). */
+export function parseQuery(
+  search: URLSearchParams,
+  resource: Resource<never>,
+  params: readonly Param[],
+  types: Types,
+): Query {
+  const query: Query = {
+    kept: [],
+    filters: new Map(),
+    sort: '-created_at',
+    order: [{ column: 'created_at', descending: true }],
+    include: undefined,
+    fields: new Map(),
+    size: DEFAULT_SIZE,
+    cursor: undefined,
+  }
+  const seen = new Set<string>()
+  for (const [name, value] of search) {
+    const [, family, member] = /^([a-z_]+)(?:\[([^[\]]*)\])?$/.exec(name) ?? []
+    const nested = family === 'filter' || family === 'fields' || family === 'page'
+    if (family === undefined || !params.includes(family as Param) || nested !== (member !== undefined))
+      throw wrong('invalid_query', name, `The parameter "${name}" is not supported here.`)
+    if (seen.has(name)) throw wrong('invalid_query', name, `The parameter "${name}" is given more than once.`)
+    seen.add(name)
+    if (name !== 'page[cursor]') query.kept.push([name, value])
+    switch (family as Param) {
+      case 'filter':
+        query.filters.set(member!, parseFilter(name, member!, value, resource))
+        break
+      case 'fields':
+        query.fields.set(member!, new Set(value.split(',').filter(Boolean)))
+        break
+      case 'page':
+        if (member === 'cursor') query.cursor = value
+        else if (member === 'size') query.size = parseSize(value)
+        else
+          throw wrong(
+            'unknown_page_parameter',
+            name,
+            `Pages are asked for with page[cursor] and page[size], not "${name}".`,
+          )
+        break
+      case 'sort':
+        query.sort = value
+        query.order = parseSort(value, resource)
+        break
+      case 'include':
+        query.include = parseInclude(value, resource, types)
+        break
+    }
+  }
+  checkFields(query, resource, types)
+  return query
+}
+
+function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
+  const filter = resource.filters && Object.hasOwn(resource.filters, member) ? resource.filters[member] : undefined
+  if (!filter) throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}".`)
+  const values = value.split(',')
+  if (values.length > MAX_VALUES)
+    throw wrong('unsupported_filter', name, `A filter takes at most ${MAX_VALUES} values.`)
+  if (filter.flag && values.some((text) => text !== 'true' && text !== 'false'))
+    throw wrong('unsupported_filter', name, `"${member}" is true or false.`)
+  return values
+}
+
+/** Out of range or not a number falls back to 25, above 100 is capped (specification "Limits"). */
+function parseSize(value: string): number {
+  const size = /^\d+$/.test(value) ? Number(value) : 0
+  return size < 1 || !Number.isSafeInteger(size) ? DEFAULT_SIZE : Math.min(size, MAX_SIZE)
+}
+
+function parseSort(value: string, resource: Resource<never>): Order[] {
+  const allowed = sortable(resource)
+  const order = value.split(',').map((key) => ({ column: key.replace(/^-/, ''), descending: key.startsWith('-') }))
+  for (const [index, { column }] of order.entries()) {
+    if (!allowed.includes(column))
+      throw wrong(
+        'unsupported_sort',
+        'sort',
+        `${resource.type} cannot be sorted by "${column}"; use ${allowed.join(', ')}.`,
+      )
+    if (order.findIndex((other) => other.column === column) !== index)
+      throw wrong('unsupported_sort', 'sort', `"${column}" is named more than once.`)
+  }
+  return order
+}
+
+function parseInclude(value: string, resource: Resource<never>, types: Types): string[][] {
+  const paths = value === '' ? [] : [...new Set(value.split(','))].map((path) => path.split('.'))
+  for (const path of paths) {
+    if (path.length > MAX_DEPTH)
+      throw wrong('unsupported_include', 'include', `"${path.join('.')}" is deeper than ${MAX_DEPTH}.`)
+    let at: Resource<never> | undefined = resource
+    for (const name of path) {
+      const relationship: { type: string } | undefined =
+        at?.relationships && Object.hasOwn(at.relationships, name) ? at.relationships[name] : undefined
+      if (!relationship)
+        throw wrong('unsupported_include', 'include', `"${path.join('.')}" is not a relationship of ${resource.type}.`)
+      at = types.get(relationship.type)
+    }
+  }
+  return paths
+}
+
+function checkFields(query: Query, resource: Resource<never>, types: Types): void {
+  const present = new Map([[resource.type, resource]])
+  for (const path of query.include ?? []) {
+    let at: Resource<never> = resource
+    for (const name of path) {
+      at = types.get(at.relationships![name]!.type)!
+      present.set(at.type, at)
+    }
+  }
+  for (const [type, names] of query.fields) {
+    const parameter = `fields[${type}]`
+    const shown = present.get(type)
+    if (!shown) throw wrong('unsupported_fields', parameter, `The document holds no resources of type "${type}".`)
+    for (const name of names)
+      if (!readable(shown).has(name))
+        throw wrong('unsupported_fields', parameter, `"${name}" is not a field of ${type}.`)
+  }
+}
+
+/** Attributes that reads show, and relationships: the fields that a client may name. */
+function readable(resource: Resource<never>): Set<string> {
+  const attributes = Object.entries(resource.attributes).filter(([, { read }]) => read !== 'once' && read !== 'never')
+  return new Set([...attributes.map(([name]) => name), ...Object.keys(resource.relationships ?? {})])
+}

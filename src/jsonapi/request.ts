@@ -1,0 +1,202 @@
+// Reads a request document and judges it: first its form (400), then ids and relationships (403), then whose it is (409),
+// then each attribute (422), all of them at once and each with a pointer to what exists in the request (D6).
+import { z } from 'zod'
+import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
+import type { Resource } from './resource.ts'
+
+/** 60 MB: a mail of 40 MB in base64 with its JSON around it (D5). */
+export const MAX_BODY = 60 * 1024 * 1024
+
+export interface RequestDocument {
+  type: string
+  id: unknown
+  attributes: Record<string, unknown>
+  hasAttributes: boolean
+  relationships: Record<string, unknown> | undefined
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** The body's text. Throws 413 beyond MAX_BODY (whether or not Content-Length said so) and 400 when it is not UTF-8. */
+export async function readBody(request: Request): Promise<string> {
+  const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${MAX_BODY} bytes.`)
+  const length = request.headers.get('content-length')
+  if (length !== null && Number(length) > MAX_BODY) throw tooLarge()
+  let bytes: Uint8Array
+  if (length !== null) bytes = new Uint8Array(await request.arrayBuffer())
+  else {
+    const chunks: Uint8Array[] = []
+    let size = 0
+    for await (const chunk of request.body ?? []) {
+      size += chunk.length
+      if (size > MAX_BODY) throw tooLarge()
+      chunks.push(chunk)
+    }
+    bytes = Buffer.concat(chunks)
+  }
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    throw refuse('invalid_document', 'The request body is not UTF-8.', { pointer: '' })
+  }
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const TOP_MEMBERS = new Set(['data', 'jsonapi', 'meta', 'links', 'included'])
+const DATA_MEMBERS = new Set(['type', 'id', 'lid', 'attributes', 'relationships', 'links', 'meta'])
+
+/** Parses the body as a JSON:API request document. Throws 400 with a pointer. */
+export function parseDocument(text: string): RequestDocument {
+  const malformed = (detail: string, pointer: string) => refuse('invalid_document', detail, { pointer })
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    throw malformed('The request body is not valid JSON.', '')
+  }
+  if (!isObject(body)) throw malformed('The request body must be a JSON object with a "data" member.', '')
+  for (const member of Object.keys(body))
+    if (!TOP_MEMBERS.has(member))
+      throw malformed(`"${member}" is not a member of a request document.`, pointerTo(member))
+  const { data } = body
+  if (data === undefined) throw malformed('The request document has no "data" member.', '')
+  if (!isObject(data)) throw malformed('"data" must be an object with "type" and "attributes".', '/data')
+  for (const member of Object.keys(data))
+    if (!DATA_MEMBERS.has(member))
+      throw malformed(`"${member}" is not a member of a resource object.`, pointerTo('data', member))
+  if (data['type'] === undefined) throw malformed('"data" has no "type".', '/data')
+  if (typeof data['type'] !== 'string') throw malformed('"type" must be a string.', '/data/type')
+  const { attributes = {}, relationships } = data
+  if (!isObject(attributes)) throw malformed('"attributes" must be an object.', '/data/attributes')
+  if (relationships !== undefined && !isObject(relationships))
+    throw malformed('"relationships" must be an object.', '/data/relationships')
+  return {
+    type: data['type'],
+    id: data['id'],
+    attributes,
+    hasAttributes: data['attributes'] !== undefined,
+    relationships,
+  }
+}
+
+/** Throws 403 for a client-generated id or for relationships where none are taken. */
+export function checkForbidden(document: RequestDocument, resource: Resource<never>, kind: 'create' | 'update'): void {
+  if (kind === 'create' && document.id !== undefined)
+    throw refuse('client_id_forbidden', 'The server chooses the id; remove "id" from the document.', {
+      pointer: '/data/id',
+    })
+  const known = kind === 'create' ? Object.keys(resource.relationships ?? {}) : []
+  for (const name of Object.keys(document.relationships ?? {}))
+    if (!known.includes(name))
+      throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here.`, {
+        pointer: pointerTo('data', 'relationships', name),
+      })
+}
+
+/** Throws 409 when type or id are not the endpoint's, 400 when an update names no id. */
+export function checkIdentity(document: RequestDocument, resource: Resource<never>, id?: string): void {
+  if (document.type !== resource.type)
+    throw refuse('type_mismatch', `This endpoint takes resources of type "${resource.type}".`, {
+      pointer: '/data/type',
+    })
+  if (id === undefined) return
+  if (document.id !== id)
+    throw refuse('id_mismatch', 'The id in the document is not the id in the URL.', { pointer: '/data/id' })
+}
+
+/** Throws 400 when an update document has no id, or one that is not a string. */
+export function checkHasId(document: RequestDocument): void {
+  if (document.id === undefined)
+    throw refuse('invalid_document', 'An update names the resource: "data" has no "id".', { pointer: '/data' })
+  if (typeof document.id !== 'string')
+    throw refuse('invalid_document', '"id" must be a string.', { pointer: '/data/id' })
+}
+
+const validators = new WeakMap<Resource<never>, Record<'create' | 'update', z.ZodType>>()
+
+function validatorsOf(resource: Resource<never>): Record<'create' | 'update', z.ZodType> {
+  let pair = validators.get(resource)
+  if (!pair) {
+    const shapes: Record<'create' | 'update', Record<string, z.ZodType>> = { create: {}, update: {} }
+    for (const [name, { schema, create, update }] of Object.entries(resource.attributes)) {
+      if (create) shapes.create[name] = create === 'required' ? schema : schema.optional()
+      if (update) shapes.update[name] = schema.optional()
+    }
+    pair = { create: z.strictObject(shapes.create), update: z.strictObject(shapes.update) }
+    validators.set(resource, pair)
+  }
+  return pair
+}
+
+/** The attributes in their checked form. Throws 422 with every problem found. */
+export function validate(
+  resource: Resource<never>,
+  kind: 'create' | 'update',
+  document: RequestDocument,
+): Record<string, unknown> {
+  const result = validatorsOf(resource)[kind].safeParse(document.attributes)
+  if (result.success) return result.data as Record<string, unknown>
+  throw new Refusal(result.error.issues.flatMap((issue) => problemsOf(issue, resource, document)))
+}
+
+function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document: RequestDocument): Problem[] {
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => {
+      const known = issue.path.length === 0 && Object.hasOwn(resource.attributes, key)
+      return problem(
+        known ? 'immutable' : 'invalid',
+        known ? `"${key}" cannot be set here.` : `"${key}" is not an attribute of ${resource.type}.`,
+        [...issue.path, key],
+      )
+    })
+  const value = issue.path.reduce<unknown>(
+    (tree, key) => (tree as Record<PropertyKey, unknown> | undefined)?.[key],
+    document.attributes,
+  )
+  const name = issue.path.join('.')
+  if (value === undefined) {
+    // What is missing has no place of its own: the pointer names its parent.
+    const parent = issue.path.slice(0, -1)
+    const pointer =
+      parent.length === 0 && !document.hasAttributes ? '/data' : pointerTo('data', 'attributes', ...parent)
+    return [{ code: 'required', detail: `"${name}" is required.`, source: { pointer } }]
+  }
+  const params = issue.code === 'custom' ? (issue.params as { code?: string } | undefined) : undefined
+  const code =
+    params?.code !== undefined && params.code in CODES
+      ? (params.code as Code)
+      : issue.code === 'too_big'
+        ? 'too_long'
+        : 'invalid'
+  return [problem(code, `"${name}" ${lowerFirst(issue.message)}${/[.!]$/.test(issue.message) ? '' : '.'}`, issue.path)]
+}
+
+const lowerFirst = (text: string): string =>
+  /^(must|may|is|has|cannot|needs) /.test(text) ? text : `is not valid: ${text.charAt(0).toLowerCase()}${text.slice(1)}`
+
+function problem(code: Code, detail: string, path: readonly PropertyKey[]): Problem {
+  return { code, detail, source: { pointer: pointerTo('data', 'attributes', ...path) } }
+}
+
+/** A JSON pointer (RFC 6901): `~` and `/` in keys are escaped. */
+export function pointerTo(...path: readonly PropertyKey[]): string {
+  return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+}
+
+/** The ids of to-one relationships given on create. Throws 422 for a malformed linkage, 409 for another type. */
+export function readRelationships(document: RequestDocument, resource: Resource<never>): Record<string, string> {
+  const ids: Record<string, string> = {}
+  for (const [name, value] of Object.entries(document.relationships ?? {})) {
+    const { type } = resource.relationships![name]!
+    const pointer = pointerTo('data', 'relationships', name)
+    const data = isObject(value) ? value['data'] : undefined
+    if (!isObject(data) || typeof data['id'] !== 'string' || typeof data['type'] !== 'string')
+      throw refuse('invalid', `"${name}" must be {"data": {"type": "${type}", "id": "…"}}.`, { pointer })
+    if (data['type'] !== type)
+      throw refuse('type_mismatch', `"${name}" must be of type "${type}".`, { pointer: `${pointer}/data/type` })
+    ids[name] = data['id']
+  }
+  return ids
+}

@@ -1,0 +1,150 @@
+// A resource is described once. From the description follow its routes, scope checks, strict validators with JSON pointers,
+// allow-lists for sort, filter, include and fields, its serialisation and its part of the OpenAPI document.
+//
+//   export const webhooks = define('webhooks', {
+//     table: 'webhooks',
+//     attributes: { name: field(z.string().min(1), { create: 'required', update: true, sort: true, about: '…' }), … },
+//     relationships: { domain: { type: 'domains', column: 'domain_key' } },
+//     actions: [create({ path: '/webhooks', scope: 'webhooks:write', run: … }), …],
+//   })
+import type { z } from 'zod'
+import type { Reader } from '../store/database.ts'
+import type { ListedRow } from '../store/list.ts'
+import type { TableName } from '../store/tables.ts'
+
+/** How a column's value becomes JSON. */
+export type Kind = 'plain' | 'time' | 'json' | 'flag'
+
+export interface FieldOptions {
+  /** Whether a create request may or must give it; absent: it may not. */
+  create?: 'required' | 'optional'
+  /** Whether an update request may give it. */
+  update?: true
+  /** Shown always (default), only where the document is about one resource, only in the answer to the write that made it,
+   *  or never. */
+  read?: 'always' | 'single' | 'once' | 'never'
+  kind?: Kind
+  sort?: true
+  about: string
+}
+
+export interface Field extends FieldOptions {
+  schema: z.ZodType
+}
+
+export function field<S extends z.ZodType, const O extends FieldOptions>(schema: S, options: O): { schema: S } & O {
+  return { schema, ...options }
+}
+
+type Fields = Record<string, Field>
+type Outputs<F extends Fields, K extends keyof F> = { [P in K]: z.output<F[P]['schema']> }
+type KeysWith<F extends Fields, Slot> = { [K in keyof F]: F[K] extends Slot ? K : never }[keyof F]
+
+/** What a validated create request holds. */
+export type CreateOf<F extends Fields> = Outputs<F, KeysWith<F, { create: 'required' }>> &
+  Partial<Outputs<F, KeysWith<F, { create: 'optional' }>>>
+/** What a validated update request holds. */
+export type UpdateOf<F extends Fields> = Partial<Outputs<F, KeysWith<F, { update: true }>>>
+
+export interface Relationship {
+  type: string
+  /** The column that holds the related row's key; null means no relation. */
+  column: string
+}
+
+export interface Filter {
+  column: string
+  /** The filter takes public ids of this type; they are translated to keys. */
+  type?: string
+  /** The column is a flag: the filter takes true and false. */
+  flag?: true
+}
+
+/** Who asks, as the gate found out. */
+export interface Caller {
+  userKey: number
+  userId: string
+  tokenId: string
+  scopes: ReadonlySet<string>
+}
+
+/** One request that has passed the wire's rules. */
+export interface Call<Parts, Attributes = Record<string, never>> {
+  parts: Parts
+  caller: Caller
+  now: number
+  /** The row that the path names; undefined where it names none. */
+  row: ListedRow
+  /** Ids of to-one relationships given on create. */
+  related: Record<string, string>
+  attributes: Attributes
+}
+
+/** What a writing action answers: the row as it now is, once-only values, extra response headers. */
+export interface Written {
+  row: ListedRow
+  once?: Record<string, unknown>
+  headers?: Record<string, string>
+}
+
+export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page'
+
+interface Common {
+  /** Hono's form, below the API's base: `/domains/:domain/records`. */
+  path: string
+  scope: string
+  about: string
+}
+
+/** A list of another resource's children: the path's first parameter names the parent. */
+export interface Within {
+  type: string
+  /** The child's column that holds the parent's key. */
+  column: string
+}
+
+export type Action<Parts, F extends Fields> =
+  | (Common & { kind: 'list'; params: readonly Param[]; within?: Within })
+  | (Common & { kind: 'show' })
+  | (Common & {
+      kind: 'create'
+      /** Finds what the request refers to before its attributes are judged: 404 comes before 422 (D3). */
+      before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
+      run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
+    })
+  | (Common & { kind: 'update'; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
+  | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
+
+export interface Definition<Parts, F extends Fields> {
+  table: TableName
+  /** SQL that every visible row fulfils, e.g. `deleted_at is null`. */
+  only?: string
+  about: string
+  attributes: F
+  relationships?: Record<string, Relationship>
+  filters?: Record<string, Filter>
+  /** Adds to rows what other tables know of them, before they are serialised; one query for the whole page. */
+  extend?: (rows: ListedRow[], with_: { reader: Reader; parts: Parts; single: boolean }) => void
+  actions: readonly Action<Parts, F>[]
+}
+
+export interface Resource<Parts = never> extends Definition<Parts, Fields> {
+  type: string
+  /** The path of one, if it has one: what `links.self` says. */
+  self: string | undefined
+}
+
+/** Binds `define` to the parts that an application's actions work with. */
+export function definer<Parts>() {
+  return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
+    const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
+    return { ...(definition as unknown as Definition<Parts, Fields>), type, self: own?.path }
+  }
+}
+
+/** The columns that a collection may be sorted by; created_at always. */
+export function sortable(resource: Resource<never>): string[] {
+  return Object.entries(resource.attributes)
+    .filter(([, { sort }]) => sort)
+    .map(([name]) => name)
+}

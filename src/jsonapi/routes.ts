@@ -1,0 +1,236 @@
+// Turns descriptions into routes. Every request takes the same stairs, in the order of D3:
+//
+//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 JSON and query -> 403 scope, ids, relationships
+//   -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
+import { Hono, type Context } from 'hono'
+import type { Clock } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
+import type { Reader } from '../store/database.ts'
+import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
+import { buildDocument, type Writer } from './document.ts'
+import { checkAccept, checkContentType, JSON_API } from './media.ts'
+import { parseQuery, type Query, type Types } from './query.ts'
+import * as request from './request.ts'
+import type { Action, Call, Caller, Param, Resource } from './resource.ts'
+
+/** What stands before every route. Both throw a Refusal. */
+export interface Gate {
+  /** Who asks (401). */
+  authenticate(headers: Headers): Caller
+  /** Whether there is room for one more request (429); returns the RateLimit headers. */
+  admit(caller: Caller): Record<string, string>
+  /** Throws 403 when the caller lacks the scope. */
+  permit(caller: Caller, scope: string): void
+}
+
+export interface RouterOptions<Parts> {
+  parts: Parts
+  reader: Reader
+  clock: Clock
+  keyring: Keyring
+  gate: Gate
+  /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
+  base: () => string
+  resources: readonly Resource<Parts>[]
+}
+
+type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
+const METHODS = { list: 'GET', show: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE' } as const
+const PARAMS: Record<Exclude<AnyAction<never>['kind'], 'list'>, readonly Param[]> = {
+  show: ['include', 'fields'],
+  create: ['include', 'fields'],
+  update: ['include', 'fields'],
+  delete: [],
+}
+
+export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
+  const router = new Hono()
+  const methods = new Map<string, Set<string>>()
+  const types: Types = new Map(options.resources.map((each) => [each.type, each as Resource<never>]))
+  for (const resource of options.resources)
+    for (const action of resource.actions) {
+      const method = METHODS[action.kind]
+      router.on(method, action.path, (context) => answer({ ...options, types }, resource, action, context))
+      methods.set(action.path, (methods.get(action.path) ?? new Set()).add(method))
+    }
+  const enter = (context: Context): void => {
+    const caller = options.gate.authenticate(context.req.raw.headers)
+    checkAccept(context.req.header('accept'))
+    setHeaders(context, options.gate.admit(caller))
+  }
+  router.on(['POST', 'PATCH', 'DELETE'], '/:type/:id/relationships/:name', (context) => {
+    enter(context)
+    throw refuse('relationship_update_forbidden', 'Relationships cannot be changed through relationship URLs here.')
+  })
+  for (const [path, allowed] of methods)
+    router.all(path, (context) => {
+      enter(context)
+      const list = [...allowed, ...(allowed.has('GET') ? ['HEAD'] : [])].join(', ')
+      throw refuse('method_not_allowed', `This URL takes ${list}.`, undefined, { Allow: list })
+    })
+  router.all('*', (context) => {
+    enter(context)
+    throw refuse('not_found', 'There is nothing at this URL.')
+  })
+  return router
+}
+
+function setHeaders(context: Context, headers: Record<string, string>): void {
+  for (const [name, value] of Object.entries(headers)) context.header(name, value)
+}
+
+const notFound = () => refuse('not_found', 'No such resource exists.')
+
+async function answer<Parts>(
+  options: RouterOptions<Parts> & { types: Types },
+  resource: Resource<Parts>,
+  action: AnyAction<Parts>,
+  context: Context,
+): Promise<Response> {
+  const { clock, gate, parts, reader } = options
+  const { headers } = context.req.raw
+  const caller = gate.authenticate(headers)
+  checkAccept(headers.get('accept') ?? undefined)
+  const writes = action.kind === 'create' || action.kind === 'update'
+  if (writes) checkContentType(headers.get('content-type') ?? undefined)
+  setHeaders(context, gate.admit(caller))
+
+  const document = writes ? request.parseDocument(await request.readBody(context.req.raw)) : undefined
+  if (document && action.kind === 'update') request.checkHasId(document)
+  const self = resource as Resource<never>
+  const types = options.types
+  const search = new URL(context.req.url).searchParams
+  const query = parseQuery(search, self, action.kind === 'list' ? action.params : PARAMS[action.kind], types)
+
+  gate.permit(caller, action.scope)
+  if (document) request.checkForbidden(document, self, action.kind as 'create' | 'update')
+  const writer: Writer = { reader, types, base: options.base(), parts, single: action.kind !== 'list' }
+  if (action.kind === 'list') return list(options, self, action, context, caller, query, writer)
+
+  const call: Call<Parts, Record<string, unknown>> = {
+    parts,
+    caller,
+    now: clock.now(),
+    row: undefined as never,
+    related: {},
+    attributes: {},
+  }
+  const [id] = Object.values(context.req.param())
+  if (id !== undefined) {
+    const row = findOwned(reader, self.table, caller.userKey, id, self.only)
+    if (!row) throw notFound()
+    call.row = row
+  }
+  if (action.kind === 'show') return send(context, 200, buildDocument(writer, self, [call.row], query), first)
+  if (action.kind === 'delete') {
+    await action.run(call as Call<Parts>)
+    return context.body(null, 204)
+  }
+  if (action.kind === 'create') {
+    if (document!.type === self.type) {
+      call.related = request.readRelationships(document!, self)
+      action.before?.({ ...call, attributes: document!.attributes })
+    }
+    request.checkIdentity(document!, self)
+  } else request.checkIdentity(document!, self, id)
+  call.attributes = request.validate(self, action.kind, document!)
+  const written = await action.run(call as never)
+  setHeaders(context, written.headers ?? {})
+  const result = buildDocument(writer, self, [written.row], query, written.once)
+  const location = result.data[0]!.links?.self
+  if (action.kind === 'create' && location) context.header('Location', location)
+  return send(context, action.kind === 'create' ? 201 : 200, result, first)
+}
+
+function list<Parts>(
+  { clock, keyring, reader }: RouterOptions<Parts>,
+  resource: Resource<never>,
+  action: Extract<AnyAction<Parts>, { kind: 'list' }>,
+  context: Context,
+  caller: Caller,
+  query: Query,
+  writer: Writer,
+): Response {
+  const where: Condition[] = []
+  const [parentId] = Object.values(context.req.param())
+  if (action.within && parentId !== undefined) {
+    const parent = writer.types.get(action.within.type)!
+    const row = findOwned(reader, parent.table, caller.userKey, parentId, parent.only)
+    if (!row) throw notFound()
+    where.push({ column: action.within.column, values: [row.key] })
+  }
+  for (const [name, values] of query.filters) where.push(condition(reader, resource, caller, name, values, writer))
+
+  const path = context.req.path
+  const scope: CursorScope = {
+    userKey: caller.userKey,
+    collection: `${path}?${JSON.stringify([...query.filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
+    sort: query.sort,
+  }
+  const now = clock.now()
+  const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
+  if (cursor === 'other sort')
+    throw refuse('cursor_sort_mismatch', 'This cursor belongs to another sort; start again without page[cursor].', {
+      parameter: 'page[cursor]',
+    })
+  const page = listPage(reader, {
+    table: resource.table,
+    userKey: caller.userKey,
+    where,
+    order: query.order,
+    size: query.size,
+    ...(resource.only === undefined ? {} : { only: resource.only }),
+    ...(cursor === 'first page' ? {} : { from: cursor }),
+  })
+  const mark = (row: ListedRow | undefined, there: boolean, direction: Direction): string | null =>
+    row && there ? writeCursor(keyring, scope, placeOf(row, query.order), direction, now) : null
+  const next = mark(page.rows.at(-1), page.hasNext, 'after')
+  const previous = mark(page.rows[0], page.hasPrevious, 'before')
+  // The path below the API's mount is the route's; the base already holds the mount.
+  const url = writer.base + action.path.replace(/:\w+/, parentId ?? '')
+  const link = (cursorText: string | null): string => {
+    const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
+    if (cursorText !== null) parameters.set('page[cursor]', cursorText)
+    parameters.set('page[size]', String(query.size))
+    return `${url}?${parameters.toString()}`
+  }
+  const document = buildDocument(writer, resource, page.rows, query)
+  return send(context, 200, {
+    ...document,
+    links: { first: link(null), last: null, prev: previous && link(previous), next: next && link(next) },
+    meta: { has_more: page.hasNext, next_cursor: next, prev_cursor: previous, per_page: query.size },
+  })
+}
+
+/** A filter as a condition on columns; ids of related resources become keys. */
+function condition(
+  reader: Reader,
+  resource: Resource<never>,
+  caller: Caller,
+  name: string,
+  values: string[],
+  writer: Writer,
+): Condition {
+  const { column, type, flag } = resource.filters![name]!
+  if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
+  if (type === undefined) return { column, values }
+  const { table } = writer.types.get(type)!
+  const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
+  // Nothing has key 0: an unknown id matches nothing.
+  return { column, values: keys.length > 0 ? keys : [0] }
+}
+
+const first = { single: true }
+
+/** Sends a document; `single` unwraps the one resource of its data. */
+function send(
+  context: Context,
+  status: 200 | 201,
+  document: { data: unknown[]; [member: string]: unknown },
+  form?: { single: boolean },
+): Response {
+  const body = form?.single ? { ...document, data: document.data[0] } : document
+  return context.body(JSON.stringify(body), status, { 'Content-Type': JSON_API })
+}

@@ -1,0 +1,62 @@
+// Addresses as people and programs write them: "Ann" <ann@b.example>. Domains are kept as lower-case A-labels (UTS 46), local
+// parts as they were given. Refused on purpose: groups, comments, two addresses in one string, address literals, quoted local
+// parts, a final dot; none of them is in use by people who can be written to.
+import { domainToASCII } from 'node:url'
+import { parse as parseName } from 'tldts'
+
+export interface Address {
+  /** Display name, '' when none. */
+  name: string
+  /** local@domain, the domain as A-label. */
+  address: string
+  local: string
+  domain: string
+}
+
+const ATEXT = /^[\p{L}\p{N}\p{M}!#$%&'*+/=?^_`{|}~-]+(?:\.[\p{L}\p{N}\p{M}!#$%&'*+/=?^_`{|}~-]+)*$/u
+const LABEL = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/
+
+/** Octets of UTF-8. */
+const octets = (text: string): number => Buffer.byteLength(text)
+
+/** A host name as lower-case A-labels; undefined when it is not one (RFC 1123 §2.1, UTS 46 non-transitional). */
+export function toAscii(name: string): string | undefined {
+  const ascii = /^[\x21-\x7e]+$/.test(name) ? name.toLowerCase() : domainToASCII(name)
+  // URL parsing would turn digits into an address; a name has at least one letter in its last label.
+  if (ascii.length === 0 || ascii.length > 253) return undefined
+  const labels = ascii.split('.')
+  return labels.every((label) => LABEL.test(label)) && /[a-z]/.test(labels.at(-1)!) ? ascii : undefined
+}
+
+/** A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets). */
+export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
+  const at = text.lastIndexOf('@')
+  const local = text.slice(0, at)
+  if (at < 1 || octets(local) > 64 || !ATEXT.test(local)) return undefined
+  const domain = toAscii(text.slice(at + 1))
+  if (domain === undefined || !domain.includes('.') || octets(local) + domain.length + 3 > 256) return undefined
+  return { address: `${local}@${domain}`, local, domain }
+}
+
+/** One address with an optional display name; undefined when the text is anything else. */
+export function parseAddress(text: string): Address | undefined {
+  if (/[\p{Cc}\u2028\u2029]/u.test(text) || !text.isWellFormed() || text.length > 1000) return undefined
+  const trimmed = text.trim()
+  const [, quoted, plain, inner] = /^(?:"((?:[^"\\]|\\.)*)"|([^"<>]*?))\s*<([^<>]*)>$/.exec(trimmed) ?? []
+  const bare = parseAddrSpec(inner ?? trimmed)
+  if (!bare) return undefined
+  if (plain !== undefined && /[,;:@()[\]\\]/.test(plain)) return undefined
+  const name = quoted !== undefined ? quoted.replace(/\\(.)/g, '$1') : (plain ?? '')
+  return { name: name.trim(), ...bare }
+}
+
+/** What follows the public suffix: "example.co.uk" for "a.example.co.uk"; undefined for a public suffix itself. */
+export function organisationalDomain(domain: string): string | undefined {
+  return parseName(domain, { allowPrivateDomains: true }).domain ?? undefined
+}
+
+/** True when `other` is the domain itself, below it, or one of its parents short of the public suffix (D22). */
+export function inFamily(domain: string, other: string): boolean {
+  if (other === domain || other.endsWith(`.${domain}`)) return true
+  return domain.endsWith(`.${other}`) && organisationalDomain(other) !== undefined
+}

@@ -1,0 +1,49 @@
+// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: most mails spend more time here than anywhere else but in
+// the signature.
+
+const HEX = Buffer.from('0123456789ABCDEF')
+const MAX_LINE = 76
+const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
+
+/** Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. */
+export function encodeQuotedPrintable(text: string): string {
+  const input = Buffer.from(text, 'utf8')
+  // Every octet may become three, and each 73 a soft line break of three.
+  const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
+  let at = 0
+  let column = 0
+  for (let i = 0; i < input.length; i++) {
+    const byte = input[i]!
+    if (byte === CR && input[i + 1] === LF) {
+      output[at++] = CR
+      output[at++] = LF
+      column = 0
+      i++
+      continue
+    }
+    const atEnd = i + 1 === input.length || (input[i + 1] === CR && input[i + 2] === LF)
+    // White space at the end of a line would be stripped on the way; "From " and "." at its start would be stuffed.
+    const literal =
+      byte > SPACE && byte < 127 && byte !== EQUALS
+        ? column > 0 || (byte !== DOT && byte !== F)
+        : (byte === SPACE || byte === TAB) && !atEnd
+    if (column + (literal ? 1 : 3) > MAX_LINE - (atEnd ? 0 : 1)) {
+      output[at++] = EQUALS
+      output[at++] = CR
+      output[at++] = LF
+      column = 0
+      i--
+      continue
+    }
+    if (literal) {
+      output[at++] = byte
+      column++
+    } else {
+      output[at++] = EQUALS
+      output[at++] = HEX[byte >> 4]!
+      output[at++] = HEX[byte & 15]!
+      column += 3
+    }
+  }
+  return output.toString('latin1', 0, at)
+}

@@ -1,0 +1,134 @@
+// Takes due deliveries out of the queue: the attempt is written before the work (status active, attempts + 1, a lease), so
+// that a crash in the middle is seen as an attempt and never as a mail that was forgotten.
+import { HOUR } from '../base/clock.ts'
+import type { DomainStatus } from '../states/domain.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, raw, statement } from '../store/query.ts'
+import type { Delivery } from './settle.ts'
+
+/** What one transaction with an exchanger carries: an email and its recipients on one lane. */
+export interface Consignment {
+  lane: string
+  email: ClaimedEmail
+  deliveries: Delivery[]
+}
+
+export interface ClaimedEmail {
+  key: number
+  user_key: number
+  domain_key: number
+  domain_id: string
+  domain: string
+  mail_from_prefix: string
+  tls_policy: 'Require' | 'Optional'
+  domain_status: DomainStatus
+  domain_deleted_at: number | null
+  user_id: string
+  from: string
+  to: string
+  reply_to: string | null
+  subject: string
+  message_id: string
+  created_at: number
+  content: string | null
+  spool: string | null
+}
+
+/** Longer than any session lives. A lease ends earlier only with its process, see `releaseAll`. */
+const LEASE = 4 * HOUR
+
+const claimRows = (lane: string, now: number, limit: number) =>
+  raw<Delivery>(
+    `update deliveries set status = 'active', attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?
+     where key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)
+     returning *`,
+    [now + LEASE, now, lane, now, limit],
+  )
+
+const emailByKey = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('outbound_emails as e')
+    .innerJoin('domains as d', 'd.key', 'e.domain_key')
+    .innerJoin('users as u', 'u.key', 'e.user_key')
+    .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
+    .select([
+      'e.key',
+      'e.user_key',
+      'e.domain_key',
+      'd.id as domain_id',
+      'd.name as domain',
+      'd.mail_from_prefix',
+      'd.tls_policy',
+      'd.status as domain_status',
+      'd.deleted_at as domain_deleted_at',
+      'u.id as user_id',
+      'e.from',
+      'e.to',
+      'e.reply_to',
+      'e.subject',
+      'e.message_id',
+      'e.created_at',
+      'b.content',
+      'b.spool',
+    ])
+    .where('e.key', '=', arg.key),
+)
+
+/** Claims up to `limit` deliveries of a lane, grouped by email. */
+export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
+  const groups = new Map<number, Consignment>()
+  for (const delivery of tx.all(claimRows(lane, now, limit))) {
+    const group = groups.get(delivery.email_key)
+    if (group) group.deliveries.push(delivery)
+    else
+      groups.set(delivery.email_key, {
+        lane,
+        email: tx.first(emailByKey({ key: delivery.email_key })) as ClaimedEmail,
+        deliveries: [delivery],
+      })
+  }
+  return [...groups.values()]
+}
+
+/**
+ * Every lane that holds queued mail, with the time of its earliest. The index is walked by leaps, one per lane, so that a
+ * backlog costs by its domains, not by its mails.
+ */
+export function dueLanes(reader: Reader): { lane: string; due: number }[] {
+  return reader.all(
+    raw<{ lane: string; due: number }>(
+      `with recursive lanes(lane) as (
+         select min(lane) from deliveries where status = 'queued'
+         union all
+         select (select min(lane) from deliveries where status = 'queued' and lane > lanes.lane) from lanes where lanes.lane is not null
+       )
+       select lane, (select min(next_attempt_at) from deliveries d where d.status = 'queued' and d.lane = lanes.lane) as due
+       from lanes where lane is not null`,
+    ),
+  )
+}
+
+/** When the next mail of a lane is due; null when it holds none. */
+export function laneDue(reader: Reader, lane: string): number | null {
+  return (
+    reader.first(
+      raw<{ due: number | null }>(
+        `select min(next_attempt_at) as due from deliveries where status = 'queued' and lane = ?`,
+        [lane],
+      ),
+    )?.due ?? null
+  )
+}
+
+/** At start: what a process that is no more had claimed falls due again. Returns how many. */
+export function releaseAll(store: Store, now: number): Promise<number> {
+  return store.write(
+    (tx) =>
+      tx.run(
+        raw(
+          `update deliveries set status = 'queued', leased_until = null, next_attempt_at = ?, updated_at = ? where status = 'active'`,
+          [now, now],
+        ),
+      ).changes,
+  )
+}

@@ -1,0 +1,106 @@
+// The operator's hand on the queue: look, send again now, hold, release, give up.
+import type { Clock } from '../base/clock.ts'
+import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import { db, raw } from '../store/query.ts'
+import { moveEmail, type Delivery } from './settle.ts'
+
+export interface QueuedMail {
+  id: string
+  message_id: string
+  from: string
+  to: string
+  subject: string
+  status: string
+  created_at: number
+  deliveries: Delivery[]
+}
+
+const MAX_LISTED = 1000
+
+/** Emails that still have an undecided recipient, oldest first, of one sending domain or of all. */
+export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
+  const waiting = db
+    .selectFrom('outbound_emails as e')
+    .innerJoin('domains as d', 'd.key', 'e.domain_key')
+    .select(['e.key', 'e.id', 'e.message_id', 'e.from', 'e.to', 'e.subject', 'e.status', 'e.created_at'])
+    .where('e.key', 'in', (eb) =>
+      eb.selectFrom('deliveries').select('email_key').where('status', 'in', ['queued', 'active', 'held']),
+    )
+    .orderBy('e.key')
+    .limit(MAX_LISTED)
+  return reader
+    .all(domain === undefined ? waiting : waiting.where('d.name', '=', domain))
+    .map((row) => withDeliveries(reader, row))
+}
+
+/** One email with its recipients, by its id; undefined when there is none. */
+export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
+  const row = reader.first(
+    db
+      .selectFrom('outbound_emails')
+      .select(['key', 'id', 'message_id', 'from', 'to', 'subject', 'status', 'created_at'])
+      .where('id', '=', id),
+  )
+  return row && withDeliveries(reader, row)
+}
+
+function withDeliveries(
+  reader: Reader,
+  { key, ...mail }: Omit<QueuedMail, 'deliveries'> & { key: number },
+): QueuedMail {
+  return { ...mail, deliveries: deliveriesOf(reader, [key]) }
+}
+
+export function deliveriesOf(reader: Reader, emailKeys: readonly number[]): Delivery[] {
+  return reader.all(
+    raw<Delivery>(`select * from deliveries where email_key in (select value from json_each(?)) order by key`, [
+      JSON.stringify(emailKeys),
+    ]),
+  )
+}
+
+/** Makes queued deliveries due now: of one email, or all when no id is given. Returns how many. */
+export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: string | undefined): Promise<number> {
+  const now = clock.now()
+  const queued = db.updateTable('deliveries').set({ next_attempt_at: now }).where('status', '=', 'queued')
+  return store.write(
+    (tx) =>
+      tx.run(
+        id === undefined
+          ? queued
+          : queued.where('email_key', 'in', (eb) =>
+              eb.selectFrom('outbound_emails').select('key').where('id', '=', id),
+            ),
+      ).changes,
+  )
+}
+
+/** Holds, releases or drops the undecided recipients of an email. Returns how many moved. */
+export function moveQueued(
+  { store, clock }: { store: Store; clock: Clock },
+  id: string,
+  on: DeliveryMove & ('hold' | 'release' | 'drop'),
+): Promise<number> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const email = tx.first(
+      db.selectFrom('outbound_emails').select(['key', 'user_key', 'domain_key']).where('id', '=', id),
+    )
+    if (!email) return 0
+    const set =
+      on === 'hold'
+        ? { next_attempt_at: null }
+        : on === 'release'
+          ? { next_attempt_at: now }
+          : { next_attempt_at: null, response: 'Dropped by the operator.' }
+    const moved = deliveriesOf(tx, [email.key]).filter((delivery) =>
+      move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }),
+    )
+    const primary = moved.find(({ role }) => role === 'to')
+    if (on === 'drop' && primary)
+      moveEmail(tx, email, 'expired', now, primary, { kind: 'failed', response: 'Dropped by the operator.' })
+    return moved.length
+  })
+}

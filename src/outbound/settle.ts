@@ -1,0 +1,130 @@
+// What an attempt came to, written down: the one place where a recipient's fate changes, whether an SMTP reply said so or a
+// delivery report that came home later. The email's own status follows its primary recipient alone.
+import type { Config } from '../base/config.ts'
+import { HOUR } from '../base/clock.ts'
+import { retryDelay } from '../base/retry.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
+import { emailMachine, type EmailMove } from '../states/outbound-email.ts'
+import type { EventType } from '../states/events.ts'
+import type { Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { move } from '../store/move.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type Delivery = RowOf<'deliveries'>
+type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key'>
+
+/** email.delayed is emitted on the first deferral, then at most this often (D26). */
+const DELAYED_EVERY = 4 * HOUR
+
+/** How a verdict moves a recipient, and the email when the recipient is its primary one. */
+const MOVES: Record<Exclude<Verdict['kind'], 'deferred'>, { delivery: DeliveryMove; email: EmailMove }> = {
+  delivered: { delivery: 'accept', email: 'accepted' },
+  bounced: { delivery: 'refuse', email: 'refused' },
+  failed: { delivery: 'expire', email: 'expired' },
+  rejected: { delivery: 'reject', email: 'rejected' },
+}
+
+const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
+  delivered: 'email.delivered',
+  bounced: 'email.bounced',
+  failed: 'email.bounced',
+  rejected: 'email.rejected',
+}
+
+const emailOf = statement<{ key: number }>()((arg) =>
+  db.selectFrom('outbound_emails').select(['key', 'user_key', 'domain_key', 'status']).where('key', '=', arg.key),
+)
+
+export interface Settling {
+  delivery: Delivery
+  verdict: Verdict
+  now: number
+  config: Pick<Config, 'delivery'>
+}
+
+/** Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. */
+export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): void {
+  const email = tx.first(emailOf({ key: delivery.email_key }))
+  // Deleted by its owner in the meantime: there is nothing left to say.
+  if (!email) return
+  const primary = delivery.role === 'to'
+  const reply = {
+    smtp_code: verdict.code,
+    enhanced_code: verdict.enhanced,
+    response: verdict.text,
+    remote_mta: verdict.host,
+    tls: verdict.tls,
+    dialogue: verdict.kind !== 'delivered' || delivery.trace === 1 ? verdict.dialogue : null,
+    leased_until: null,
+    updated_at: now,
+  }
+  if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
+  const next = now + retryDelay(config.delivery.retry, delivery.attempts)
+  if (verdict.kind === 'deferred' && next < delivery.expires_at) {
+    const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
+    move(tx, deliveryMachine, delivery.key, 'defer', {
+      ...reply,
+      next_attempt_at: next,
+      ...(delayed ? { delayed_at: now } : {}),
+    })
+    if (delayed)
+      emit(
+        tx,
+        'email.delayed',
+        email,
+        delivery,
+        { ...describe(verdict), next_attempt_at: next, attempts: delivery.attempts },
+        now,
+      )
+    return
+  }
+  const kind = verdict.kind === 'deferred' ? 'failed' : verdict.kind
+  const { delivery: on, email: onEmail } = MOVES[kind]
+  if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
+  const details = { ...describe(verdict), kind }
+  if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
+  else emit(tx, EVENTS[kind], email, delivery, details, now)
+}
+
+/** Moves the email by its table, stamps the time of its new status and emits the table's event. */
+export function moveEmail(
+  tx: Tx,
+  email: EmailKeys,
+  on: EmailMove,
+  now: number,
+  delivery: Pick<Delivery, 'key'>,
+  details: Record<string, unknown> = {},
+): void {
+  const row = move(tx, emailMachine, email.key, on, { [`${statusAfter(on)}_at`]: now, updated_at: now })
+  if (row?.[4]) emit(tx, row[4], email, delivery, details, now)
+}
+
+/** Every event of the table leads to one status wherever it starts from; the column of its time is named after it. */
+function statusAfter(on: EmailMove): string {
+  return emailMachine.rows.find((row) => row[1] === on)![2]
+}
+
+function emit(
+  tx: Tx,
+  type: EventType,
+  email: EmailKeys,
+  delivery: Pick<Delivery, 'key'>,
+  details: Record<string, unknown>,
+  now: number,
+): void {
+  appendEvent(tx, {
+    type,
+    user_key: email.user_key,
+    domain_key: email.domain_key,
+    email_key: email.key,
+    data: { delivery: delivery.key, ...details },
+    at: now,
+  })
+}
+
+function describe({ stage, code, enhanced, text, host }: Verdict): Record<string, unknown> {
+  return { stage, smtp_code: code, enhanced_code: enhanced, response: text, remote_mta: host }
+}

@@ -1,0 +1,68 @@
+// The sandbox's DNS: a UDP server on loopback. It publishes by itself whatever records the sandbox's domains ask for, so that
+// they verify within a moment, and names the built-in exchanger for every other domain.
+import { createSocket, type Socket } from 'node:dgram'
+import type { AddressInfo } from 'node:net'
+import dnsPacket, { type Answer, type Packet } from 'dns-packet'
+
+export interface Zone {
+  /** Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined = NXDOMAIN. */
+  lookUp(name: string, type: string): string[] | undefined
+}
+
+export interface DnsServer {
+  port: number
+  close(): Promise<void>
+}
+
+const TTL = 5
+
+export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
+  const socket = createSocket('udp4')
+  socket.on('message', (message, { address, port: from }) => {
+    const reply = answer(zone, message)
+    if (reply) socket.send(reply, from, address)
+  })
+  socket.on('error', () => {})
+  await new Promise<void>((resolve, reject) => {
+    socket.once('error', reject)
+    socket.bind(port, '127.0.0.1', resolve)
+  })
+  return { port: (socket.address() as AddressInfo).port, close: () => closeSocket(socket) }
+}
+
+const closeSocket = (socket: Socket): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))
+
+function answer(zone: Zone, message: Buffer): Buffer | undefined {
+  let query: Packet
+  try {
+    query = dnsPacket.decode(message)
+  } catch {
+    return undefined
+  }
+  const [question] = query.questions ?? []
+  if (!question) return undefined
+  const name = question.name.toLowerCase()
+  const values = zone.lookUp(name, question.type)
+  const NXDOMAIN = 3
+  const flags = dnsPacket.AUTHORITATIVE_ANSWER | dnsPacket.RECURSION_AVAILABLE | (values === undefined ? NXDOMAIN : 0)
+  const answers = (values ?? []).flatMap((value) => record(question.name, question.type, value))
+  return dnsPacket.encode({ type: 'response', id: query.id ?? 0, flags, questions: [question], answers })
+}
+
+function record(name: string, type: string, value: string): Answer[] {
+  switch (type) {
+    case 'TXT':
+      // One string holds at most 255 octets.
+      return [{ name, type, ttl: TTL, data: value.match(/.{1,255}/gs) ?? [''] }]
+    case 'MX': {
+      const [preference, exchange] = value.split(' ')
+      return [{ name, type, ttl: TTL, data: { preference: Number(preference), exchange: exchange! } }]
+    }
+    case 'A':
+    case 'AAAA':
+    case 'CNAME':
+      return [{ name, type, ttl: TTL, data: value }]
+    default:
+      return []
+  }
+}

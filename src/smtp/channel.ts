@@ -1,0 +1,211 @@
+// The wire below an SMTP dialogue: commands out, replies in, each within its time, all of it noted. Whatever the server does,
+// whoever waits gets an answer: a reply or the failure that ended the connection.
+import { connect as connectTcp, type Socket } from 'node:net'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
+import { SECOND } from '../base/clock.ts'
+import { messageOf } from '../base/errors.ts'
+import { cleanText, ReplyReader, type Reply } from './reply.ts'
+
+/** Why a connection ended, in words. */
+export interface Failure {
+  failure: string
+}
+
+export const isFailure = (answer: object): answer is Failure => 'failure' in answer
+
+/** Dialogue kept of one mail, in characters. */
+const MAX_DIALOGUE = 8000
+const MAX_NOTE = 600
+/** Replies that nobody asked for: a goodbye (421) or nonsense. */
+const MAX_UNASKED = 200
+const BLOCK = 64 * 1024
+
+export class Channel {
+  #socket: Socket
+  #reader = new ReplyReader()
+  #replies: Reply[] = []
+  #waiting: ((answer: Reply | Failure) => void) | null = null
+  #dialogue = ''
+  #opening = ''
+  /** Why nothing can be said any more; null while it can. */
+  broken: Failure | null = null
+  /** TLS protocol in use, null in clear text. */
+  tls: string | null = null
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+    this.#listen()
+  }
+
+  /** How the connection was opened, and what was said about the present mail. */
+  get dialogue(): string {
+    return this.#opening + this.#dialogue
+  }
+
+  /** What was noted so far is the opening; what follows belongs to one mail. */
+  beginMail(): void {
+    this.#opening ||= this.#dialogue.slice(0, MAX_DIALOGUE / 4)
+    this.#dialogue = ''
+  }
+
+  note(line: string): void {
+    if (this.#dialogue.length < MAX_DIALOGUE) this.#dialogue += `${line.slice(0, MAX_NOTE)}\n`
+  }
+
+  /** Writes commands in one flight. */
+  write(lines: readonly string[]): void {
+    for (const line of lines) this.note(`-> ${line}`)
+    if (this.broken === null) this.#socket.write(`${lines.join('\r\n')}\r\n`)
+  }
+
+  async command(line: string, timeout: number): Promise<Reply | Failure> {
+    this.write([line])
+    return this.reply(timeout)
+  }
+
+  /** The next reply; the timeout is for the whole of it, so that a drip does not keep us. */
+  reply(timeout: number): Promise<Reply | Failure> {
+    const ready = this.#replies.shift()
+    if (ready) return Promise.resolve(ready)
+    if (this.broken) return Promise.resolve(this.broken)
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.#cut(`no answer within ${Math.round(timeout / SECOND)} s`), timeout)
+      this.#waiting = (answer) => {
+        clearTimeout(timer)
+        this.#waiting = null
+        resolve(answer)
+      }
+    })
+  }
+
+  /** Writes a mail's octets; a failure when the server stops reading for longer than `stall`. */
+  async writeData(wire: Buffer, stall: number): Promise<Failure | undefined> {
+    this.note(`-> (${wire.length} octets of mail)`)
+    for (let at = 0; at < wire.length; at += BLOCK) {
+      if (this.broken) return this.broken
+      if (this.#socket.write(wire.subarray(at, at + BLOCK)) || at + BLOCK >= wire.length) continue
+      const stalled = await this.#drained(stall)
+      if (stalled) return stalled
+    }
+    return undefined
+  }
+
+  /** Changes to TLS 1.2 or newer. Fails when the server said anything that would be read as said inside (RFC 3207 §6). */
+  async startTls(servername: string, timeout: number): Promise<Failure | undefined> {
+    if (this.#reader.hasRest || this.#replies.length > 0)
+      return { failure: 'the server sent text between STARTTLS and the handshake' }
+    const plain = this.#socket
+    for (const event of ['data', 'error', 'close']) plain.removeAllListeners(event)
+    const secure = await handshake(plain, servername, timeout)
+    if (isFailure(secure)) {
+      this.#break(secure)
+      plain.destroy()
+      return secure
+    }
+    this.#socket = secure
+    this.#reader = new ReplyReader()
+    this.tls = secure.getProtocol()
+    this.note(`-- ${this.tls} ${secure.getCipher().name}`)
+    this.#listen()
+    return undefined
+  }
+
+  /** Says goodbye without waiting for the answer. */
+  quit(): void {
+    if (this.broken === null) this.#socket.end('QUIT\r\n')
+    this.broken ??= { failure: 'closed by us' }
+    const socket = this.#socket
+    // Whoever does not close within this is cut.
+    socket.setTimeout(5 * SECOND, () => socket.destroy())
+  }
+
+  destroy(): void {
+    this.#cut('ended by us')
+  }
+
+  #cut(failure: string): void {
+    this.#break({ failure })
+    this.#socket.destroy()
+  }
+
+  #break(failure: Failure): void {
+    if (this.broken) return
+    this.broken = failure
+    this.note(`-- ${failure.failure}`)
+    this.#waiting?.(failure)
+  }
+
+  #listen(): void {
+    this.#socket.on('data', (chunk: Buffer) => {
+      const replies = this.#reader.push(chunk)
+      if (replies === 'protocol error') return this.#cut('the server does not speak SMTP')
+      for (const reply of replies) {
+        this.note(`<- ${reply.code} ${reply.text}`)
+        if (this.#waiting) this.#waiting(reply)
+        else if (this.#replies.length < MAX_UNASKED) this.#replies.push(reply)
+      }
+    })
+    this.#socket.on('error', (error) => this.#break({ failure: cleanText(messageOf(error)) }))
+    this.#socket.on('close', () => this.#break({ failure: 'the server closed the connection' }))
+  }
+
+  #drained(stall: number): Promise<Failure | undefined> {
+    return new Promise((resolve) => {
+      const socket = this.#socket
+      const done = (failure?: string): void => {
+        clearTimeout(timer)
+        socket.off('drain', drained).off('close', closed)
+        if (failure !== undefined) this.#cut(failure)
+        resolve(this.broken ?? undefined)
+      }
+      const drained = (): void => done()
+      const closed = (): void => done('the connection was closed in the middle of the mail')
+      const timer = setTimeout(() => done('the server stopped reading'), stall)
+      socket.once('drain', drained).once('close', closed)
+    })
+  }
+}
+
+function handshake(plain: Socket, servername: string, timeout: number): Promise<TLSSocket | Failure> {
+  return new Promise((resolve) => {
+    const secure = connectTls({
+      socket: plain,
+      minVersion: 'TLSv1.2',
+      // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
+      rejectUnauthorized: false,
+      ...(/[a-z]/i.test(servername) ? { servername } : {}),
+    })
+    const give = (result: TLSSocket | Failure): void => {
+      clearTimeout(timer)
+      resolve(result)
+    }
+    const timer = setTimeout(() => give({ failure: 'the TLS handshake took too long' }), timeout)
+    secure.once('secureConnect', () => give(secure))
+    secure.on('error', (error) => give({ failure: cleanText(messageOf(error)) }))
+    plain.once('close', () => give({ failure: 'the connection was closed during the TLS handshake' }))
+  })
+}
+
+/** A TCP connection, or why there is none. */
+export function openChannel(
+  target: { host: string; port: number; localAddress?: string | undefined },
+  timeout: number,
+): Promise<Channel | Failure> {
+  const { host, port, localAddress } = target
+  return new Promise((resolve) => {
+    const socket = connectTcp({ host, port, noDelay: true, ...(localAddress === undefined ? {} : { localAddress }) })
+    const fail = (failure: string): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve({ failure })
+    }
+    const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
+    const failed = (error: Error): void => fail(cleanText(messageOf(error)))
+    socket.once('error', failed)
+    socket.once('connect', () => {
+      clearTimeout(timer)
+      socket.off('error', failed)
+      resolve(new Channel(socket))
+    })
+  })
+}

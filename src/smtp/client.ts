@@ -1,0 +1,215 @@
+// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It is opened, carries any number of
+// mails one after the other, and is closed. What comes of each recipient is a Verdict; nothing here throws.
+//
+// Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before a TLS
+// handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
+import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
+import { isFailure, openChannel, type Channel, type Failure } from './channel.ts'
+import { readCapabilities, type Reply } from './reply.ts'
+import { ownVerdict, verdictOf, type Stage, type Verdict } from './verdict.ts'
+
+/** How TLS is wanted: not at all, when offered, or not without. */
+export type TlsWish = 'none' | 'optional' | 'required'
+
+/** Milliseconds for each step; RFC 5321 §4.5.3.2 where it says one. */
+export const TIMEOUTS = {
+  connect: 30 * SECOND,
+  greeting: 5 * MINUTE,
+  command: 5 * MINUTE,
+  data: 2 * MINUTE,
+  block: 3 * MINUTE,
+  finalDot: 10 * MINUTE,
+  /** No connection is used for longer than this. */
+  session: 2 * HOUR,
+}
+export type Timeouts = typeof TIMEOUTS
+
+export interface ConnectOptions {
+  /** Host name, for TLS and for the record. */
+  host: string
+  address: string
+  port: number
+  localAddress?: string | undefined
+  /** Our name in EHLO. */
+  hostname: string
+  tls: TlsWish
+  timeouts?: Timeouts
+}
+
+export interface Envelope {
+  from: string
+  recipients: readonly string[]
+}
+
+/** An empty mail, for a DATA that was let through although no recipient was (RFC 2920 §3.1). */
+const NOTHING = Buffer.from('.\r\n')
+
+export class SmtpSession {
+  readonly host: string
+  readonly #channel: Channel
+  readonly #timeouts: Timeouts
+  readonly #born = performance.now()
+  #capabilities = new Map<string, string>()
+  #needsReset = false
+
+  constructor(channel: Channel, { host, timeouts = TIMEOUTS }: ConnectOptions) {
+    this.#channel = channel
+    this.#timeouts = timeouts
+    this.host = host
+  }
+
+  /** False once the connection ended or is too old to be used again. */
+  get usable(): boolean {
+    return this.#channel.broken === null && performance.now() - this.#born < this.#timeouts.session
+  }
+
+  get tls(): string | null {
+    return this.#channel.tls
+  }
+
+  quit(): void {
+    this.#channel.quit()
+  }
+
+  destroy(): void {
+    this.#channel.destroy()
+  }
+
+  /** Greeting, EHLO and STARTTLS; undefined when the session is ready for mail. */
+  async open({ hostname, tls }: ConnectOptions): Promise<Verdict | undefined> {
+    const greeting = this.#unlessOk(await this.#channel.reply(this.#timeouts.greeting), 'greeting')
+    if (greeting) return greeting
+    const hello = await this.#hello(hostname)
+    if (hello || tls === 'none') return hello
+    if (this.#capabilities.has('STARTTLS')) return this.#startTls(hostname)
+    if (tls === 'optional') return undefined
+    return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
+  }
+
+  /** Sends one mail to its recipients; one verdict for each, in their order. */
+  async send(envelope: Envelope, wire: Buffer): Promise<Verdict[]> {
+    const { recipients } = envelope
+    this.#channel.beginMail()
+    const parameters = this.#parameters(envelope, wire)
+    if (typeof parameters !== 'string') return recipients.map(() => parameters)
+    const { answers, data } = await this.#envelope([
+      `MAIL FROM:<${envelope.from}>${parameters}`,
+      ...recipients.map((address) => `RCPT TO:<${address}>`),
+    ])
+    const [mail, ...rcpt] = answers.map((answer, index) => this.#unlessOk(answer, index === 0 ? 'mail' : 'rcpt'))
+    const nobody = mail !== undefined || rcpt.every((verdict) => verdict !== undefined)
+    if (data === undefined || isFailure(data) || data.code !== 354) {
+      this.#needsReset = true
+      const refused = data ? this.#unlessOk(data, 'data', 354) : undefined
+      return rcpt.map(
+        (verdict) => mail ?? verdict ?? refused ?? this.#own('deferred', '4.5.0', 'DATA was not taken.', 'data'),
+      )
+    }
+    const outcome = this.#outcome(await this.#data(nobody ? NOTHING : wire))
+    return rcpt.map((verdict) => mail ?? verdict ?? outcome)
+  }
+
+  /** The MAIL parameters that this server offers and this mail needs; a verdict when it cannot be sent here at all. */
+  #parameters({ from, recipients }: Envelope, wire: Buffer): string | Verdict {
+    const size = this.#capabilities.get('SIZE')
+    const limit = Number(size)
+    if (limit > 0 && wire.length > limit)
+      return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
+    // oxlint-disable-next-line no-control-regex
+    const international = [from, ...recipients].some((address) => /[^\u0000-\u007f]/.test(address))
+    if (international && !this.#capabilities.has('SMTPUTF8'))
+      return this.#own(
+        'bounced',
+        '5.6.7',
+        'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
+        'mail',
+      )
+    return `${size === undefined ? '' : ` SIZE=${wire.length}`}${international ? ' SMTPUTF8' : ''}`
+  }
+
+  async #hello(hostname: string): Promise<Verdict | undefined> {
+    const { command } = this.#timeouts
+    const answer = await this.#channel.command(`EHLO ${hostname}`, command)
+    this.#capabilities = isFailure(answer) ? new Map() : readCapabilities(answer)
+    const unknown = !isFailure(answer) && (answer.code === 500 || answer.code === 502 || answer.code === 550)
+    return this.#unlessOk(unknown ? await this.#channel.command(`HELO ${hostname}`, command) : answer, 'ehlo')
+  }
+
+  async #startTls(hostname: string): Promise<Verdict | undefined> {
+    const { command } = this.#timeouts
+    const answer = await this.#channel.command('STARTTLS', command)
+    if (isFailure(answer) || answer.code !== 220) {
+      const said = isFailure(answer) ? answer.failure : answer.text
+      return this.#own('deferred', '4.7.5', `STARTTLS was refused: ${said}`, 'starttls')
+    }
+    const failed = await this.#channel.startTls(this.host, command)
+    if (failed) return this.#own('deferred', '4.7.5', `TLS could not be agreed: ${failed.failure}`, 'starttls')
+    // What was offered in clear text no longer counts.
+    return this.#hello(hostname)
+  }
+
+  /** MAIL, RCPT … and DATA, in one flight where the server takes it. `data` is undefined when DATA was not sent. */
+  async #envelope(commands: string[]): Promise<{ answers: (Reply | Failure)[]; data?: Reply | Failure }> {
+    const { command, data } = this.#timeouts
+    const answers: (Reply | Failure)[] = []
+    if (this.#needsReset) {
+      const reset = await this.#channel.command('RSET', command)
+      if (isFailure(reset)) return { answers: commands.map(() => reset) }
+      this.#needsReset = false
+    }
+    if (this.#capabilities.has('PIPELINING')) {
+      this.#channel.write([...commands, 'DATA'])
+      for (const _ of commands) answers.push(await this.#channel.reply(command))
+      return { answers, data: await this.#channel.reply(data) }
+    }
+    for (const line of commands) {
+      answers.push(await this.#channel.command(line, command))
+      if (answers.length === 1 && this.#unlessOk(answers[0]!, 'mail'))
+        return { answers: commands.map(() => answers[0]!) }
+    }
+    const welcome = answers.slice(1).some((answer) => !isFailure(answer) && answer.code < 300)
+    return welcome ? { answers, data: await this.#channel.command('DATA', data) } : { answers }
+  }
+
+  async #data(wire: Buffer): Promise<Reply | Failure> {
+    return (await this.#channel.writeData(wire, this.#timeouts.block)) ?? this.#channel.reply(this.#timeouts.finalDot)
+  }
+
+  /** What came after the final dot. No answer leaves it unknown: tried again, never called delivered or bounced. */
+  #outcome(answer: Reply | Failure): Verdict {
+    if (isFailure(answer)) {
+      const text = `The connection ended after the mail was handed over: ${answer.failure}.`
+      return { ...this.#own('deferred', '4.4.2', text, 'final dot'), handed: true }
+    }
+    return verdictOf(answer, { ...this.#here('final dot'), handed: true })
+  }
+
+  #here(stage: Stage) {
+    return { stage, host: this.host, tls: this.tls, dialogue: this.#channel.dialogue }
+  }
+
+  #own(kind: 'deferred' | 'bounced', enhanced: string, text: string, stage: Stage): Verdict {
+    return ownVerdict(kind, enhanced, text, this.#here(stage))
+  }
+
+  /** The verdict of an answer that is not the hoped-for one: 2xx, or 354 for DATA. */
+  #unlessOk(answer: Reply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
+    if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
+    if (hoped ? answer.code === hoped : answer.code < 300) return undefined
+    const verdict = verdictOf(answer, this.#here(stage))
+    // A yes in the wrong place is no yes.
+    return verdict.kind === 'delivered' ? { ...verdict, kind: 'deferred' } : verdict
+  }
+}
+
+/** Connects and opens a session; a verdict when there is none to be had. */
+export async function openSession(options: ConnectOptions): Promise<SmtpSession | Verdict> {
+  const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
+  const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect)
+  if (isFailure(channel))
+    return ownVerdict('deferred', '4.4.1', `${host} [${address}]: ${channel.failure}.`, { stage: 'connect', host })
+  const session = new SmtpSession(channel, options)
+  const verdict = await session.open(options)
+  if (verdict) session.quit()
+  return verdict ?? session
+}

@@ -1,0 +1,71 @@
+// SMTP replies (RFC 5321 §4.2, RFC 2034) as strangers send them: bounded, cleaned, or refused.
+
+export interface Reply {
+  /** 200 to 599. */
+  code: number
+  /** "5.1.1" where the text began with one whose class fits the code (RFC 3463), else null. */
+  enhanced: string | null
+  /** The text of all lines, cleaned of control characters and cut. */
+  text: string
+  /** The lines as they came, at most 100 of at most 2,048 octets. */
+  lines: readonly string[]
+}
+
+/** Octets of one line; RFC 5321 §4.5.3.1.5 allows 512, some send more. */
+const MAX_LINE = 2048
+const MAX_LINES = 100
+const MAX_TEXT = 1000
+
+/** Text from outside, fit for rows, logs and JSON: printable, one line, bounded. */
+export function cleanText(text: string, max: number = MAX_TEXT): string {
+  return text
+    .replace(/[\p{Cc}\p{Cf}\u2028\u2029\ufffd]+/gu, ' ')
+    .trim()
+    .slice(0, max)
+}
+
+/** Collects the octets of a server into replies. `push` returns the replies that are whole, or says that it is no SMTP. */
+export class ReplyReader {
+  #rest = ''
+  #lines: string[] = []
+
+  push(chunk: Buffer): Reply[] | 'protocol error' {
+    const replies: Reply[] = []
+    this.#rest += chunk.toString('utf8')
+    for (;;) {
+      const end = this.#rest.indexOf('\n')
+      if (end < 0) break
+      const line = this.#rest.slice(0, end).replace(/\r$/, '')
+      this.#rest = this.#rest.slice(end + 1)
+      const [, code, mark, text] = /^([2-5]\d\d)([ -]|$)(.*)$/.exec(line.slice(0, MAX_LINE)) ?? []
+      if (code === undefined || this.#lines.length >= MAX_LINES) return 'protocol error'
+      this.#lines.push(text ?? '')
+      if (mark === '-') continue
+      replies.push(readReply(Number(code), this.#lines))
+      this.#lines = []
+    }
+    return this.#rest.length > MAX_LINE ? 'protocol error' : replies
+  }
+
+  /** True when octets wait that belong to no whole reply. */
+  get hasRest(): boolean {
+    return this.#rest.length > 0 || this.#lines.length > 0
+  }
+}
+
+function readReply(code: number, lines: readonly string[]): Reply {
+  const enhanced = /^([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)/.exec(lines[0]!)
+  // Where the two disagree the basic code's class counts.
+  const fits = enhanced !== null && enhanced[1] === String(code)[0]
+  return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(lines.join('\n')), lines }
+}
+
+/** Keywords of an EHLO reply with their parameters, upper case: "SIZE" -> "35882577". The first line is the host's name. */
+export function readCapabilities({ lines }: Reply): Map<string, string> {
+  return new Map(
+    lines.slice(1).map((line) => {
+      const [keyword, ...parameters] = line.trim().split(/\s+/)
+      return [keyword!.toUpperCase(), parameters.join(' ').toUpperCase()] as const
+    }),
+  )
+}

@@ -1,0 +1,92 @@
+// Where mail for a domain goes: a relay that the operator configured, else the domain's mail exchangers (RFC 5321 §5.1, null MX
+// RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
+import { isIP } from 'node:net'
+import type { Config } from '../base/config.ts'
+import type { AddressCheck } from '../base/network.ts'
+import type { Answer, Resolver } from '../base/resolver.ts'
+import { ownVerdict, type Verdict } from './verdict.ts'
+
+export type Relay = Config['delivery']['routes'][number]
+
+export interface Host {
+  name: string
+  port: number
+  relay?: Relay
+}
+
+export interface RouteOptions {
+  resolver: Resolver
+  routes: readonly Relay[]
+  /** Port of receiving exchangers. */
+  port: number
+  /** Our own host name: an exchanger of that name would be a loop. */
+  hostname: string
+}
+
+/** Hosts beyond this many are not tried; a domain with more is a trap or a mistake. */
+const MAX_HOSTS = 10
+const MAX_ADDRESSES = 20
+
+/** The hosts for a recipient domain, best first, equal preferences in random order. */
+export async function findHosts(
+  options: RouteOptions,
+  domain: string,
+  random: () => number = Math.random,
+): Promise<Host[] | Verdict> {
+  const relay =
+    options.routes.find(({ domains }) => domains.includes(domain)) ??
+    options.routes.find(({ domains }) => domains.includes('*'))
+  if (relay) return [{ name: relay.host, port: relay.port, relay }]
+  const at = { stage: 'dns' } as const
+  const answer = await options.resolver.mx(domain)
+  switch (answer.kind) {
+    case 'nxdomain':
+      return ownVerdict('failed', '5.1.2', `The domain ${domain} does not exist.`, at)
+    case 'failed':
+      return ownVerdict(
+        'deferred',
+        '4.4.3',
+        `The mail exchangers of ${domain} could not be looked up (${answer.reason}).`,
+        at,
+      )
+    case 'none':
+      // No MX record: the domain itself is its exchanger.
+      return [{ name: domain, port: options.port }]
+    case 'found':
+      break
+  }
+  if (answer.records.every(({ exchange }) => exchange === '' || exchange === '.'))
+    return ownVerdict('failed', '5.1.10', `The domain ${domain} accepts no mail (null MX).`, at)
+  const sorted = answer.records
+    .filter(({ exchange }) => exchange !== '' && exchange !== '.')
+    .map((record) => ({ ...record, order: random() }))
+    .sort((a, b) => a.priority - b.priority || a.order - b.order)
+  const self = sorted.find(({ exchange }) => exchange === options.hostname)
+  // Exchangers no better than ourselves would only send it back (RFC 5321 §5.1).
+  const usable = self ? sorted.filter(({ priority }) => priority < self.priority) : sorted
+  if (usable.length === 0)
+    return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
+  return usable.slice(0, MAX_HOSTS).map(({ exchange }) => ({ name: exchange, port: options.port }))
+}
+
+/** The addresses of a host that we may connect to, v4 first. Verdict: `failed` when it has none for good, else `deferred`. */
+export async function findAddresses(
+  resolver: Resolver,
+  { name, relay }: Host,
+  allowed: AddressCheck,
+): Promise<string[] | Verdict> {
+  const at = { stage: 'dns', host: name } as const
+  const answers: Answer<string>[] = isIP(name)
+    ? [{ kind: 'found', records: [name] }]
+    : await Promise.all([resolver.a(name), resolver.aaaa(name)])
+  const all = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
+  // A relay is the operator's own choice and may stand in a private network.
+  const usable = relay ? all : all.filter(allowed)
+  if (usable.length > 0) return usable.slice(0, MAX_ADDRESSES)
+  if (all.length > 0)
+    return ownVerdict('failed', '5.4.4', `${name} has only addresses that mail is not sent to (${all[0]}).`, at)
+  const unknown = answers.find((answer) => answer.kind === 'failed')
+  return unknown
+    ? ownVerdict('deferred', '4.4.3', `The address of ${name} could not be looked up (${unknown.reason}).`, at)
+    : ownVerdict('failed', '5.4.4', `${name} has no address.`, at)
+}

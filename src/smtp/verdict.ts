@@ -1,0 +1,69 @@
+// What an attempt came to. The outside world's answers are values, never exceptions: a Verdict says what becomes of one
+// recipient, with the reply or the cause that says why (RFC 3463 codes, D25, D35).
+import type { Reply } from './reply.ts'
+
+/** Where in the dialogue something ended. */
+export type Stage =
+  | 'dns'
+  | 'connect'
+  | 'greeting'
+  | 'ehlo'
+  | 'starttls'
+  | 'auth'
+  | 'mail'
+  | 'rcpt'
+  | 'data'
+  | 'final dot'
+  | 'compose'
+
+/** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
+ *  rejected: refused by ourselves. */
+export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected'
+
+export interface Verdict {
+  kind: Kind
+  stage: Stage
+  /** Null when no server said anything. */
+  code: number | null
+  enhanced: string | null
+  text: string
+  /** True once the message's octets were on their way: the mail counts as sent, whatever came after (D25). */
+  handed: boolean
+  /** The exchanger's host name, once one was reached. */
+  host: string | null
+  /** TLS protocol, null in clear text. */
+  tls: string | null
+  dialogue: string | null
+}
+
+export interface Circumstance {
+  stage: Stage
+  handed?: boolean
+  host?: string | null
+  tls?: string | null
+  dialogue?: string | null
+}
+
+const basics = ({ stage, handed = false, host = null, tls = null, dialogue = null }: Circumstance) => ({
+  stage,
+  handed,
+  host,
+  tls,
+  dialogue,
+})
+
+/** The verdict of a server's reply: 2xx delivered, 4xx deferred, 5xx bounced. */
+export function verdictOf(reply: Reply, circumstance: Circumstance): Verdict {
+  const kind = reply.code < 400 ? 'delivered' : reply.code < 500 ? 'deferred' : 'bounced'
+  return { ...basics(circumstance), kind, code: reply.code, enhanced: reply.enhanced, text: reply.text }
+}
+
+/** A verdict of ours, where no server said anything; `enhanced` is the status code that fits (RFC 3463 §3). */
+export function ownVerdict(
+  kind: Exclude<Kind, 'delivered'>,
+  enhanced: string,
+  text: string,
+  circumstance: Circumstance,
+): Verdict {
+  return { ...basics(circumstance), kind, code: null, enhanced, text }
+}

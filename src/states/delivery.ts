@@ -1,0 +1,52 @@
+// One recipient of one outbound email: the row that the queue is made of. `queued` rows carry a due time, `active` rows a
+// lease; a row whose process died is active with a lease that lapses.
+//
+//   queued --claim--> active --accept--> delivered --return--> bounced
+//     ^  ^              |  '---refuse, expire, reject, suppress--> their ends
+//     |  '-- defer, lapse '
+//     '-- release -- held <-- hold -- queued
+import { machine } from './machine.ts'
+
+export const DELIVERY_STATUSES = [
+  'queued',
+  'active',
+  'held',
+  'delivered',
+  'bounced',
+  'complained',
+  'rejected',
+  'suppressed',
+  'failed',
+] as const
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number]
+export type DeliveryMove =
+  | 'claim'
+  | 'accept'
+  | 'defer'
+  | 'lapse'
+  | 'refuse'
+  | 'expire'
+  | 'reject'
+  | 'suppress'
+  | 'return'
+  | 'complain'
+  | 'hold'
+  | 'release'
+  | 'drop'
+
+export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries', [
+  ['queued', 'claim', 'active', 'auto'],
+  ['active', 'accept', 'delivered', 'auto'],
+  ['active', 'defer', 'queued', 'auto'],
+  ['active', 'lapse', 'queued', 'auto'],
+  ['active', 'refuse', 'bounced', 'auto'],
+  ['active', 'expire', 'failed', 'auto'],
+  ['active', 'reject', 'rejected', 'auto'],
+  ['active', 'suppress', 'suppressed', 'auto'],
+  ['delivered', 'return', 'bounced', 'auto'],
+  ['delivered', 'complain', 'complained', 'auto'],
+  ['queued', 'hold', 'held', 'operator'],
+  ['held', 'release', 'queued', 'operator'],
+  ['queued', 'drop', 'failed', 'operator'],
+  ['held', 'drop', 'failed', 'operator'],
+])

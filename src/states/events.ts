@@ -1,0 +1,35 @@
+// Every event type of the specification, by group. Which move or condition emits each stands in the state tables and in
+// the code that appends it; store/events.ts is the one door.
+
+export const EVENT_TYPES = [
+  'email.sent',
+  'email.delivered',
+  'email.delayed',
+  'email.bounced',
+  'email.complained',
+  'email.opened',
+  'email.clicked',
+  'email.rejected',
+  'email.unsubscribed',
+  'inbound_email.received',
+  'campaign.sending',
+  'campaign.sent',
+  'campaign.paused',
+  'campaign.failed',
+  'domain.verified',
+  'domain.verification_failed',
+  'domain.suspended',
+  'domain.reputation_warning',
+  'domain.reputation_recovered',
+  'usage.limit_approaching',
+  'usage.limit_reached',
+  'subscription.past_due',
+  'subscription.downgrade_scheduled',
+  'subscription.revoked',
+  'agent.pool.promoted',
+  'agent.pool.demoted',
+  'agent.pool.recovered',
+  'agent.reputation.damaged',
+] as const
+
+export type EventType = (typeof EVENT_TYPES)[number]

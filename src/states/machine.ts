@@ -1,0 +1,36 @@
+// A state machine is a table: from, on, to, by whom, and which event the move emits. The table is the only truth: the store
+// turns it into `update … where status = from`, the API derives from it which moves a PATCH may ask for, tests walk every
+// pair of it against the specification, and the documentation prints it.
+import type { EventType } from './events.ts'
+
+/** Who may cause a move: the owner through the API, the operator at the command line, or Postrider by itself. */
+export type By = 'owner' | 'operator' | 'auto'
+
+export type Row<Status extends string, On extends string> = readonly [
+  from: Status,
+  on: On,
+  to: Status,
+  by: By,
+  emits?: EventType,
+]
+
+export interface Machine<Status extends string, On extends string> {
+  readonly table: string
+  readonly rows: readonly Row<Status, On>[]
+  /** The row that leads from a status on an event; undefined when there is none: the move is not legal. */
+  next(from: Status, on: On): Row<Status, On> | undefined
+}
+
+/** Throws at load when two rows share (from, on): the table would have two answers. */
+export function machine<const Status extends string, const On extends string>(
+  table: string,
+  rows: readonly Row<Status, On>[],
+): Machine<Status, On> {
+  const index = new Map<string, Row<Status, On>>()
+  for (const row of rows) {
+    const place = `${row[0]} ${row[1]}`
+    if (index.has(place)) throw new Error(`${table}: two rows for ${place}`)
+    index.set(place, row)
+  }
+  return { table, rows, next: (from, on) => index.get(`${from} ${on}`) }
+}

@@ -1,0 +1,48 @@
+// An outbound email's life (specification "Outbound email", D25). It follows its primary recipient alone.
+//
+//   queued --handed--> sent --accepted--> delivered --returned--> bounced
+//      |                |                     '------complained--> complained
+//      '--- refused, expired, rejected, suppressed: see the rows ---'
+//
+// A status never says more than the wire did: handed means the final dot was sent, accepted that its 250 was read.
+import { machine } from './machine.ts'
+
+export const EMAIL_STATUSES = [
+  'queued',
+  'sent',
+  'delivered',
+  'bounced',
+  'complained',
+  'rejected',
+  'suppressed',
+  'failed',
+] as const
+export type EmailStatus = (typeof EMAIL_STATUSES)[number]
+export type EmailMove =
+  | 'handed'
+  | 'accepted'
+  | 'refused'
+  | 'returned'
+  | 'complained'
+  | 'rejected'
+  | 'suppressed'
+  | 'expired'
+
+export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
+  ['queued', 'handed', 'sent', 'auto', 'email.sent'],
+  ['sent', 'accepted', 'delivered', 'auto', 'email.delivered'],
+  // A permanent refusal: in the session, or by a delivery status notification later.
+  ['queued', 'refused', 'bounced', 'auto', 'email.bounced'],
+  ['sent', 'refused', 'bounced', 'auto', 'email.bounced'],
+  ['sent', 'returned', 'bounced', 'auto', 'email.bounced'],
+  ['delivered', 'returned', 'bounced', 'auto', 'email.bounced'],
+  ['sent', 'complained', 'complained', 'auto', 'email.complained'],
+  ['delivered', 'complained', 'complained', 'auto', 'email.complained'],
+  ['queued', 'rejected', 'rejected', 'auto', 'email.rejected'],
+  ['sent', 'rejected', 'rejected', 'auto', 'email.rejected'],
+  ['queued', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
+  ['sent', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
+  // The event list has no type for "failed": its receivers learn of it as a bounce whose data says why.
+  ['queued', 'expired', 'failed', 'auto', 'email.bounced'],
+  ['sent', 'expired', 'failed', 'auto', 'email.bounced'],
+])

@@ -1,0 +1,40 @@
+// better-sqlite3's native part. From node_modules it loads by itself; inside the single executable it is an asset that must
+// become a file for a moment, because the system can only load a library from a file.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { singleExecutable } from '../base/pool.ts'
+import { OperatorError } from '../base/errors.ts'
+
+let loaded: unknown
+
+/** Options for `new Database`: the addon when this is the single executable, else none. Throws an OperatorError. */
+export function sqliteAddon(dataDir: string): { nativeBinding?: string } {
+  const sea = singleExecutable()
+  if (!sea) return {}
+  // A directory mounted noexec cannot hold it: the data directory first, the system's temporary one second.
+  loaded ??=
+    load(sea.getRawAsset('better_sqlite3.node'), dataDir) ?? load(sea.getRawAsset('better_sqlite3.node'), tmpdir())
+  if (loaded === undefined)
+    throw new OperatorError(
+      `Neither ${dataDir} nor ${tmpdir()} lets a library be loaded from it (mounted noexec?); set TMPDIR to a directory that does.`,
+    )
+  // better-sqlite3 takes the loaded addon itself as well as its path; its types know the path only.
+  return { nativeBinding: loaded as string }
+}
+
+function load(bytes: ArrayBuffer, parent: string): unknown {
+  let directory: string | undefined
+  try {
+    directory = mkdtempSync(join(parent, '.addon-'))
+    const file = join(directory, 'better_sqlite3.node')
+    writeFileSync(file, Buffer.from(bytes), { mode: 0o700 })
+    const holder: { exports: unknown } = { exports: {} }
+    process.dlopen(holder, file)
+    return holder.exports
+  } catch {
+    return undefined
+  } finally {
+    if (directory) rmSync(directory, { recursive: true, force: true })
+  }
+}

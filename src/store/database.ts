@@ -1,0 +1,243 @@
+// The store: one SQLite file (WAL, synchronous=FULL, foreign keys on), opened by the server and, beside it, by commands.
+//
+// Guarantees: `write` answers only after its transaction is on the disk. Writes that are asked for in the same turn of the
+// event loop share one transaction, each in a savepoint of its own, so that durability costs one fsync for all of them and
+// the failure of one harms no other. Transactions are synchronous: work that returns a promise is refused.
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import Database from 'better-sqlite3'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { sqliteAddon } from './addon.ts'
+import { migrations } from './migrations.ts'
+import type { Compiled, Runnable } from './query.ts'
+
+export interface Reader {
+  all<Output>(query: Runnable<Output>): Output[]
+  first<Output>(query: Runnable<Output>): Output | undefined
+}
+
+export interface Change {
+  /** How many rows were inserted, updated or deleted. */
+  changes: number
+  /** The `key` of the last inserted row. */
+  key: number
+}
+
+export interface Tx extends Reader {
+  run(query: { compile(): Compiled }): Change
+  /** Calls `run` once the transaction is on the disk: bells, caches. Never called when it fails. */
+  afterCommit(run: () => void): void
+}
+
+interface Job {
+  work: (tx: Tx) => unknown
+  resolve: (value: unknown) => void
+  reject: (error: unknown) => void
+  hooks: (() => void)[]
+}
+
+/** A batch that has run this long is committed; what waits goes into the next one, after the event loop has turned. */
+const BATCH_MS = 6
+const BUSY_TIMEOUT = 5000
+const FILE = 'postrider.db'
+
+export class Store implements Reader {
+  readonly #db: Database.Database
+  readonly #statements = new Map<string, Database.Statement>()
+  #queue: Job[] = []
+  #scheduled = false
+  #version: unknown
+
+  constructor(database: Database.Database) {
+    this.#db = database
+    this.#version = this.#dataVersion()
+  }
+
+  all<Output>(query: Runnable<Output>): Output[] {
+    const { sql, parameters } = query.compile()
+    return this.#prepare(sql).all(...parameters) as Output[]
+  }
+
+  first<Output>(query: Runnable<Output>): Output | undefined {
+    const { sql, parameters } = query.compile()
+    return this.#prepare(sql).get(...parameters) as Output | undefined
+  }
+
+  /**
+   * Runs `work` in a transaction and resolves with its result once it is durable. What `work` throws undoes its own changes
+   * only and rejects this promise; a failing commit rejects every write of the batch.
+   */
+  write<T>(work: (tx: Tx) => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [] })
+      this.#schedule()
+    })
+  }
+
+  /** True when another process has changed the database since the last call. */
+  changedOutside(): boolean {
+    const version = this.#dataVersion()
+    const changed = version !== this.#version
+    this.#version = version
+    return changed
+  }
+
+  /** Sentences that tell what is damaged; empty when the database is sound. */
+  verify(): string[] {
+    const rows = this.#db.pragma('integrity_check(20)') as { integrity_check: string }[]
+    const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
+    return [
+      ...rows.map((row) => row.integrity_check).filter((text) => text !== 'ok'),
+      ...(broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []),
+    ]
+  }
+
+  /** Commits what waits and closes the file. */
+  close(): void {
+    while (this.#queue.length > 0) this.#flush()
+    this.#db.close()
+  }
+
+  #dataVersion(): unknown {
+    return this.#db.pragma('data_version', { simple: true })
+  }
+
+  #prepare(sql: string): Database.Statement {
+    let statement = this.#statements.get(sql)
+    if (!statement) {
+      statement = this.#db.prepare(sql)
+      this.#statements.set(sql, statement)
+    }
+    return statement
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.#scheduled = false
+      this.#flush()
+      if (this.#queue.length > 0) this.#schedule()
+    })
+  }
+
+  #flush(): void {
+    const jobs = this.#queue
+    this.#queue = []
+    const settled: (() => void)[] = []
+    let taken = 0
+    try {
+      this.#prepare('begin immediate').run()
+      const end = performance.now() + BATCH_MS
+      while (taken < jobs.length && (taken === 0 || performance.now() < end))
+        settled.push(this.#perform(jobs[taken++]!))
+      this.#prepare('commit').run()
+    } catch (thrown) {
+      if (this.#db.inTransaction) this.#prepare('rollback').run()
+      const failed = jobs.slice(0, Math.max(taken, 1))
+      this.#queue = [...jobs.slice(failed.length), ...this.#queue]
+      for (const job of failed) job.reject(thrown)
+      return
+    }
+    if (taken < jobs.length) this.#queue = [...jobs.slice(taken), ...this.#queue]
+    for (const settle of settled) settle()
+  }
+
+  /** Runs one job inside its savepoint; the returned function tells its caller, after the commit. */
+  #perform(job: Job): () => void {
+    this.#prepare('savepoint job').run()
+    try {
+      const value = job.work(this.#tx(job))
+      if (typeof (value as { then?: unknown } | null | undefined)?.then === 'function')
+        throw new TypeError('A transaction is synchronous: its work may not return a promise.')
+      this.#prepare('release job').run()
+      return () => {
+        job.resolve(value)
+        for (const hook of job.hooks) hook()
+      }
+    } catch (thrown) {
+      // SQLite itself ends the transaction on some errors (disk full): then the whole batch fails.
+      if (!this.#db.inTransaction) throw thrown
+      this.#prepare('rollback to job').run()
+      this.#prepare('release job').run()
+      return () => job.reject(thrown)
+    }
+  }
+
+  #tx(job: Job): Tx {
+    return {
+      all: (query) => this.all(query),
+      first: (query) => this.first(query),
+      run: (query) => {
+        const { sql, parameters } = query.compile()
+        const { changes, lastInsertRowid } = this.#prepare(sql).run(...parameters)
+        return { changes, key: Number(lastInsertRowid) }
+      },
+      afterCommit: (run) => void job.hooks.push(run),
+    }
+  }
+}
+
+/** Opens the database of a data directory, making it and running what migrations it lacks. Throws an OperatorError. */
+export function openStore(dataDir: string): Store {
+  const file = join(dataDir, FILE)
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  } catch (thrown) {
+    throw new OperatorError(
+      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or mend its permissions.`,
+    )
+  }
+  let database: Database.Database | undefined
+  try {
+    database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
+    database.pragma('journal_mode = WAL')
+    database.pragma('synchronous = FULL')
+    database.pragma('foreign_keys = ON')
+    database.pragma('cache_size = -16000')
+    database.pragma('temp_store = MEMORY')
+    migrate(database, file)
+    return new Store(database)
+  } catch (thrown) {
+    database?.close()
+    if (thrown instanceof OperatorError) throw thrown
+    throw new OperatorError(sentenceFor(thrown, file), { cause: thrown })
+  }
+}
+
+function migrate(database: Database.Database, file: string): void {
+  const version = (): number => database.pragma('user_version', { simple: true }) as number
+  if (version() > migrations.length)
+    throw new OperatorError(
+      `${file} was written by a newer Postrider (schema ${version()}, this one knows ${migrations.length}); start that version, or restore a backup made before the upgrade.`,
+    )
+  if (version() === migrations.length) return
+  database.exec('begin immediate')
+  try {
+    for (const { sql } of migrations.slice(version())) database.exec(sql)
+    database.pragma(`user_version = ${migrations.length}`)
+    database.exec('commit')
+  } catch (thrown) {
+    if (database.inTransaction) database.exec('rollback')
+    throw thrown
+  }
+}
+
+function sentenceFor(thrown: unknown, file: string): string {
+  switch (codeOf(thrown)) {
+    case 'SQLITE_NOTADB':
+    case 'SQLITE_CORRUPT':
+      return `${file} is damaged; stop here, keep the file, and put a backup in its place with "postrider restore".`
+    case 'SQLITE_FULL':
+      return `The disk that holds ${file} is full; free some space and start again. Nothing was changed.`
+    case 'SQLITE_CANTOPEN':
+    case 'SQLITE_READONLY':
+    case 'SQLITE_PERM':
+    case 'SQLITE_READONLY_DIRECTORY':
+      return `${file} cannot be opened for writing; run Postrider as the user who owns the data directory.`
+    case 'SQLITE_BUSY':
+      return `${file} is locked by another program; end it and start again.`
+    default:
+      return `${file} cannot be opened: ${messageOf(thrown)}.`
+  }
+}

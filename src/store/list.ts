@@ -1,0 +1,126 @@
+// Keyset pages: the one reader behind every collection of the API. The owner clause lives here alone.
+//
+// The order is total (the row's key breaks ties) and a page is found by the last row's values, never by an offset, so that
+// rows which come and go while somebody walks neither repeat nor hide others.
+import type { Reader } from './database.ts'
+import { raw } from './query.ts'
+import type { TableName } from './tables.ts'
+
+export interface Order {
+  column: string
+  descending: boolean
+}
+
+/** A place in an order: the values of its columns and the key of the row that stands there. */
+export interface Place {
+  values: (string | number)[]
+  key: number
+}
+
+export interface Condition {
+  column: string
+  /** Any of these. */
+  values: readonly (string | number)[]
+}
+
+export interface ListQuery {
+  table: TableName
+  userKey: number
+  where: readonly Condition[]
+  /** SQL of the resource itself, e.g. `deleted_at is null`. */
+  only?: string
+  order: readonly Order[]
+  from?: { place: Place; direction: 'after' | 'before' }
+  size: number
+}
+
+export type ListedRow = Record<string, unknown> & { key: number }
+
+export interface Page {
+  rows: ListedRow[]
+  hasNext: boolean
+  hasPrevious: boolean
+}
+
+export function listPage(reader: Reader, query: ListQuery): Page {
+  const backwards = query.from?.direction === 'before'
+  const rows = select(reader, query, query.from, query.size + 1)
+  const more = rows.length > query.size
+  if (more) rows.length = query.size
+  if (backwards) rows.reverse()
+  const beyond = (row: ListedRow | undefined, direction: 'after' | 'before'): boolean =>
+    row !== undefined && select(reader, query, { place: placeOf(row, query.order), direction }, 1).length > 0
+  return backwards
+    ? { rows, hasPrevious: more, hasNext: beyond(rows.at(-1), 'after') }
+    : { rows, hasNext: more, hasPrevious: query.from !== undefined && beyond(rows[0], 'before') }
+}
+
+/** Where a row stands in an order. */
+export function placeOf(row: ListedRow, order: readonly Order[]): Place {
+  return { values: order.map(({ column }) => row[column] as string | number), key: row.key }
+}
+
+/** One row by its public id, if it is the user's. */
+export function findOwned(
+  reader: Reader,
+  table: TableName,
+  userKey: number,
+  id: string,
+  only?: string,
+): ListedRow | undefined {
+  return reader.first<ListedRow>(
+    raw(`select * from ${table} where id = ? and user_key = ?${only ? ` and ${only}` : ''}`, [id, userKey]),
+  )
+}
+
+/** Rows by key, for related resources; deleted ones included, since what refers to them keeps its reference. */
+export function findByKeys(reader: Reader, table: TableName, keys: readonly number[]): ListedRow[] {
+  return reader.all<ListedRow>(
+    raw(`select * from ${table} where key in (select value from json_each(?))`, [JSON.stringify(keys)]),
+  )
+}
+
+function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit: number): ListedRow[] {
+  const clauses = ['user_key = ?']
+  const parameters: unknown[] = [query.userKey]
+  if (query.only) clauses.push(query.only)
+  for (const { column, values } of query.where) {
+    clauses.push(`"${column}" in (${values.map(() => '?').join(', ')})`)
+    parameters.push(...values)
+  }
+  const flip = from?.direction === 'before'
+  const order = withKey(query.order).map(({ column, descending }) => ({ column, descending: descending !== flip }))
+  if (from) {
+    const { sql, values } = beyondPlace(order, from.place)
+    clauses.push(sql)
+    parameters.push(...values)
+  }
+  const by = order.map(({ column, descending }) => `"${column}" ${descending ? 'desc' : 'asc'}`).join(', ')
+  return reader.all<ListedRow>(
+    raw(`select * from ${query.table} where ${clauses.join(' and ')} order by ${by} limit ?`, [...parameters, limit]),
+  )
+}
+
+/** The key follows the direction of the last column, so that an index on the columns serves both. */
+function withKey(order: readonly Order[]): Order[] {
+  return [...order, { column: 'key', descending: order.at(-1)?.descending ?? false }]
+}
+
+/** "a < x or (a = x and b > y) or …", with "a <= x" in front for the index to start from. */
+function beyondPlace(order: readonly Order[], place: Place): { sql: string; values: unknown[] } {
+  const given = [...place.values, place.key]
+  const values: unknown[] = []
+  const branches = order.map(({ column, descending }, depth) => {
+    const equal = order.slice(0, depth).map((earlier, index) => {
+      values.push(given[index])
+      return `"${earlier.column}" = ?`
+    })
+    values.push(given[depth])
+    return [...equal, `"${column}" ${descending ? '<' : '>'} ?`].join(' and ')
+  })
+  const [first] = order
+  return {
+    sql: `"${first!.column}" ${first!.descending ? '<=' : '>='} ? and ((${branches.join(') or (')}))`,
+    values: [given[0], ...values],
+  }
+}

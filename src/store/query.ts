@@ -1,0 +1,72 @@
+// Queries are built with Kysely, which types and compiles them, and run by database.ts. A query of a hot path is built
+// once with slots for its arguments, so that only values move at run time:
+//
+//   const settle = statement<{ key: number; at: number }>()((arg) =>
+//     db.updateTable('deliveries').set({ updated_at: arg.at }).where('key', '=', arg.key))
+//   tx.run(settle({ key: 1, at: 2 }))
+import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
+import type { Tables } from './tables.ts'
+
+export interface Compiled {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+}
+
+/** Whatever compiles to SQL; `Output` is the type of its rows. */
+export interface Query<Output = unknown> {
+  compile(): Compiled
+  readonly $rows?: Output
+}
+
+/** The typed builder. It never runs anything itself. */
+export const db = new Kysely<Tables>({
+  dialect: {
+    createAdapter: () => new SqliteAdapter(),
+    createDriver: () => new DummyDriver(),
+    createIntrospector: (kysely) => new SqliteIntrospector(kysely),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+  },
+})
+
+class Slot {
+  readonly name: string
+  constructor(name: string) {
+    this.name = name
+  }
+}
+
+type Built = { compile(): Compiled }
+
+/** A Kysely builder, a filled statement or raw SQL; `Output` is the type of its rows. */
+export type Runnable<Output> = Query<Output> | (Built & { execute(): Promise<Output[]> })
+
+type RowsOf<Q extends Built> = Q extends { execute(): Promise<infer Rows> }
+  ? Rows extends (infer Row)[]
+    ? Row
+    : Rows
+  : unknown
+
+/** See the head of the file. `Args` are the arguments' types; each slot may stand wherever Kysely takes a value. */
+export function statement<Args extends object>() {
+  return <Q extends Built>(build: (arg: Args) => Q): ((args: Args) => Query<RowsOf<Q>>) => {
+    let sql: string
+    let slots: readonly unknown[] | undefined
+    return (args) => ({
+      compile() {
+        if (!slots) {
+          const proxy = new Proxy({}, { get: (_, name) => new Slot(name as string) }) as Args
+          const compiled = build(proxy).compile()
+          sql = compiled.sql
+          slots = compiled.parameters
+        }
+        const parameters = slots.map((slot) => (slot instanceof Slot ? args[slot.name as keyof Args] : slot))
+        return { sql, parameters }
+      },
+    })
+  }
+}
+
+/** SQL that no builder writes, with its parameters. */
+export function raw<Output>(sql: string, parameters: readonly unknown[] = []): Query<Output> {
+  return { compile: () => ({ sql, parameters }) }
+}

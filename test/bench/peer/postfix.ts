@@ -1,0 +1,190 @@
+// The peer of the benchmark: Postfix with OpenDKIM, fed by smtp-source, emptied by smtp-sink, all on loopback.
+//
+// What is measured: from the start of smtp-source until the sink has taken the last letter, every letter signed with RSA
+// 2048 and on disk (fsync) before Postfix says 250. CPU time is that of all of Postfix and of OpenDKIM, with the workers
+// that came and went; driver and sink are not in it, nor are the kernel's own threads. What is not signed cannot pass:
+// Postfix refuses mail while the milter is away, and before the measurement some letters go the same way, are captured,
+// and each must bear a signature that verifies.
+
+import { spawn } from 'node:child_process'
+import { chmodSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { readdir, readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { relayingPostfix, type RelayingPostfix } from '../../interop/rig/postfix.ts'
+import { answers, freePort, PROGRAMS, Sandbox, until } from '../../interop/rig/sandbox.ts'
+import { opendkimVerify } from '../../interop/rig/verifiers.ts'
+
+export { missing } from '../../interop/rig/sandbox.ts'
+
+export interface PeerOptions {
+  /** Letters. */
+  count: number
+  /** Size of each letter's body. */
+  bytes: number
+  /** Sessions that smtp-source keeps open at once. */
+  concurrency: number
+  /** Letters captured and judged before the measurement. Default 20. */
+  probe?: number
+  /** A new SMTP session for each letter instead of one kept open; costs Postfix more. Default false. */
+  reconnect?: boolean
+  /** Other settings in the peer's main.cf, to see whether a different tuning would serve it better. */
+  settings?: Record<string, string | number>
+  timeoutMs?: number
+}
+
+export interface PeerResult {
+  deliveredPerSecond: number
+  cpuMsPerMail: number
+  wallMs: number
+  /** When smtp-source had its last 250: the letters are Postfix's from here on. */
+  acceptedMs: number
+  /** Captured letters whose signature OpenDKIM found right; equal to `probe`, or benchPostfix throws. */
+  probed: number
+}
+
+const DOMAIN = 'bench.example'
+
+export async function benchPostfix(options: PeerOptions): Promise<PeerResult> {
+  const { count, bytes, concurrency, probe = 20, reconnect = false, settings = {}, timeoutMs = 180_000 } = options
+  const sinkPort = await freePort()
+  const box = new Sandbox('bench')
+  let peer: RelayingPostfix | undefined
+  try {
+    peer = await relayingPostfix({ sinkPort, signDomain: DOMAIN, settings }).start()
+    const drive = { port: peer.port, bytes, reconnect, timeoutMs }
+    if (probe > 0)
+      await judgeSome(box, peer, sinkPort, { ...drive, count: probe, sessions: Math.min(probe, concurrency) })
+
+    const sink = box.daemon(PROGRAMS.smtpSink, ['-c', ...sinkArgs(sinkPort)], 'sink.out')
+    await until(
+      () => answers(sinkPort),
+      5000,
+      () => `smtp-sink does not listen: ${box.read('sink.out')}`,
+    )
+    const cpuBefore = cpuMs(peer.groups)
+    const start = performance.now()
+    let failed = false
+    const accepted = smtpSource({ ...drive, count, sessions: concurrency }).then(
+      () => performance.now() - start,
+      (error: unknown) => {
+        // Nobody waits at the sink for what will not come.
+        failed = true
+        throw error
+      },
+    )
+    const arrived = until(
+      () => failed || delivered(box.read('sink.out')) >= count,
+      timeoutMs,
+      () => `${delivered(box.read('sink.out'))} of ${count} letters at the sink:\n${peer?.log().slice(-2000)}`,
+    ).then(() => performance.now() - start)
+    const [acceptedMs, wallMs] = await Promise.all([accepted, arrived])
+    // The last letters are still to be struck off the queue: work that belongs to them.
+    const empty = async () => (await peer!.queued()) === 0
+    await until(empty, 10_000, () => 'the queue does not empty')
+    const cpu = cpuMs(peer.groups) - cpuBefore
+    await sink.stop()
+
+    const log = peer.log()
+    if (/status=(deferred|bounced)/.test(log))
+      throw new Error(`not every letter went at the first try:\n${log.slice(-2000)}`)
+    return {
+      deliveredPerSecond: (count / wallMs) * 1000,
+      cpuMsPerMail: cpu / count,
+      wallMs,
+      acceptedMs,
+      probed: probe,
+    }
+  } finally {
+    await peer?.stop()
+    await box.close()
+  }
+}
+
+/** smtp-sink gives up root, and wants to be told for whom. */
+function sinkArgs(port: number): string[] {
+  return ['-u', 'nobody', `127.0.0.1:${port}`, '1000']
+}
+
+/** Sends some letters through to a capturing sink and throws unless each is signed rightly. */
+async function judgeSome(box: Sandbox, peer: RelayingPostfix, sinkPort: number, drive: Drive): Promise<void> {
+  const captured = box.path('captured')
+  mkdirSync(captured)
+  chmodSync(captured, 0o777)
+  const sink = box.daemon(PROGRAMS.smtpSink, ['-d', `${captured}/`, ...sinkArgs(sinkPort)], 'probe.out')
+  await until(
+    () => answers(sinkPort),
+    5000,
+    () => `smtp-sink does not listen: ${box.read('probe.out')}`,
+  )
+  await smtpSource(drive)
+  const gone = async () => (await peer.queued()) === 0
+  await until(gone, 30_000, () => `the probe letters stay in the queue:\n${peer.log().slice(-2000)}`)
+  const names = await readdir(captured)
+  if (names.length !== drive.count) throw new Error(`${names.length} letters captured of ${drive.count}`)
+  for (const name of names) {
+    const letter = await readFile(`${captured}/${name}`)
+    const { ok, detail } = await opendkimVerify(letter, [peer.key])
+    if (!ok) throw new Error(`the peer sent a letter without a good signature: ${detail}`)
+  }
+  await sink.stop()
+  // Postfix keeps idle connections for two seconds; one to the sink that has gone would be a failure of our own making.
+  await sleep(3000)
+}
+
+interface Drive {
+  port: number
+  count: number
+  bytes: number
+  sessions: number
+  reconnect: boolean
+  timeoutMs: number
+}
+
+/** Resolves when smtp-source has its last 250. Each letter goes to another address, so that no cache flatters Postfix. */
+async function smtpSource({ port, count, bytes, sessions, reconnect, timeoutMs }: Drive): Promise<void> {
+  const load = ['-l', String(bytes), '-m', String(count), '-s', String(sessions), ...(reconnect ? [] : ['-d'])]
+  const mail = ['-N', '-M', 'client.example', '-f', `sender@${DOMAIN}`, '-t', 'reader@receiver.example']
+  const child = spawn(PROGRAMS.smtpSource, [...load, ...mail, `127.0.0.1:${port}`], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+  })
+  let said = ''
+  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  if (code !== 0) throw new Error(`smtp-source ended with ${code}: ${said}`)
+}
+
+/** The last `mesg=N` of smtp-sink's running counter. */
+function delivered(counter: string): number {
+  return Number(counter.slice(-100).match(/.*mesg=(\d+)[\r\n]/s)?.[1] ?? 0)
+}
+
+/** Linux counts in ticks of 10 ms whatever its own clock (USER_HZ), but rounds each process, not each slice, down. */
+const TICK_MS = 10
+
+/** CPU time of process groups so far: user and system, with children already reaped (proc(5), fields 14 to 17). */
+function cpuMs(groups: number[]): number {
+  let ticks = 0
+  for (const pid of readdirSync('/proc')) {
+    if (!/^\d+$/.test(pid)) continue
+    let line: string
+    try {
+      line = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    } catch {
+      continue
+    }
+    // After the name, which may hold anything: state, parent, group, ...
+    const fields = line.slice(line.lastIndexOf(')') + 2).split(' ')
+    if (groups.includes(Number(fields[2]))) for (const field of fields.slice(11, 15)) ticks += Number(field)
+  }
+  return ticks * TICK_MS
+}
+
+if (import.meta.main) {
+  const [count = 2000, bytes = 4096, concurrency = 50] = process.argv.slice(2).map(Number)
+  console.log(await benchPostfix({ count, bytes, concurrency }))
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# setup.sh: put on a Debian or Ubuntu machine the foreign programs that test/interop and test/bench measure Postrider against.
+#
+# May be run as often as you like, needs root, asks nothing, stops at the first failure. It starts no service: the rig
+# starts private instances of its own in temporary directories, so nothing here may sit on port 25 or be enabled at boot.
+set -eu
+
+say() { printf 'setup: %s\n' "$*"; }
+
+[ "$(id -u)" = 0 ] || { say 'must run as root'; exit 1; }
+command -v apt-get >/dev/null || { say 'needs a Debian or Ubuntu machine (no apt-get)'; exit 1; }
+
+export DEBIAN_FRONTEND=noninteractive
+
+# python3-dkim brings python3-dnspython; openssl makes the receiving exchanger's certificate and the signing key.
+packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates'
+
+# Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  say "no service may start during the installation ($policy)"
+  trap 'rm -f "$policy"' EXIT
+  trap 'exit 1' HUP INT TERM
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
+fi
+
+say 'apt-get update'
+apt-get -q update
+
+installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
+
+# What is new here must not start at the next boot; what this machine already used stays as it is.
+fresh=
+for service in postfix opendkim; do
+  installed "$service" || fresh="$fresh $service"
+done
+
+# Must be answered before the package is unpacked. "Local only" would write a main.cf that some later start would use;
+# the rig brings its own configuration, so no configuration is the honest answer.
+case $fresh in
+*postfix*)
+  say "postfix: 'No configuration'"
+  echo 'postfix postfix/main_mailer_type select No configuration' | debconf-set-selections
+  ;;
+esac
+
+say "install $packages"
+# shellcheck disable=SC2086 # the list is meant to be split
+apt-get -q -y --no-install-recommends install $packages
+
+for service in $fresh; do
+  say "$service is not to start at boot"
+  update-rc.d "$service" disable
+done
+
+# /usr/bin/python3 by its path: a pyenv in front of PATH has no Debian modules, and the rig calls it by path too.
+say 'what is there now:'
+postconf -d -h mail_version | sed 's/^/  postfix /'
+opendkim -V | sed -n '1s/^/  /p'
+/usr/bin/python3 -c 'import dkim, dns.version; print("  python3-dkim, dnspython", dns.version.version)'
+swaks --version | sed -n '1s/^/  /p'
+openssl version | sed 's/^/  /'
+for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
+  [ -x "$program" ] || { say "$program is missing"; exit 1; }
+  say "  $program"
+done
+say done
