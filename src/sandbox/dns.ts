@@ -5,8 +5,9 @@ import type { AddressInfo } from 'node:net'
 import dnsPacket, { type Answer, type Packet } from 'dns-packet'
 
 export interface Zone {
-  /** Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined = NXDOMAIN. */
-  lookUp(name: string, type: string): string[] | undefined
+  /** Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined = NXDOMAIN;
+   *  'silence' = no answer at all. */
+  lookUp(name: string, type: string): string[] | 'silence' | undefined
 }
 
 export interface DnsServer {
@@ -43,6 +44,7 @@ function answer(zone: Zone, message: Buffer): Buffer | undefined {
   if (!question) return undefined
   const name = question.name.toLowerCase()
   const values = zone.lookUp(name, question.type)
+  if (values === 'silence') return undefined
   const NXDOMAIN = 3
   const flags = dnsPacket.AUTHORITATIVE_ANSWER | dnsPacket.RECURSION_AVAILABLE | (values === undefined ? NXDOMAIN : 0)
   const answers = (values ?? []).flatMap((value) => record(question.name, question.type, value))

@@ -1,0 +1,154 @@
+// The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock turned by
+// hand. Two users are there, each with a token of all scopes.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseConfig, type Config, type ConfigInput } from '../../src/base/config.ts'
+import { silentLog, type Log } from '../../src/base/log.ts'
+import type { Timeouts } from '../../src/smtp/client.ts'
+import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
+import { createToken } from '../../src/accounts/tokens.ts'
+import { addUser, type User } from '../../src/accounts/users.ts'
+import { createApp } from '../../src/api/server.ts'
+import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
+import { recordsOf } from '../../src/domains/records.ts'
+import { domainByKey, registerDomain, type Domain } from '../../src/domains/register.ts'
+import { ManualClock } from './clock.ts'
+import { until } from './until.ts'
+import { startTestDns, type TestDns } from './zone.ts'
+
+export const JSON_API = 'application/vnd.api+json'
+
+export interface Answer {
+  status: number
+  headers: Headers
+  /** The parsed body; undefined when empty. Loose on purpose: tests look at what clients see. */
+  body: any // oxlint-disable-line typescript/no-explicit-any
+}
+
+export interface TestAppliance {
+  appliance: Appliance
+  config: Config
+  clock: ManualClock
+  dns: TestDns
+  dataDir: string
+  user: User
+  other: User
+  token: string
+  otherToken: string
+  /** A request to the API through app.request, no socket. `path` is below /api/v1. `body` is sent as JSON:API. */
+  api(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
+  /** The same as the other user. */
+  asOther(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
+  /** Any request, from the whole URL path; no headers are added. */
+  raw(path: string, init?: RequestInit): Promise<Answer>
+  tokenFor(user: User, scopes: readonly Scope[]): Promise<string>
+  /** A domain whose records stand in the test DNS and which is active. */
+  activeDomain(name: string, owner?: User): Promise<Domain>
+  /** Publishes (or withdraws) the records that a domain asks for now. */
+  publish(domain: Domain, only?: (record: { record_type: string; required: number }) => boolean): void
+  stop(): Promise<void>
+}
+
+export interface TestOptions {
+  config?: ConfigInput
+  dataDir?: string
+  clock?: ManualClock
+  log?: Log
+  timeouts?: Timeouts
+}
+
+export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
+  const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
+  const dns = await startTestDns()
+  const clock = options.clock ?? new ManualClock()
+  const { http, network, api, ...rest } = options.config ?? {}
+  const config = parseConfig({
+    hostname: 'mx.postrider.test',
+    data_dir: dataDir,
+    http: { listen: '127.0.0.1:0', ...http },
+    network: { allow_private: ['127.0.0.0/8'], ...network },
+    // Tests ask more often than people.
+    api: { rate_limit: 0, ...api },
+    ...rest,
+  })
+  const appliance = await startAppliance({
+    config,
+    clock,
+    log: options.log ?? silentLog,
+    resolver: dns.resolver,
+    ...(options.timeouts ? { timeouts: options.timeouts } : {}),
+  })
+  const { desk } = appliance
+  const app = createApp(desk)
+  const user = await addUser(desk, { email: 'ann@owner.test' })
+  const other = await addUser(desk, { email: 'bob@other.test' })
+  const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
+    (await createToken(desk, whose.key, { name: 'test', scopes, duration: '1_month' })).plaintext
+  const token = await tokenFor(user, SCOPES)
+  const otherToken = await tokenFor(other, SCOPES)
+
+  const raw = async (path: string, init?: RequestInit): Promise<Answer> => {
+    const response = await app.request(path, init)
+    const text = await response.text()
+    const json = /json/.test(response.headers.get('content-type') ?? '')
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? undefined : json ? JSON.parse(text) : text,
+    }
+  }
+  const as =
+    (bearer: string) =>
+    (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> =>
+      raw(`/api/v1${path}`, {
+        method,
+        headers: {
+          authorization: `Bearer ${bearer}`,
+          ...(body === undefined ? {} : { 'content-type': JSON_API }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      })
+
+  const TYPES: Record<string, string> = { MAIL_FROM_MX: 'MX', INBOUND_MX: 'MX', TRACKING: 'CNAME' }
+  const publish: TestAppliance['publish'] = (domain, only = () => true) => {
+    for (const record of recordsOf(desk.store, domain.key))
+      dns.set(record.name, TYPES[record.record_type] ?? 'TXT', only(record) ? [record.value] : undefined)
+  }
+  return {
+    appliance,
+    config,
+    clock,
+    dns,
+    dataDir,
+    user,
+    other,
+    token,
+    otherToken,
+    api: as(token),
+    asOther: as(otherToken),
+    raw,
+    tokenFor,
+    publish,
+    async activeDomain(name, owner = user) {
+      const domain = await registerDomain({ ...desk, ring: () => {} }, owner.key, { name, purpose: 'both' })
+      publish(domain)
+      desk.bells.domains()
+      return until(() => {
+        const now = domainByKey(desk.store, domain.key)
+        return now?.status === 'active' ? now : undefined
+      }, `${name} active`)
+    },
+    async stop() {
+      await appliance.stop()
+      await dns.close()
+      if (options.dataDir === undefined) rmSync(dataDir, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A request document. */
+export const document = (type: string, attributes: Record<string, unknown>, more: Record<string, unknown> = {}) => ({
+  data: { type, attributes, ...more },
+})

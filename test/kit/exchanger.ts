@@ -1,0 +1,128 @@
+// A receiving exchanger that a test scripts line by line: it says what it is told to, and keeps what it hears.
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
+
+export interface Heard {
+  from: string
+  to: string[]
+  /** As it came over the wire, dots unstuffed, final dot left out. */
+  message: string
+  tls: boolean
+}
+
+export interface Script {
+  greeting?: string
+  /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
+  keywords?: string[]
+  tls?: boolean
+  /** Answers to a command; undefined = the usual one. '' = say nothing. 'close' = cut the connection. */
+  answer?: (command: string, connection: number) => string | undefined
+  /** The answer after the final dot; undefined = 250. */
+  final?: (heard: Heard, connection: number) => string | undefined
+}
+
+export interface TestExchanger {
+  port: number
+  heard: Heard[]
+  /** Every line the clients sent, message bodies left out. */
+  commands: string[]
+  connections: number
+  script: Script
+  close(): Promise<void>
+}
+
+let certificate: Certificate | undefined
+
+export async function startTestExchanger(script: Script = {}): Promise<TestExchanger> {
+  const sockets = new Set<Socket>()
+  const server: Server = createServer((socket) => {
+    exchanger.connections++
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket)).on('error', () => {})
+    converse(socket, exchanger, exchanger.connections, false)
+  })
+  const exchanger: TestExchanger = {
+    port: 0,
+    heard: [],
+    commands: [],
+    connections: 0,
+    script,
+    close: () =>
+      new Promise((resolve) => {
+        for (const socket of sockets) socket.destroy()
+        server.close(() => resolve())
+      }),
+  }
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  exchanger.port = (server.address() as AddressInfo).port
+  return exchanger
+}
+
+function converse(socket: Socket, exchanger: TestExchanger, connection: number, tls: boolean): void {
+  let buffer = ''
+  let inData = false
+  let envelope: { from: string; to: string[] } = { from: '', to: [] }
+  const say = (text: string): void => {
+    if (text === 'close') socket.destroy()
+    else if (text !== '') socket.write(text.endsWith('\r\n') ? text : `${text}\r\n`)
+  }
+  if (!tls) say(exchanger.script.greeting ?? '220 mx.test ESMTP')
+  const command = (line: string): void => {
+    exchanger.commands.push(line)
+    const scripted = exchanger.script.answer?.(line, connection)
+    const verb = line.split(/[ :]/)[0]!.toUpperCase()
+    const refused = scripted !== undefined && !/^[23]/.test(scripted)
+    if (verb === 'MAIL') envelope = { from: /<(.*?)>/.exec(line)?.[1] ?? '', to: [] }
+    if (verb === 'RCPT' && !refused) envelope.to.push(/<(.*?)>/.exec(line)?.[1] ?? '')
+    if (verb === 'DATA' && (scripted === undefined ? envelope.to.length > 0 : scripted.startsWith('354'))) inData = true
+    if (scripted !== undefined) return say(scripted)
+    switch (verb) {
+      case 'EHLO': {
+        const words = [...(exchanger.script.keywords ?? ['PIPELINING', '8BITMIME', 'ENHANCEDSTATUSCODES'])]
+        if (exchanger.script.tls && !tls) words.push('STARTTLS')
+        const lines = ['mx.test', ...words]
+        return say(lines.map((word, index) => `250${index === lines.length - 1 ? ' ' : '-'}${word}`).join('\r\n'))
+      }
+      case 'STARTTLS': {
+        say('220 2.0.0 Go ahead')
+        certificate ??= makeCertificate('mx.test', Date.now())
+        socket.removeAllListeners('data')
+        const secure = new TLSSocket(socket, { isServer: true, ...certificate })
+        secure.on('error', () => socket.destroy())
+        converse(secure, exchanger, connection, true)
+        return undefined
+      }
+      case 'DATA':
+        return say(inData ? '354 Go ahead' : '503 5.5.1 No recipients')
+      case 'QUIT':
+        say('221 2.0.0 Bye')
+        return void socket.end()
+      default:
+        return say('250 2.0.0 OK')
+    }
+  }
+  socket.on('data', (chunk: Buffer) => {
+    buffer += chunk.toString('latin1')
+    for (;;) {
+      if (inData) {
+        const end = buffer.startsWith('.\r\n') ? 0 : buffer.indexOf('\r\n.\r\n') + 2
+        if (end === 1) return
+        const message = Buffer.from(buffer.slice(0, end), 'latin1').toString('utf8').replace(/^\.\./gm, '.')
+        buffer = buffer.slice(end + 3)
+        inData = false
+        const heard = { ...envelope, message, tls }
+        const answer = exchanger.script.final?.(heard, connection)
+        if (answer === undefined || answer.startsWith('2') || answer === 'close' || answer === '')
+          exchanger.heard.push(heard)
+        say(answer ?? '250 2.0.0 Queued')
+        continue
+      }
+      const end = buffer.indexOf('\r\n')
+      if (end < 0) return
+      const line = buffer.slice(0, end)
+      buffer = buffer.slice(end + 2)
+      command(line)
+    }
+  })
+}

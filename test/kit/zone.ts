@@ -1,0 +1,43 @@
+// A DNS server on loopback whose records a test writes and changes.
+import { startDns, type DnsServer } from '../../src/sandbox/dns.ts'
+import { createResolver, type Resolver } from '../../src/base/resolver.ts'
+
+export interface TestDns extends DnsServer {
+  resolver: Resolver
+  /** Sets the records of a name and type; [] = the name exists without them, undefined = no such name. */
+  set(name: string, type: string, values: string[] | undefined): void
+  /** Makes every look-up fail (SERVFAIL-like: no answer in time) until called with false. */
+  silence(silent: boolean): void
+  /** The questions asked, "MX example.net". */
+  asked: string[]
+}
+
+/** Every name not set is NXDOMAIN. `names` may be changed while it runs. */
+export async function startTestDns(): Promise<TestDns> {
+  const records = new Map<string, string[]>()
+  const names = new Set<string>()
+  const asked: string[] = []
+  let silent = false
+  const server = await startDns({
+    lookUp(name, type) {
+      asked.push(`${type} ${name}`)
+      if (silent) return 'silence'
+      return records.get(`${type} ${name}`) ?? (names.has(name) ? [] : undefined)
+    },
+  })
+  return {
+    ...server,
+    resolver: createResolver({ servers: [{ host: '127.0.0.1', port: server.port }], timeout: 150, tries: 1 }),
+    asked,
+    set(name, type, values) {
+      if (values === undefined) {
+        records.delete(`${type} ${name}`)
+        if (![...records.keys()].some((key) => key.endsWith(` ${name}`))) names.delete(name)
+      } else {
+        records.set(`${type} ${name}`, values)
+        names.add(name)
+      }
+    },
+    silence: (value) => void (silent = value),
+  }
+}
