@@ -1,0 +1,17 @@
+// `npm run bench [-- NAME …] [--count N]`: each figure is one line of JSON.
+import { parseArgs } from 'node:util'
+import { limits } from './limits.ts'
+import { outbound } from './outbound.ts'
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { count: { type: 'string', default: '3000' } },
+})
+const count = Number(values.count)
+const benches: Record<string, () => Promise<void> | void> = { limits, outbound: () => outbound(count) }
+
+for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {
+  const bench = benches[name]
+  if (!bench) throw new Error(`There is no bench "${name}"; there are ${Object.keys(benches).join(', ')}.`)
+  await bench()
+}

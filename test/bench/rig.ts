@@ -1,0 +1,215 @@
+// What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so that
+// the load costs little beside what is measured.
+import { fork, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ConfigInput } from '../../src/base/config.ts'
+
+export interface Report {
+  cpuMs: number
+  loopP99Ms: number
+  loopMaxMs: number
+  rssMb: number
+  peakRssMb: number
+}
+
+export interface Server {
+  port: number
+  token: string
+  dataDir: string
+  ask(message: 'report' | 'reset'): Promise<Report>
+  stop(): Promise<void>
+}
+
+export async function startServer(sinkPort: number, config: ConfigInput = {}): Promise<Server> {
+  const dataDir = mkdtempSync(join(process.env['TMPDIR'] ?? tmpdir(), 'postrider-bench-'))
+  const input: ConfigInput = {
+    hostname: 'mx.bench.example',
+    data_dir: dataDir,
+    http: { listen: '127.0.0.1:0' },
+    delivery: { port: sinkPort },
+    network: { allow_private: ['127.0.0.0/8'] },
+    api: { rate_limit: 0 },
+    ...config,
+  }
+  const child = fork(new URL('server.ts', import.meta.url), [JSON.stringify(input)])
+  const message = (): Promise<never> =>
+    new Promise((resolve, reject) => {
+      child.once('message', resolve as (value: unknown) => void)
+      child.once('exit', () => reject(new Error('the server ended')))
+    })
+  const { port, token } = (await message()) as { port: number; token: string }
+  return {
+    port,
+    token,
+    dataDir,
+    ask(question) {
+      const answer = message()
+      child.send(question)
+      return answer
+    },
+    async stop() {
+      const gone = new Promise((resolve) => child.once('exit', resolve))
+      child.send('stop')
+      await gone
+      rmSync(dataDir, { recursive: true, force: true })
+    },
+  }
+}
+
+export interface Sink {
+  port: number
+  count(): number
+  stop(): void
+}
+
+const SMTP_SINK = '/usr/sbin/smtp-sink'
+
+/** Debian's smtp-sink where it is installed (the peer's sink too), else one of our own that does the same. */
+export async function startSink(): Promise<Sink> {
+  return existsSync(SMTP_SINK) && process.getuid?.() === 0 ? debianSink() : ownSink()
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
+  const { port } = probe.address() as AddressInfo
+  await new Promise((resolve) => probe.close(resolve))
+  return port
+}
+
+async function debianSink(): Promise<Sink> {
+  const port = await freePort()
+  const child: ChildProcess = spawn(SMTP_SINK, ['-c', '-u', 'nobody', `127.0.0.1:${port}`, '1000'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  let tail = ''
+  child.stdout!.on('data', (chunk: Buffer) => (tail = (tail + chunk.toString('latin1')).slice(-200)))
+  await sleep(300)
+  return { port, count: () => Number(/.*mesg=(\d+)/s.exec(tail)?.[1] ?? 0), stop: () => void child.kill('SIGKILL') }
+}
+
+async function ownSink(): Promise<Sink> {
+  let count = 0
+  const server = createServer((socket) => {
+    let data = false
+    let rest = ''
+    socket.on('error', () => {}).write('220 sink\r\n')
+    socket.on('data', (chunk: Buffer) => {
+      rest += chunk.toString('latin1')
+      for (;;) {
+        const end = data ? rest.indexOf('\r\n.\r\n') : rest.indexOf('\r\n')
+        if (end < 0) return
+        const line = rest.slice(0, end)
+        rest = rest.slice(end + (data ? 5 : 2))
+        if (data) {
+          data = false
+          count++
+          socket.write('250 ok\r\n')
+        } else if (/^EHLO/i.test(line)) socket.write('250-sink\r\n250 PIPELINING\r\n')
+        else if (/^DATA/i.test(line)) {
+          data = true
+          socket.write('354 go\r\n')
+        } else socket.write(/^QUIT/i.test(line) ? '221 bye\r\n' : '250 ok\r\n')
+      }
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return { port: (server.address() as AddressInfo).port, count: () => count, stop: () => void server.close() }
+}
+
+export interface Posted {
+  /** Milliseconds of each 201, in order of arrival. */
+  latencies: number[]
+  wallMs: number
+}
+
+export interface Posting {
+  port: number
+  token: string
+  count: number
+  /** Connections, each with one request under way. */
+  posters: number
+  body: (index: number) => string
+  /** Requests per second of all posters together; absent: as fast as the answers come. */
+  rate?: number
+}
+
+/** Posts mails over keep-alive connections. Throws when an answer is not 201. */
+export async function post({ port, token, count, posters, body, rate }: Posting): Promise<Posted> {
+  const latencies: number[] = []
+  let next = 0
+  const start = performance.now()
+  const one = async (socket: Socket): Promise<void> => {
+    const answer = answers(socket)
+    while (next < count) {
+      const index = next++
+      if (rate !== undefined) {
+        const wait = start + (index / rate) * 1000 - performance.now()
+        if (wait > 0) await sleep(wait)
+      }
+      const text = body(index)
+      const at = performance.now()
+      socket.write(
+        `POST /api/v1/outbound-emails HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/vnd.api+json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+      )
+      const status = await answer()
+      if (status !== '201') throw new Error(`answer ${status}`)
+      latencies.push(performance.now() - at)
+    }
+  }
+  const sockets = Array.from({ length: Math.min(posters, count) }, () =>
+    connect({ port, host: '127.0.0.1', noDelay: true }),
+  )
+  await Promise.all(sockets.map(one))
+  const wallMs = performance.now() - start
+  for (const socket of sockets) socket.destroy()
+  return { latencies, wallMs }
+}
+
+/** Reads one HTTP answer after the other off a socket; only the status is looked at. */
+function answers(socket: Socket): () => Promise<string> {
+  let buffer = ''
+  let waiting: ((status: string) => void) | undefined
+  let failed: ((error: Error) => void) | undefined
+  socket.on('error', (error) => failed?.(error))
+  socket.on('close', () => failed?.(new Error('the server closed the connection')))
+  socket.on('data', (chunk: Buffer) => {
+    buffer += chunk.toString('latin1')
+    const head = buffer.indexOf('\r\n\r\n')
+    if (head < 0) return
+    const length = Number(/\r\ncontent-length: (\d+)/i.exec(buffer)?.[1] ?? 0)
+    if (buffer.length < head + 4 + length) return
+    const status = buffer.slice(9, 12)
+    buffer = buffer.slice(head + 4 + length)
+    waiting?.(status)
+  })
+  return () =>
+    new Promise((resolve, reject) => {
+      waiting = resolve
+      failed = reject
+    })
+}
+
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
+}
+
+/** One figure as one line of JSON. */
+export function figure(bench: string, name: string, value: number | string, unit: string): void {
+  console.log(
+    JSON.stringify({ bench, name, value: typeof value === 'number' ? Number(value.toPrecision(4)) : value, unit }),
+  )
+}
+
+export const installed = (program: string): boolean => spawnSync('which', [program]).status === 0
+
+/** About 4 KB of html with a word that tells mails apart. */
+export function html(index: number, bytes = 4096): string {
+  const line = '<p>Hello there, this is a line of text in an html mail, as people write them.</p>\n'
+  return `<html><body><h1>Mail ${index}</h1>\n${line.repeat(Math.floor(bytes / line.length))}</body></html>`
+}

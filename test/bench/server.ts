@@ -1,0 +1,57 @@
+// The child process of a benchmark: the appliance as `postrider serve` starts it, plus what only its own process can tell.
+// Speaks over IPC: sends {ready}, answers 'report' with its figures and 'stop' by ending.
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
+import { systemClock } from '../../src/base/clock.ts'
+import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
+import { createLog } from '../../src/base/log.ts'
+import { SCOPES } from '../../src/accounts/scopes.ts'
+import { createToken } from '../../src/accounts/tokens.ts'
+import { addUser } from '../../src/accounts/users.ts'
+import { startAppliance } from '../../src/cli/appliance.ts'
+import { checkDomain } from '../../src/domains/check.ts'
+import { registerDomain } from '../../src/domains/register.ts'
+import { recordsOf } from '../../src/domains/records.ts'
+import { sandboxZone } from '../../src/sandbox/zone.ts'
+import { startDns } from '../../src/sandbox/dns.ts'
+import { createResolver } from '../../src/base/resolver.ts'
+import type { Store } from '../../src/store/database.ts'
+
+const input = JSON.parse(process.argv[2]!) as ConfigInput
+let store: Store | undefined
+const dns = await startDns(sandboxZone(() => store))
+const config = parseConfig({ ...input, dns: { servers: [`127.0.0.1:${dns.port}`] } })
+const resolver = createResolver({ servers: config.dns.servers })
+// A server writes its log; so does this one, to nowhere.
+const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: () => {} })
+const appliance = await startAppliance({ config, clock: systemClock, log, resolver })
+store = appliance.desk.store
+const { desk } = appliance
+const user = await addUser(desk, { email: 'bench@bench.example' })
+const domain = await registerDomain({ ...desk, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })
+await checkDomain({ store, clock: systemClock, resolver, log, config }, domain.key)
+const { plaintext } = await createToken(desk, user.key, { name: 'bench', scopes: SCOPES, duration: '1_month' })
+const delay = monitorEventLoopDelay({ resolution: 1 })
+
+process.on('message', (message) => {
+  if (message === 'reset') {
+    delay.reset()
+    delay.enable()
+    process.send!({ reset: true })
+  } else if (message === 'report') {
+    const { user: us, system } = process.cpuUsage()
+    process.send!({
+      cpuMs: (us + system) / 1000,
+      loopP99Ms: delay.percentile(99) / 1e6,
+      loopMaxMs: delay.max / 1e6,
+      rssMb: process.memoryUsage.rss() / 1e6,
+      peakRssMb: process.resourceUsage().maxRSS / 1000,
+      uptimeMs: performance.now(),
+    })
+  } else if (message === 'stop') void appliance.stop().then(() => process.exit(0))
+})
+process.send!({
+  ready: true,
+  port: appliance.http.port,
+  token: plaintext,
+  records: recordsOf(store, domain.key).length,
+})
