@@ -26,8 +26,6 @@ async function bundle(entry: string, outfile: string): Promise<void> {
     format: 'esm',
     minify: true,
     keepNames: true,
-    sourcemap: 'inline',
-    sourcesContent: false,
     // The builtin of that name is deprecated and would print a warning.
     alias: { punycode: 'punycode.js' },
     banner: { js: BANNER },
@@ -62,7 +60,6 @@ const sea = {
   disableExperimentalSEAWarning: true,
   useCodeCache: false,
   useSnapshot: false,
-  execArgv: ['--enable-source-maps'],
   execArgvExtension: 'none',
   assets: {
     'better_sqlite3.node': `${ROOT}node_modules/better-sqlite3/prebuilds/${platform}.node`,

@@ -1,5 +1,6 @@
 // Worker threads for what would hold up the event loop. A pool runs one kind of worker; a job goes to the worker with the
-// fewest jobs in hand. A worker that dies takes only its own jobs with it (they are rejected) and is replaced.
+// fewest jobs in hand, a further one is hired while all are busy, and those without work for a minute are let go. A worker
+// that dies takes only its own jobs with it (they are rejected).
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { availableParallelism } from 'node:os'
@@ -12,6 +13,7 @@ interface Pending {
 interface Hand {
   worker: Worker
   pending: Map<number, Pending>
+  retirement: NodeJS.Timeout | undefined
 }
 
 /** The worker died over a job, through no fault that the job itself reported. */
@@ -23,25 +25,30 @@ export interface Reply {
   error?: string
 }
 
+/** A worker without work for this long, in ms, is let go: an idle server keeps none. */
+const IDLE = 60_000
+
 export class Pool<Job, Result> {
   readonly #source: URL
-  readonly #hands: Hand[] = []
+  readonly #size: number
+  readonly #hands = new Set<Hand>()
   #next = 1
   #closed = false
 
   /** `source` is the worker's module; in the single executable its bundle is the asset of the same base name. */
   constructor(source: URL, size: number = availableParallelism()) {
     this.#source = source
-    for (let i = 0; i < size; i++) this.#hands.push(this.#hire())
+    this.#size = size
   }
 
   run(job: Job, transfer: ArrayBuffer[] = []): Promise<Result> {
-    if (this.#closed) return Promise.reject(new Error('The worker pool is closed.'))
-    const hand = this.#hands.reduce((least, other) => (other.pending.size < least.pending.size ? other : least))
+    if (this.#closed) return Promise.reject(new WorkerLost('The worker pool is closed.'))
+    const hand = this.#freest()
     const id = this.#next++
     return new Promise<Result>((resolve, reject) => {
       hand.pending.set(id, { resolve, reject })
-      // A worker in hand keeps the process alive only while it has work.
+      clearTimeout(hand.retirement)
+      // A worker keeps the process alive only while it has work.
       hand.worker.ref()
       hand.worker.postMessage({ id, job }, transfer)
     })
@@ -49,25 +56,41 @@ export class Pool<Job, Result> {
 
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.all(this.#hands.map(({ worker }) => worker.terminate()))
+    await Promise.all([...this.#hands].map((hand) => this.#dismiss(hand)))
+  }
+
+  #freest(): Hand {
+    let freest: Hand | undefined
+    for (const hand of this.#hands) if (!freest || hand.pending.size < freest.pending.size) freest = hand
+    return freest && (freest.pending.size === 0 || this.#hands.size >= this.#size) ? freest : this.#hire()
+  }
+
+  async #dismiss(hand: Hand): Promise<void> {
+    this.#hands.delete(hand)
+    clearTimeout(hand.retirement)
+    await hand.worker.terminate()
   }
 
   #hire(): Hand {
-    const hand: Hand = { worker: startWorker(this.#source), pending: new Map() }
-    hand.worker.unref()
+    const hand: Hand = { worker: startWorker(this.#source), pending: new Map(), retirement: undefined }
+    this.#hands.add(hand)
     hand.worker.on('message', ({ id, value, error }: Reply) => {
       const pending = hand.pending.get(id)
       hand.pending.delete(id)
-      if (hand.pending.size === 0) hand.worker.unref()
+      if (hand.pending.size === 0) {
+        hand.worker.unref()
+        hand.retirement = setTimeout(() => void this.#dismiss(hand), IDLE).unref()
+      }
       if (error === undefined) pending?.resolve(value as never)
       else pending?.reject(new Error(error))
     })
     let cause: Error | undefined
     hand.worker.on('error', (error) => (cause = error as Error))
     hand.worker.on('exit', () => {
+      this.#hands.delete(hand)
+      clearTimeout(hand.retirement)
       for (const { reject } of hand.pending.values()) reject(new WorkerLost(cause?.message ?? 'The worker stopped.'))
       hand.pending.clear()
-      if (!this.#closed) this.#hands[this.#hands.indexOf(hand)] = this.#hire()
     })
     return hand
   }

@@ -1,0 +1,104 @@
+// The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain and a token.
+// Loaded only by `postrider dev`: the libraries that judge received mail are a third of the program.
+import type { Clock } from '../base/clock.ts'
+import { parseConfig } from '../base/config.ts'
+import { OperatorError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { createResolver } from '../base/resolver.ts'
+import { SCOPES } from '../accounts/scopes.ts'
+import { createToken } from '../accounts/tokens.ts'
+import { addUser, findUser } from '../accounts/users.ts'
+import { listenError } from '../api/server.ts'
+import { checkDomain } from '../domains/check.ts'
+import { domainByKey, listDomains, registerDomain } from '../domains/register.ts'
+import { startDns } from '../sandbox/dns.ts'
+import { startExchanger, type ReceivedMail } from '../sandbox/exchanger.ts'
+import { sandboxZone } from '../sandbox/zone.ts'
+import type { Store } from '../store/database.ts'
+import { startAppliance, type Appliance } from './appliance.ts'
+
+const USER = 'you@sandbox.example'
+const DOMAIN = 'sandbox.example'
+const HOSTNAME = 'mx.sandbox.example'
+
+export interface SandboxOptions {
+  http: { host: string; port: number }
+  smtp: { host: string; port: number }
+  dataDir: string
+  clock: Clock
+  log: Log
+  received?: (mail: ReceivedMail) => void
+}
+
+export interface Sandbox {
+  appliance: Appliance
+  url: string
+  token: string
+  domain: string
+  user: string
+  /** Port of the built-in exchanger. */
+  smtpPort: number
+  stop(): Promise<void>
+}
+
+/** Starts everything and makes a user, an active domain and a token. Throws an OperatorError. */
+export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
+  const { clock, dataDir, http, log, smtp } = options
+  let store: Store | undefined
+  const dns = await startDns(sandboxZone(() => store))
+  const undo: (() => Promise<unknown>)[] = [() => dns.close()]
+  try {
+    const resolver = createResolver({ servers: [{ host: '127.0.0.1', port: dns.port }], timeout: 1000 })
+    const received = (mail: ReceivedMail): void => {
+      const { message: _, ...told } = mail
+      log.info('received', { ...told, to: told.to.join(',') })
+      options.received?.(mail)
+    }
+    const exchanger = await startExchanger({ hostname: HOSTNAME, clock, resolver, listen: smtp, received }).catch(
+      (thrown: unknown) => {
+        throw listenError(thrown, '--smtp', smtp.host, smtp.port)
+      },
+    )
+    undo.push(() => exchanger.close())
+    const config = parseConfig({
+      hostname: 'postrider.sandbox.example',
+      data_dir: dataDir,
+      http: { listen: `${http.host}:${http.port}` },
+      delivery: { port: exchanger.port },
+      network: { allow_private: ['127.0.0.0/8', '::1/128'] },
+    })
+    const appliance = await startAppliance({ config, clock, log, resolver })
+    undo.push(() => appliance.stop())
+    store = appliance.desk.store
+    config.http.public_url = `http://${http.host}:${appliance.http.port}`
+    const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
+    const deskOfDomains = { ...appliance.desk, ring: appliance.desk.bells.domains }
+    const domain =
+      listDomains(store, DOMAIN)[0] ??
+      (await registerDomain(deskOfDomains, user.key, { name: DOMAIN, purpose: 'both' }))
+    await checkDomain({ store, clock, resolver, log, config }, domain.key)
+    if (domainByKey(store, domain.key)?.status !== 'active')
+      throw new OperatorError(
+        `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
+      )
+    const { plaintext } = await createToken({ store, clock }, user.key, {
+      name: 'sandbox',
+      scopes: SCOPES,
+      duration: '1_month',
+    })
+    return {
+      appliance,
+      url: config.http.public_url,
+      token: plaintext,
+      domain: DOMAIN,
+      user: USER,
+      smtpPort: exchanger.port,
+      async stop() {
+        for (const step of undo.splice(0).reverse()) await step()
+      },
+    }
+  } catch (thrown) {
+    for (const step of undo.reverse()) await step()
+    throw thrown
+  }
+}
