@@ -16,7 +16,7 @@ import { takeLock } from '../store/lock.ts'
 import { raw } from '../store/query.ts'
 import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
-import { eraseKeys } from '../domains/keys.ts'
+import { eraseKeys, OpenKeys } from '../domains/keys.ts'
 import { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createApp, listen } from '../api/server.ts'
@@ -69,6 +69,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       clock,
       spool,
       keyring,
+      keys: new OpenKeys(store, keyring),
       log,
       composer,
       resolver,

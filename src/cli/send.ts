@@ -8,6 +8,7 @@ import { Pool } from '../base/pool.ts'
 import type { ComposeJob } from '../message/worker.ts'
 import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
+import { OpenKeys } from '../domains/keys.ts'
 import { listDomains } from '../domains/register.ts'
 import { DeliveryEngine } from '../outbound/deliver.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
@@ -56,7 +57,13 @@ async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const composer =
     release && new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url), 1)
   const engine =
-    composer && new DeliveryEngine({ ...desk, composer, allowed: allowPublicAnd(desk.config.network.allow_private) })
+    composer &&
+    new DeliveryEngine({
+      ...desk,
+      composer,
+      keys: new OpenKeys(desk.store, desk.keyring),
+      allowed: allowPublicAnd(desk.config.network.allow_private),
+    })
   try {
     await engine?.start()
     const end = desk.clock.now() + PATIENCE

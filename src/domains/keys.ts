@@ -12,6 +12,8 @@ import type { RowOf } from '../store/tables.ts'
 
 export type DkimKey = RowOf<'dkim_keys'>
 export const KEY_RETENTION = 7 * DAY
+/** Keys kept open at once. */
+const MAX_OPEN = 1000
 
 export interface KeyPair {
   selector: string
@@ -104,7 +106,7 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('dkim_keys')
-    .selectAll()
+    .select('key')
     .where('domain_key', '=', arg.domain_key)
     .where('role', 'in', ['signing', 'retired'])
     .where('sealed_private_key', 'is not', null)
@@ -121,9 +123,35 @@ export interface SigningKey {
   privateKey: string
 }
 
-/** The key that mail of a domain is signed with now: the last verified one (D21). Undefined when all are erased. */
-export function signingKey(reader: Reader, keyring: Keyring, domainKey: number): SigningKey | undefined {
-  const key = reader.first(forSigning({ domain_key: domainKey }))
-  if (!key?.sealed_private_key) return undefined
-  return { keyId: key.id, selector: key.selector, privateKey: keyring.open(key.id, key.sealed_private_key) }
+/** The `key` of the key that mail of a domain is signed with now: the last verified one (D21). */
+export function signingKeyOf(reader: Reader, domainKey: number): number | undefined {
+  return reader.first(forSigning({ domain_key: domainKey }))?.key
+}
+
+/** Opens keys and keeps them open: a key never changes, only which one is used does. */
+export class OpenKeys {
+  readonly #reader: Reader
+  readonly #keyring: Keyring
+  readonly #open = new Map<number, SigningKey>()
+
+  constructor(reader: Reader, keyring: Keyring) {
+    this.#reader = reader
+    this.#keyring = keyring
+  }
+
+  /** Undefined when the key has been erased. */
+  get(key: number): SigningKey | undefined {
+    const known = this.#open.get(key)
+    if (known) return known
+    const row = this.#reader.first(db.selectFrom('dkim_keys').selectAll().where('key', '=', key))
+    if (!row?.sealed_private_key) return undefined
+    const opened = {
+      keyId: row.id,
+      selector: row.selector,
+      privateKey: this.#keyring.open(row.id, row.sealed_private_key),
+    }
+    if (this.#open.size >= MAX_OPEN) this.#open.clear()
+    this.#open.set(key, opened)
+    return opened
+  }
 }

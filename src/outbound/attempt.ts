@@ -8,7 +8,7 @@ import type { ComposeJob } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { cleanText } from '../smtp/reply.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import { signingKey } from '../domains/keys.ts'
+import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Consignment } from './claim.ts'
@@ -20,6 +20,7 @@ export interface AttemptDesk extends ConnectDesk {
   store: Store
   spool: Spool
   keyring: Keyring
+  keys: OpenKeys
   log: Log
   composer: Pool<ComposeJob, Uint8Array<ArrayBuffer>>
 }
@@ -57,14 +58,14 @@ export async function attempt(
 }
 
 async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Array<ArrayBuffer> | Verdict> {
-  const { composer, keyring, log, spool, store } = desk
+  const { composer, keys, log, spool } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
   if (email.domain_deleted_at !== null)
     return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)
   if (email.domain_status === 'suspended')
     return ownVerdict('deferred', '4.7.1', `The sending domain ${email.domain} is suspended.`, at)
-  const key = signingKey(store, keyring, email.domain_key)
+  const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
   const job = composeJob(work, key, spool)
   if (!job) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)

@@ -4,6 +4,7 @@ import { HOUR } from '../base/clock.ts'
 import type { DomainStatus } from '../states/domain.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
+import { signingKeyOf } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
 /** What one transaction with an exchanger carries: an email and its recipients on one lane. */
@@ -11,6 +12,8 @@ export interface Consignment {
   lane: string
   email: ClaimedEmail
   deliveries: Delivery[]
+  /** The DKIM key to sign with, by its row; undefined when all are erased. */
+  signingKey: number | undefined
 }
 
 export interface ClaimedEmail {
@@ -77,15 +80,17 @@ const emailByKey = statement<{ key: number }>()((arg) =>
 /** Claims up to `limit` deliveries of a lane, grouped by email. */
 export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
   const groups = new Map<number, Consignment>()
+  const keys = new Map<number, number | undefined>()
   for (const delivery of tx.all(claimRows(lane, now, limit))) {
-    const group = groups.get(delivery.email_key)
-    if (group) group.deliveries.push(delivery)
-    else
-      groups.set(delivery.email_key, {
-        lane,
-        email: tx.first(emailByKey({ key: delivery.email_key })) as ClaimedEmail,
-        deliveries: [delivery],
-      })
+    const { domain_key, email_key } = delivery
+    const group = groups.get(email_key)
+    if (group) {
+      group.deliveries.push(delivery)
+      continue
+    }
+    if (!keys.has(domain_key)) keys.set(domain_key, signingKeyOf(tx, domain_key))
+    const email = tx.first(emailByKey({ key: email_key })) as ClaimedEmail
+    groups.set(email_key, { lane, email, deliveries: [delivery], signingKey: keys.get(domain_key) })
   }
   return [...groups.values()]
 }

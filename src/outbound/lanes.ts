@@ -5,7 +5,7 @@ import type { Host } from '../smtp/route.ts'
 import type { Consignment } from './claim.ts'
 
 /** Connections at once to one recipient domain. */
-export const LANE_CONNECTIONS = 10
+export const LANE_CONNECTIONS = 20
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
 /** Mails on one connection before a new one is opened. */

@@ -140,18 +140,22 @@ export async function submitEmail(
   if (earlier) return { email: earlier, replayed: true }
   const from = parseAddress(given.from)!
   const to = parseAddress(given.to)!
-  requireSubscription(store, userKey)
-  requireActive(store, userKey, from)
   checkReplyTo(from.domain, given.reply_to ?? [])
 
   const now = clock.now()
   const id = newId(now)
   const content = JSON.stringify({ html: given.html, text: given.text ?? null })
   const spooled = content.length > SPOOL_ABOVE ? id : null
-  if (spooled) await spool.put(spooled, content)
+  if (spooled) {
+    // Looked at before the disk is written, and again when it counts.
+    requireSubscription(store, userKey)
+    requireActive(store, userKey, from)
+    await spool.put(spooled, content)
+  }
   return store.write((tx): Submitted => {
     const same = hash && replay(tx, userKey, given.idempotency_key!, hash)
     if (same) return { email: same, replayed: true }
+    requireSubscription(tx, userKey)
     const domain = requireActive(tx, userKey, from)
     const email = tx.first(
       insertEmail({
