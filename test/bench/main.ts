@@ -1,5 +1,6 @@
 // `npm run bench [-- NAME …] [--count N]`: each figure is one line of JSON.
 import { parseArgs } from 'node:util'
+import { backlog } from './backlog.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
 
@@ -8,7 +9,11 @@ const { values, positionals } = parseArgs({
   options: { count: { type: 'string', default: '3000' } },
 })
 const count = Number(values.count)
-const benches: Record<string, () => Promise<void> | void> = { limits, outbound: () => outbound(count) }
+const benches: Record<string, () => Promise<void> | void> = {
+  limits,
+  outbound: () => outbound(count),
+  backlog: () => backlog(count),
+}
 
 for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {
   const bench = benches[name]

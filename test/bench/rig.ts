@@ -36,10 +36,15 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
     ...config,
   }
   const child = fork(new URL('server.ts', import.meta.url), [JSON.stringify(input)])
+  child.setMaxListeners(0)
   const message = (): Promise<never> =>
     new Promise((resolve, reject) => {
-      child.once('message', resolve as (value: unknown) => void)
-      child.once('exit', () => reject(new Error('the server ended')))
+      const ended = (): void => reject(new Error('the server ended'))
+      child.once('exit', ended)
+      child.once('message', (value) => {
+        child.off('exit', ended)
+        resolve(value as never)
+      })
     })
   const { port, token } = (await message()) as { port: number; token: string }
   return {

@@ -1,0 +1,143 @@
+// Whether a long life slows the appliance down: throughput over a store with a million old mails against an empty one, memory
+// with 100,000 mails in the queue, and how soon it is ready.
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Database from 'better-sqlite3'
+import { figure, html, percentile, post, startServer, startSink, type Server, type Sink } from './rig.ts'
+
+const BENCH = 'backlog'
+const MILLION = 1_000_000
+const QUEUED = 100_000
+
+export async function backlog(count: number): Promise<void> {
+  await readiness()
+  await throughput(count)
+  await queueMemory()
+}
+
+/** Old mails, delivered long ago, with what belongs to them; `status` and due time as asked for. */
+function fill(server: Server, rows: number, status: 'delivered' | 'queued', domains: number): void {
+  const database = new Database(join(server.dataDir, 'postrider.db'))
+  const numbers = `with recursive n(i) as (select 1 union all select i + 1 from n where i < ${rows})`
+  const old = Date.now() - 86_400_000
+  const { key: domain, user_key: user } = database.prepare('select key, user_key from domains').get() as {
+    key: number
+    user_key: number
+  }
+  const first =
+    ((database.prepare('select max(key) as top from outbound_emails').get() as { top: number | null }).top ?? 0) + 1
+  database.exec(`pragma synchronous = off; begin;
+    ${numbers} insert into outbound_emails (key, id, user_key, domain_key, "from", "to", subject, message_id, status, queued_at, created_at, updated_at)
+      select ${first} + i, '${status}-' || i, ${user}, ${domain}, 'hello@bench.example', 'r' || i || '@d' || (i % ${domains}) || '.example', 'Old mail ' || i, '<' || i || '@bench.example>', '${status}', ${old} + i, ${old} + i, ${old} + i from n;
+    ${numbers} insert into outbound_bodies (email_key, content) select ${first} + i, '{"html":"<p>Old mail</p>","text":null}' from n;
+    ${numbers} insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, trace, updated_at)
+      select ${first} + i, ${domain}, 'to', 'r' || i || '@d' || (i % ${domains}) || '.example', 'd' || (i % ${domains}) || '.example', '${status}', 0, ${status === 'queued' ? `${old} + i` : 'null'}, ${Date.now() + 432_000_000}, 0, ${old} from n;
+    ${numbers} insert into events (id, user_key, domain_key, email_key, type, data, created_at) select '${status}-' || i, ${user}, ${domain}, ${first} + i, 'email.sent', '{}', ${old} + i from n;
+    commit;`)
+  database.close()
+}
+
+async function measure(server: Server, sink: Sink, count: number): Promise<number> {
+  const before = sink.count()
+  const body = (index: number): string =>
+    JSON.stringify({
+      data: {
+        type: 'outbound-emails',
+        attributes: {
+          from: 'hello@bench.example',
+          to: `reader${index}@receiver.example`,
+          subject: `Mail ${index}`,
+          html: html(index),
+        },
+      },
+    })
+  const start = performance.now()
+  await post({ port: server.port, token: server.token, count, posters: 50, body })
+  while (sink.count() < before + count) {
+    if (performance.now() - start > 120_000) throw new Error(`${sink.count() - before} of ${count} mails at the sink`)
+    await sleep(2)
+  }
+  return (count / (performance.now() - start)) * 1000
+}
+
+async function throughput(count: number): Promise<void> {
+  const [emptySink, fullSink] = [await startSink(), await startSink()]
+  const [empty, full] = [await startServer(emptySink.port), await startServer(fullSink.port)]
+  try {
+    fill(full, MILLION, 'delivered', 1000)
+    const rates: [number[], number[]] = [[], []]
+    await measure(empty, emptySink, 300)
+    await measure(full, fullSink, 300)
+    // In turn, so that what else the machine does falls on both.
+    for (let round = 0; round < 5; round++) {
+      rates[0].push(await measure(empty, emptySink, count))
+      rates[1].push(await measure(full, fullSink, count))
+    }
+    const [without, with_] = rates.map((each) => percentile(each, 0.5)) as [number, number]
+    figure(BENCH, 'delivered_empty_store', without, 'mails/s')
+    figure(BENCH, 'delivered_million_old_rows', with_, 'mails/s')
+    figure(BENCH, 'million_old_rows_ratio', with_ / without, 'times')
+  } finally {
+    await empty.stop()
+    await full.stop()
+    emptySink.stop()
+    fullSink.stop()
+  }
+}
+
+async function queueMemory(): Promise<void> {
+  const sink = await startSink()
+  const server = await startServer(sink.port)
+  try {
+    // Warm: workers hired, code compiled, caches full, as in a server that sends.
+    await measure(server, sink, 3000)
+    const before = await server.ask('report')
+    sink.stop()
+    fill(server, QUEUED, 'queued', 1000)
+    let most = 0
+    // The server notices, tries a thousand exchangers that nobody reaches, and puts the mail off.
+    for (let second = 0; second < 15; second++) {
+      await sleep(1000)
+      most = Math.max(most, (await server.ask('report')).rssMb)
+    }
+    figure(BENCH, 'queued_100000_extra_rss', most - before.rssMb, 'MB')
+  } finally {
+    await server.stop()
+  }
+}
+
+async function readiness(): Promise<void> {
+  const built = new URL('../../dist/postrider', import.meta.url).pathname
+  if (!existsSync(built)) return figure(BENCH, 'start_to_ready', 'not built: run npm run build', '')
+  const directory = mkdtempSync(join(tmpdir(), 'postrider-bench-'))
+  const file = join(directory, 'postrider.toml')
+  writeFileSync(file, `hostname = "mx.bench.example"\ndata_dir = "${directory}/data"\n[http]\nlisten = "127.0.0.1:0"\n`)
+  const times: number[] = []
+  try {
+    for (let round = 0; round < 6; round++) {
+      const start = performance.now()
+      const child = spawn(built, ['--config', file, 'serve'], { stdio: ['ignore', 'pipe', 'inherit'] })
+      await new Promise<void>((resolve) =>
+        child.stdout.on('data', (chunk: Buffer) => chunk.includes('"ready"') && resolve()),
+      )
+      // The first start makes the database.
+      if (round > 0) times.push(performance.now() - start)
+      if (round === 5) {
+        await sleep(2000)
+        const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
+        const kilobytes = (name: string): number => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1])
+        figure(BENCH, 'idle_rss', kilobytes('VmRSS') / 1000, 'MB')
+        figure(BENCH, 'idle_rss_without_the_program_file', kilobytes('RssAnon') / 1000, 'MB')
+      }
+      const gone = new Promise((resolve) => child.once('exit', resolve))
+      child.kill('SIGTERM')
+      await gone
+    }
+    figure(BENCH, 'start_to_ready', percentile(times, 0.5), 'ms')
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
