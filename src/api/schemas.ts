@@ -9,10 +9,8 @@ const code = (name: string) => ({ params: { code: name } })
 export const line = (max: number) =>
   z
     .string('must be a string')
-    .refine(
-      (text) => text.isWellFormed() && !/[\p{Cc}\u2028\u2029]/u.test(text),
-      'must not contain line breaks or control characters',
-    )
+    .refine((text) => text.isWellFormed(), 'must be Unicode text without lone surrogates')
+    .refine((text) => !/[\p{Cc}\u2028\u2029]/u.test(text), 'must not contain line breaks or control characters')
     .refine((text) => octets(text) <= max, { message: `must be at most ${max} octets long`, ...code('too_long') })
 
 /** Free text of any number of lines, at most `max` octets. */

@@ -23,9 +23,11 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   wake(time, run) {
     let timer: NodeJS.Timeout
+    // Timers run by another clock and may be a fraction early.
+    const end = (): void => (Date.now() < time ? sleep() : run())
     const sleep = (): void => {
       const left = time - Date.now()
-      timer = left > LONGEST_SLEEP ? setTimeout(sleep, LONGEST_SLEEP) : setTimeout(run, Math.max(0, left))
+      timer = left > LONGEST_SLEEP ? setTimeout(sleep, LONGEST_SLEEP) : setTimeout(end, Math.max(0, left))
     }
     sleep()
     return () => clearTimeout(timer)

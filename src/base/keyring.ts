@@ -81,7 +81,7 @@ function readKey(file: string): Buffer | undefined {
 
 // Written beside its place and linked into it, so that of two processes starting at once both end with the same key.
 function makeKey(file: string): Buffer {
-  const draft = `${file}.${process.pid}`
+  const draft = `${file}.${randomBytes(6).toString('hex')}`
   try {
     const handle = openSync(draft, 'wx', 0o600)
     writeSync(handle, `${randomBytes(32).toString('base64')}\n`)

@@ -52,13 +52,19 @@ export function detail(mail: Shown): string {
     `created     ${mail.created_at}`,
   ]
   const each = mail.recipients.map((to) => {
-    const reply =
+    const tries = `${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}`
+    const next = to.status === 'queued' && to.next_attempt_at ? `, tried again at ${to.next_attempt_at}` : ''
+    const where = to.remote_mta ? ` (${to.remote_mta}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
+    // Only what a server said bears a code.
+    const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
+    const said =
       to.response === null
         ? ''
-        : `\n  ${[to.smtp_code, to.enhanced_code].filter((part) => part !== null).join(' ')} ${to.response}${to.remote_mta ? ` (${to.remote_mta})` : ''}`.trimEnd()
-    const next = to.next_attempt_at ? `, next at ${to.next_attempt_at}` : ''
-    const dialogue = to.dialogue ? `\n\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}` : ''
-    return `\n${to.role} ${to.address}: ${to.status}, ${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}${next}${reply}${dialogue}`
+        : `\n  ${[...codes, to.response].filter((part) => part !== null).join(' ')}${to.smtp_code === null ? '' : where}`
+    const dialogue = to.dialogue
+      ? `\n\n  -> this server   <- ${to.remote_mta ?? 'the exchanger'}\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}`
+      : ''
+    return `\n${to.role} ${to.address}: ${to.status}, ${tries}${next}${said}${dialogue}`
   })
   return [...head, ...each].join('\n')
 }
@@ -79,7 +85,10 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .action((id: string) =>
       withDesk(invocation(), ({ store }) => {
         const mail = showQueued(store, id)
-        if (!mail) throw new OperatorError(`There is no mail ${id}; "postrider queue list" shows what waits.`)
+        if (!mail)
+          throw new OperatorError(
+            `There is no mail ${id}; its id stands in the API's answer and in "postrider queue list".`,
+          )
         answer(terminal(), showMail(mail), detail)
       }),
     )
@@ -92,11 +101,17 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         if ((id === undefined) === (all === undefined))
           throw new OperatorError('Say which: "postrider queue retry ID" or "postrider queue retry --all".')
         const count = await retryNow(desk, id)
-        if (count === 0 && id !== undefined) throw new OperatorError(`The mail ${id} has no queued recipient.`)
+        if (count === 0 && id !== undefined)
+          throw new OperatorError(
+            showQueued(desk.store, id!)
+              ? `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
+              : `There is no mail ${id}.`,
+          )
         answer(
           terminal(),
           { retried: count },
-          () => `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} due now.`,
+          () =>
+            `${count} ${count === 1 ? 'recipient' : 'recipients'} will be tried within a second, if a server is running.`,
         )
       }),
     )

@@ -78,7 +78,9 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
     // Records may have been re-issued while DNS was asked: what counts is what stands now.
     advance(tx, desk, domain, news, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
-    const next = nextCheck(after, now)
+    // What was issued while DNS was asked is looked at at once.
+    const stands = new Set(asked.map(({ key }) => key))
+    const next = recordsOf(tx, domainKey).every(({ key }) => stands.has(key)) ? nextCheck(after, now) : now
     tx.run(db.updateTable('domains').set({ checked_at: now, next_check_at: next }).where('key', '=', domainKey))
     return { ...after, checked_at: now, next_check_at: next }
   })

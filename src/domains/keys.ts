@@ -110,7 +110,7 @@ const forSigning = statement<{ domain_key: number }>()((arg) =>
     .where('domain_key', '=', arg.domain_key)
     .where('role', 'in', ['signing', 'retired'])
     .where('sealed_private_key', 'is not', null)
-    .orderBy((eb) => eb.case().when('verified_at', 'is not', null).then(0).else(1).end())
+    .orderBy('verified_at', 'desc')
     .orderBy((eb) => eb.case().when('role', '=', 'signing').then(0).else(1).end())
     .orderBy('key', 'desc')
     .limit(1),

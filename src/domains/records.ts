@@ -131,32 +131,34 @@ const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(;|$)/.test(text)
 /** DKIM key records are the same when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1). */
 function sameKey(found: string, wanted: string): boolean {
   const tags = dkimTags(found)
+  // A list with a tag twice is none (RFC 6376 §3.2).
+  if (tags === undefined) return false
   const version = /^\s*v\s*=/.test(found) || !tags.has('v')
   return (
     version &&
     (tags.get('v') ?? 'DKIM1') === 'DKIM1' &&
     (tags.get('k') ?? 'rsa') === 'rsa' &&
-    tags.get('p') === dkimTags(wanted).get('p')
+    tags.get('p') === dkimTags(wanted)?.get('p')
   )
 }
 
-function dkimTags(text: string): Map<string, string> {
-  return new Map(
-    text.split(';').map((tag) => {
-      const at = tag.indexOf('=')
-      return [tag.slice(0, at).trim(), tag.slice(at + 1).replace(/\s+/g, '')] as const
-    }),
-  )
+function dkimTags(text: string): Map<string, string> | undefined {
+  const tags = new Map<string, string>()
+  for (const tag of text.split(';').filter((each) => each.trim() !== '')) {
+    const at = tag.indexOf('=')
+    const name = tag.slice(0, at).trim()
+    if (tags.has(name)) return undefined
+    tags.set(name, tag.slice(at + 1).replace(/\s+/g, ''))
+  }
+  return tags
 }
 
 /** A customer may have merged our terms into a record of their own; all of ours but the final "all" must be in it. */
 function includesTerms(found: string, wanted: string): boolean {
-  const terms = new Set(
-    found
-      .toLowerCase()
-      .split(/\s+/)
-      .map((term) => term.replace(/^\+/, '')),
-  )
+  const given = found.toLowerCase().split(/\s+/)
+  // Nobody reads behind "all" (RFC 7208 §5.1).
+  const all = given.findIndex((term) => /^[-~?+]?all$/.test(term))
+  const terms = new Set((all < 0 ? given : given.slice(0, all)).map((term) => term.replace(/^\+/, '')))
   return wanted
     .toLowerCase()
     .split(' ')

@@ -10,6 +10,7 @@ import { cleanText } from '../smtp/reply.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Consignment } from './claim.ts'
 import { connectLane, type ConnectDesk } from './connect.ts'
@@ -57,14 +58,27 @@ export async function attempt(
   return talk(desk, lane, work, Buffer.from(letter.buffer), open, sessions)
 }
 
+const domainNow = statement<{ key: number }>()((arg) =>
+  db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
+)
+
+/** A domain that was removed or suspended sends nothing from that moment on, also what the queue holds in its hands. */
+function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
+  const at = { stage: 'compose' } as const
+  const domain = store.first(domainNow({ key: email.domain_key }))
+  if (!domain || domain.deleted_at !== null)
+    return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)
+  if (domain.status === 'suspended')
+    return ownVerdict('deferred', '4.7.1', `The sending domain ${email.domain} is suspended.`, at)
+  return undefined
+}
+
 async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Array<ArrayBuffer> | Verdict> {
   const { composer, keys, log, spool } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
-  if (email.domain_deleted_at !== null)
-    return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)
-  if (email.domain_status === 'suspended')
-    return ownVerdict('deferred', '4.7.1', `The sending domain ${email.domain} is suspended.`, at)
+  const stopped = stoppedBy(desk.store, work)
+  if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
   const job = composeJob(work, key, spool)
@@ -105,6 +119,8 @@ async function talk(
       sessions.opened(session)
       connection = { session, mails: 0 }
     }
+    const stopped = stoppedBy(desk.store, work)
+    if (stopped) return { connection, verdicts: work.deliveries.map(() => stopped) }
     const verdicts = await connection.session.send(envelopeOf(work, desk.keyring), wire)
     connection.mails++
     // The server had closed an idle connection: that says nothing about this mail.

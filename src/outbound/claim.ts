@@ -125,6 +125,15 @@ export function laneDue(reader: Reader, lane: string): number | null {
   )
 }
 
+/** Whether a lane holds mail that fell due between two times. */
+export function becameDue(reader: Reader, lane: string, after: number, until: number): boolean {
+  const due = raw(
+    `select 1 from deliveries where status = 'queued' and lane = ? and next_attempt_at > ? and next_attempt_at <= ? limit 1`,
+    [lane, after, until],
+  )
+  return reader.first(due) !== undefined
+}
+
 /** At start: what a process that is no more had claimed falls due again. Returns how many. */
 export function releaseAll(store: Store, now: number): Promise<number> {
   return store.write(

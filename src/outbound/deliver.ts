@@ -10,7 +10,7 @@ import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import { move } from '../store/move.ts'
 import { attempt, type AttemptDesk, type Attempted, type Connection, type Sessions } from './attempt.ts'
-import { claimLane, dueLanes, laneDue, releaseAll, type Consignment } from './claim.ts'
+import { becameDue, claimLane, dueLanes, laneDue, releaseAll, type Consignment } from './claim.ts'
 import { IDLE, Lane, LANE_CONNECTIONS, MAILS_PER_CONNECTION } from './lanes.ts'
 import { settle } from './settle.ts'
 
@@ -93,7 +93,12 @@ export class DeliveryEngine {
     const { config, store } = this.#desk
     if (this.#rescan) {
       this.#rescan = false
-      for (const { lane, due } of dueLanes(store)) this.#lane(lane).due = due
+      for (const { lane: domain, due } of dueLanes(store)) {
+        const lane = this.#lane(domain)
+        lane.due = due
+        // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
+        if (lane.pausedUntil > now && becameDue(store, domain, lane.pausedAt, now)) lane.pausedUntil = now
+      }
     }
     const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
     const ready = [...this.#lanes.values()].filter((lane) => (lane.wakeAt() ?? Infinity) <= now && lane.room(now) > 0)

@@ -31,6 +31,8 @@ export class Lane {
   route: { hosts: Host[]; at: number } | null = null
   /** No new work before this time: the exchanger asked for patience (421) or cannot be reached. */
   pausedUntil = 0
+  /** When that pause began. */
+  pausedAt = 0
   #pause = 0
 
   constructor(domain: string) {
@@ -54,6 +56,7 @@ export class Lane {
   /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
   backOff(now: number): void {
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
+    this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
   }
 

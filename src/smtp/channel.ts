@@ -3,13 +3,26 @@
 import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
-import { messageOf } from '../base/errors.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
 import { cleanText, ReplyReader, type Reply } from './reply.ts'
 
 /** Why a connection ended, in words. */
 export interface Failure {
   failure: string
 }
+
+const WORDS: Record<string, string> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'the server reset the connection',
+  EPIPE: 'the server closed the connection',
+  ETIMEDOUT: 'no answer',
+  EHOSTUNREACH: 'no route to it',
+  ENETUNREACH: 'no route to its network',
+  EADDRNOTAVAIL: 'the address to send from ("delivery.source") is not one of this machine',
+}
+
+/** A socket's error in a person's words. */
+const wordsFor = (error: Error): string => WORDS[codeOf(error)] ?? cleanText(messageOf(error))
 
 export const isFailure = (answer: object): answer is Failure => 'failure' in answer
 
@@ -145,7 +158,7 @@ export class Channel {
         else if (this.#replies.length < MAX_UNASKED) this.#replies.push(reply)
       }
     })
-    this.#socket.on('error', (error) => this.#break({ failure: cleanText(messageOf(error)) }))
+    this.#socket.on('error', (error) => this.#break({ failure: wordsFor(error) }))
     this.#socket.on('close', () => this.#break({ failure: 'the server closed the connection' }))
   }
 
@@ -181,7 +194,7 @@ function handshake(plain: Socket, servername: string, timeout: number): Promise<
     }
     const timer = setTimeout(() => give({ failure: 'the TLS handshake took too long' }), timeout)
     secure.once('secureConnect', () => give(secure))
-    secure.on('error', (error) => give({ failure: cleanText(messageOf(error)) }))
+    secure.on('error', (error) => give({ failure: wordsFor(error) }))
     plain.once('close', () => give({ failure: 'the connection was closed during the TLS handshake' }))
   })
 }
@@ -200,7 +213,7 @@ export function openChannel(
       resolve({ failure })
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
-    const failed = (error: Error): void => fail(cleanText(messageOf(error)))
+    const failed = (error: Error): void => fail(wordsFor(error))
     socket.once('error', failed)
     socket.once('connect', () => {
       clearTimeout(timer)

@@ -207,7 +207,12 @@ export async function openSession(options: ConnectOptions): Promise<SmtpSession 
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect)
   if (isFailure(channel))
-    return ownVerdict('deferred', '4.4.1', `${host} [${address}]: ${channel.failure}.`, { stage: 'connect', host })
+    return ownVerdict(
+      'deferred',
+      '4.4.1',
+      `${host} [${address}] cannot be reached on port ${port}: ${channel.failure}.`,
+      { stage: 'connect', host },
+    )
   const session = new SmtpSession(channel, options)
   const verdict = await session.open(options)
   if (verdict) session.quit()

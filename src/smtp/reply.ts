@@ -5,7 +5,7 @@ export interface Reply {
   code: number
   /** "5.1.1" where the text began with one whose class fits the code (RFC 3463), else null. */
   enhanced: string | null
-  /** The text of all lines, cleaned of control characters and cut. */
+  /** The text of all lines without enhanced codes, cleaned of control characters and cut. */
   text: string
   /** The lines as they came, at most 100 of at most 2,048 octets. */
   lines: readonly string[]
@@ -57,7 +57,8 @@ function readReply(code: number, lines: readonly string[]): Reply {
   const enhanced = /^([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)/.exec(lines[0]!)
   // Where the two disagree the basic code's class counts.
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
-  return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(lines.join('\n')), lines }
+  const words = fits ? lines.map((line) => line.replace(`${enhanced[0]} `, '')) : lines
+  return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(words.join('\n')), lines }
 }
 
 /** Keywords of an EHLO reply with their parameters, upper case: "SIZE" -> "35882577". The first line is the host's name. */

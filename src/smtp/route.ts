@@ -56,7 +56,7 @@ export async function findHosts(
       break
   }
   if (answer.records.every(({ exchange }) => exchange === '' || exchange === '.'))
-    return ownVerdict('failed', '5.1.10', `The domain ${domain} accepts no mail (null MX).`, at)
+    return ownVerdict('failed', '5.1.10', `The domain ${domain} says in DNS that it takes no mail (null MX).`, at)
   const sorted = answer.records
     .filter(({ exchange }) => exchange !== '' && exchange !== '.')
     .map((record) => ({ ...record, order: random() }))
@@ -84,7 +84,12 @@ export async function findAddresses(
   const usable = relay ? all : all.filter(allowed)
   if (usable.length > 0) return usable.slice(0, MAX_ADDRESSES)
   if (all.length > 0)
-    return ownVerdict('failed', '5.4.4', `${name} has only addresses that mail is not sent to (${all[0]}).`, at)
+    return ownVerdict(
+      'failed',
+      '5.4.4',
+      `${name} has only private addresses (${all[0]}); list its network in network.allow_private to send there.`,
+      at,
+    )
   const unknown = answers.find((answer) => answer.kind === 'failed')
   return unknown
     ? ownVerdict('deferred', '4.4.3', `The address of ${name} could not be looked up (${unknown.reason}).`, at)

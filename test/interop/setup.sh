@@ -13,7 +13,8 @@ command -v apt-get >/dev/null || { say 'needs a Debian or Ubuntu machine (no apt
 export DEBIAN_FRONTEND=noninteractive
 
 # python3-dkim brings python3-dnspython; openssl makes the receiving exchanger's certificate and the signing key.
-packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates'
+# spamassassin brings its rules with it, and no daemon.
+packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates spamassassin'
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -61,6 +62,7 @@ opendkim -V | sed -n '1s/^/  /p'
 /usr/bin/python3 -c 'import dkim, dns.version; print("  python3-dkim, dnspython", dns.version.version)'
 swaks --version | sed -n '1s/^/  /p'
 openssl version | sed 's/^/  /'
+spamassassin --version | sed -n '1s/^/  /p'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }
   say "  $program"

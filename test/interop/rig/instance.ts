@@ -66,10 +66,22 @@ export interface Running {
   log: () => string
 }
 
-/** Lays out the directory, starts Postfix in it and waits until it listens on a free port of 127.0.0.1. */
-export async function runPostfix(box: Sandbox, hostname: string, settings: Settings): Promise<Running> {
+export interface Listen {
+  /** Of 127.0.0.0/8. Default 127.0.0.1. */
+  address?: string | undefined
+  /** Default: a free one. */
+  port?: number | undefined
+}
+
+/** Lays out the directory, starts Postfix in it and waits until it listens. */
+export async function runPostfix(
+  box: Sandbox,
+  hostname: string,
+  settings: Settings,
+  listen: Listen = {},
+): Promise<Running> {
   makeQueue(box)
-  const port = await freePort()
+  const { address = '127.0.0.1', port = await freePort() } = listen
   const main: Settings = {
     compatibility_level: '3.6',
     queue_directory: box.path('spool'),
@@ -93,7 +105,7 @@ export async function runPostfix(box: Sandbox, hostname: string, settings: Setti
   const lines = Object.entries(main).map(([key, value]) => `${key} = ${value}\n`)
   mkdirSync(box.path('conf'))
   box.write('conf/main.cf', lines.join(''))
-  box.write('conf/master.cf', `127.0.0.1:${port} inet n - n - - smtpd${SERVICES}`)
+  box.write('conf/master.cf', `${address}:${port} inet n - n - - smtpd${SERVICES}`)
   // Postfix takes a main.cf changed within the last two seconds for one still being edited, and waits.
   utimesSync(box.path('conf/main.cf'), 0, 0)
   const master = box.daemon(PROGRAMS.master, ['-d', '-c', box.path('conf')], 'master.log')

@@ -10,7 +10,7 @@ import { chownSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { greylist, type Greylist } from './greylist.ts'
 import { signingMilter, verifyingMilter, type DkimKey, type Milter } from './opendkim.ts'
-import { NOBODY, runPostfix, type Settings } from './instance.ts'
+import { NOBODY, runPostfix, type Listen, type Settings } from './instance.ts'
 import { missing, PROGRAMS, Sandbox, until } from './sandbox.ts'
 
 export { missing } from './sandbox.ts'
@@ -42,6 +42,8 @@ export interface ReceivingOptions {
   /** Local part -> the reply to its RCPT, in any of the domains. */
   rejectUsers?: Record<string, string>
   greylist?: Greylist
+  /** Where it listens. Exchangers of one test share a port, as the world's share port 25, on addresses of their own. */
+  listen?: Listen
   /** Anything else in main.cf, e.g. `{ message_size_limit: 10000, smtpd_tls_security_level: 'encrypt' }`. */
   settings?: Settings
 }
@@ -102,7 +104,7 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
       // A milter that is away must be seen as a deferral, not as mail without Authentication-Results.
       settings['milter_default_action'] = 'tempfail'
     }
-    const { port, log } = await runPostfix(box, hostname, { ...settings, ...options.settings })
+    const { port, log } = await runPostfix(box, hostname, { ...settings, ...options.settings }, options.listen)
     const maildir = () => readMaildir(box.path('store/box/new'))
     return {
       port,

@@ -36,7 +36,7 @@ export function missing(): string[] {
     }
   })
   // Postfix's master starts as root and gives the privilege away itself; there is no other way to run it.
-  const root = process.getuid?.() === 0 ? [] : ['root']
+  const root = process.getuid?.() === 0 ? [] : ['the right to start Postfix (root)']
   return [...absent, ...root]
 }
 
@@ -45,6 +45,8 @@ export interface Daemon {
   pid: number
   exited: Promise<void>
   alive: () => boolean
+  /** How it ended by itself: its exit code; null while it runs, and after a signal. */
+  exitCode: () => number | null
   /** Kills the whole group. Never politely: its files go anyway, and both Postfix and libmilter take seconds to leave. */
   stop: () => Promise<void>
 }
@@ -124,7 +126,7 @@ export class Sandbox {
       this.#daemons.delete(daemon)
       this.#noteGroups()
     }
-    const daemon = { pid, exited, alive, stop }
+    const daemon = { pid, exited, alive, exitCode: () => child.exitCode, stop }
     this.#daemons.add(daemon)
     this.#noteGroups()
     return daemon

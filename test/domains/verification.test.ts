@@ -1,0 +1,497 @@
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import type { AddressInfo } from 'node:net'
+import { after, before, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import dnsPacket from 'dns-packet'
+import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
+import { createResolver, type Answer as Found, type Mx, type Resolver } from '../../src/base/resolver.ts'
+import { SCOPES } from '../../src/accounts/scopes.ts'
+import { createToken } from '../../src/accounts/tokens.ts'
+import { checkDomain, nextCheck } from '../../src/domains/check.ts'
+import { lookUp, recordsOf, type DnsRecord } from '../../src/domains/records.ts'
+import { changeDomain, domainByKey, type Domain } from '../../src/domains/register.ts'
+import type { DomainStatus } from '../../src/states/domain.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
+
+let postrider: TestAppliance
+let api: TestAppliance['api']
+
+before(async () => {
+  postrider = await startTestAppliance()
+  // Months pass here; the kit's own tokens live for one.
+  const lasting = { name: 'lasting', scopes: SCOPES, duration: '12_months' } as const
+  const { plaintext } = await createToken(postrider.appliance.desk, postrider.user.key, lasting)
+  api = (method, path, body) => postrider.api(method, path, body, { authorization: `Bearer ${plaintext}` })
+})
+after(() => postrider.stop())
+
+const store = () => postrider.appliance.desk.store
+const rowOf = (id: string): Domain => store().first(raw<Domain>('select * from domains where id = ?', [id]))!
+const recordsFor = (id: string): DnsRecord[] => recordsOf(store(), rowOf(id).key)
+const recordOf = (id: string, type: DnsRecord['record_type'], required = 1): DnsRecord =>
+  recordsFor(id).find((record) => record.record_type === type && record.required === required)!
+const statusOf = async (id: string): Promise<string> => (await api('GET', `/domains/${id}`)).body.data.attributes.status
+const publish = (record: DnsRecord, values: string[] | undefined = [record.value]) =>
+  postrider.dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', values)
+const withdraw = (record: DnsRecord) =>
+  postrider.dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', undefined)
+
+/** Waits until DNS was asked at the present moment of the hand-turned clock. */
+const checked = (id: string) => until(() => rowOf(id).checked_at === postrider.clock.now(), 'the look at DNS')
+
+async function register(name: string): Promise<string> {
+  // A moment of its own, so that the look at DNS which follows can be told from earlier ones.
+  postrider.clock.advance(1)
+  const { body, status } = await api('POST', '/domains', document('domains', { name, purpose: 'both' }))
+  assert.equal(status, 201, JSON.stringify(body))
+  assert.equal(body.data.attributes.status, 'pending')
+  await checked(body.data.id)
+  return body.data.id
+}
+
+async function patch(id: string, attributes: Record<string, unknown>): Promise<Answer> {
+  postrider.clock.advance(1)
+  return api('PATCH', `/domains/${id}`, document('domains', attributes, { id }))
+}
+
+/** Lets time pass in one step, at whose end whatever fell due is looked at. */
+async function pass(id: string, milliseconds: number): Promise<string> {
+  postrider.clock.leap(milliseconds)
+  await checked(id)
+  return statusOf(id)
+}
+
+async function activate(name: string): Promise<string> {
+  const id = await register(name)
+  for (const record of recordsFor(id)) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+  return id
+}
+
+const eventsOf = (id: string): { type: string; data: Record<string, unknown> }[] =>
+  store()
+    .all(
+      raw<{ type: string; data: string }>('select type, data from events where domain_key = ? order by key', [
+        rowOf(id).key,
+      ]),
+    )
+    .map(({ type, data }) => ({ type, data: JSON.parse(data) as Record<string, unknown> }))
+const eventTypes = (id: string): string[] => eventsOf(id).map(({ type }) => type)
+
+test('pending -> verifying -> active as the records appear one by one', async () => {
+  const id = await register('one-by-one.test')
+  assert.equal(await statusOf(id), 'pending')
+  // What is merely advised does not count.
+  publish(recordOf(id, 'DMARC', 0))
+  publish(recordOf(id, 'DKIM', 0))
+  assert.equal(await pass(id, MINUTE), 'pending')
+  publish(recordOf(id, 'MAIL_FROM_MX'))
+  assert.equal(await pass(id, MINUTE), 'verifying')
+  publish(recordOf(id, 'SPF'))
+  assert.equal(await pass(id, MINUTE), 'verifying')
+  assert.deepEqual(eventTypes(id), [])
+  publish(recordOf(id, 'DKIM'))
+  assert.equal(await pass(id, MINUTE), 'active')
+  const [event, ...more] = eventsOf(id)
+  assert.equal(event?.type, 'domain.verified')
+  assert.equal(event.data['previous_status'], 'verifying')
+  assert.equal(event.data['status'], 'active')
+  assert.equal(await pass(id, 6 * HOUR), 'active')
+  assert.deepEqual(more, [])
+  assert.deepEqual(eventTypes(id), ['domain.verified'], 'once per move')
+})
+
+test('the advised records are not needed', async () => {
+  const id = await register('required-only.test')
+  for (const record of recordsFor(id)) if (record.required === 1) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+})
+
+test('the records endpoint shows what was seen, and when', async () => {
+  const id = await register('seen.test')
+  const spf = recordOf(id, 'SPF')
+  publish(spf, ['v=spf1 include:else.test -all', 'some other text'])
+  publish(recordOf(id, 'MAIL_FROM_MX'))
+  await pass(id, MINUTE)
+  const { body } = await api('GET', `/domains/${id}/records`)
+  const shown = (type: string) =>
+    body.data
+      .map((each: { attributes: Record<string, unknown> }) => each.attributes)
+      .find((each: Record<string, unknown>) => each['record_type'] === type && each['required'] === true)
+  const now = new Date(postrider.clock.now()).toISOString()
+  assert.deepEqual(
+    [shown('SPF').verified, shown('SPF').observed, shown('SPF').checked_at],
+    [false, 'v=spf1 include:else.test -all', now],
+  )
+  assert.deepEqual([shown('MAIL_FROM_MX').verified, shown('MAIL_FROM_MX').observed], [true, '10 mx.postrider.test'])
+  assert.deepEqual([shown('DKIM').verified, shown('DKIM').observed], [false, null])
+  assert.equal((await api('GET', `/domains/${id}`)).body.data.attributes.checked_at, now)
+})
+
+test('only an active domain sends', async () => {
+  const id = await register('not-yet.test')
+  const send = () =>
+    api(
+      'POST',
+      '/outbound-emails',
+      document('outbound-emails', { from: 'a@not-yet.test', to: 'b@nowhere.test', subject: 's', html: 'h' }),
+    )
+  const refusal = async (): Promise<unknown[]> => {
+    const { body, status } = await send()
+    return [status, body.errors[0].code, body.errors[0].source.pointer]
+  }
+  const notActive = [422, 'domain_not_active', '/data/attributes/from']
+  assert.deepEqual(await refusal(), notActive)
+  publish(recordOf(id, 'SPF'))
+  assert.equal(await pass(id, MINUTE), 'verifying')
+  assert.deepEqual(await refusal(), notActive)
+  for (const record of recordsFor(id)) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+  assert.equal((await send()).status, 201)
+})
+
+test('verifying -> failed when the window of 72 hours is over, and back when it is mended', async () => {
+  const id = await register('late.test')
+  publish(recordOf(id, 'SPF'))
+  assert.equal(await pass(id, HOUR), 'verifying')
+  assert.equal(await pass(id, 72 * HOUR - 1), 'verifying')
+  assert.equal(await pass(id, 30 * MINUTE), 'failed')
+  assert.deepEqual(eventTypes(id), ['domain.verification_failed'])
+  const [event] = eventsOf(id)
+  assert.deepEqual([event?.data['previous_status'], event?.data['status']], ['verifying', 'failed'])
+
+  // What stood all along mends nothing.
+  assert.equal(await pass(id, HOUR), 'failed')
+  publish(recordOf(id, 'MAIL_FROM_MX'))
+  assert.equal(await pass(id, HOUR), 'verifying', 'a record is seen')
+  // A new window: 72 hours from now.
+  assert.equal(await pass(id, 72 * HOUR - 1), 'verifying')
+  publish(recordOf(id, 'DKIM'))
+  assert.equal(await pass(id, 30 * MINUTE), 'active')
+  assert.deepEqual(eventTypes(id), ['domain.verification_failed', 'domain.verified'])
+})
+
+test('a failed domain is polled for 30 days; a change by its owner brings it back at once', async () => {
+  const id = await register('given-up.test')
+  publish(recordOf(id, 'SPF'))
+  await pass(id, MINUTE)
+  assert.equal(await pass(id, 72 * HOUR), 'failed')
+  const failedAt = postrider.clock.now()
+  assert.equal(rowOf(id).next_check_at, failedAt + HOUR)
+  assert.equal(await pass(id, 30 * DAY - 1), 'failed')
+  assert.equal(rowOf(id).next_check_at, postrider.clock.now() + HOUR)
+  assert.equal(await pass(id, HOUR), 'failed')
+  assert.equal(rowOf(id).next_check_at, null)
+
+  assert.equal((await patch(id, { mail_from_prefix: 'again' })).body.data.attributes.status, 'verifying')
+  await checked(id)
+  assert.equal(await statusOf(id), 'verifying')
+  assert.equal(rowOf(id).next_check_at, postrider.clock.now() + MINUTE)
+  for (const record of recordsFor(id)) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+})
+
+test('a failed domain whose key is rotated is verifying again', async () => {
+  const id = await register('failed-rotated.test')
+  publish(recordOf(id, 'SPF'))
+  await pass(id, MINUTE)
+  assert.equal(await pass(id, 72 * HOUR), 'failed')
+  assert.equal((await patch(id, { rotate_dkim_key: true })).body.data.attributes.status, 'verifying')
+})
+
+test('active, a required record gone for 72 hours -> verifying', async () => {
+  const id = await activate('forgetful.test')
+  const mx = recordOf(id, 'MAIL_FROM_MX')
+  withdraw(mx)
+  assert.equal(await pass(id, 6 * HOUR), 'active')
+  assert.equal(recordOf(id, 'MAIL_FROM_MX').verified, 0)
+  assert.equal(await pass(id, 71 * HOUR), 'active')
+  // Back in time: the count begins anew.
+  publish(mx)
+  assert.equal(await pass(id, HOUR - 1), 'active')
+  withdraw(mx)
+  assert.equal(await pass(id, 6 * HOUR), 'active')
+  assert.equal(await pass(id, 72 * HOUR - 1), 'active')
+  assert.deepEqual(eventTypes(id), ['domain.verified'])
+  assert.equal(await pass(id, 30 * MINUTE), 'verifying')
+  assert.deepEqual(eventTypes(id), ['domain.verified'])
+  publish(mx)
+  assert.equal(await pass(id, MINUTE), 'active')
+  assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.verified'])
+})
+
+test('an advised record that goes missing changes nothing', async () => {
+  const id = await activate('advised.test')
+  withdraw(recordOf(id, 'DMARC', 0))
+  withdraw(recordOf(id, 'DKIM', 0))
+  assert.equal(await pass(id, 6 * HOUR), 'active')
+  assert.equal(rowOf(id).missing_since, null)
+  assert.equal(await pass(id, 80 * HOUR), 'active')
+})
+
+test('silence of DNS raises and lowers nobody', async () => {
+  const [active, pending] = [await activate('silent-active.test'), await register('silent-pending.test')]
+  const before = recordsFor(active)
+  postrider.dns.silence(true)
+  try {
+    postrider.clock.leap(6 * HOUR)
+    await checked(active)
+    await checked(pending)
+  } finally {
+    postrider.dns.silence(false)
+  }
+  assert.equal(await statusOf(active), 'active')
+  assert.equal(await statusOf(pending), 'pending')
+  assert.equal(rowOf(active).missing_since, null)
+  const seen = ({ verified, observed, updated_at }: DnsRecord) => ({ verified, observed, updated_at })
+  assert.deepEqual(recordsFor(active).map(seen), before.map(seen))
+})
+
+test('a server that fails (SERVFAIL) has said nothing', async () => {
+  const server = createSocket('udp4')
+  server.on('message', (message, { address, port }) => {
+    const { id, questions } = dnsPacket.decode(message)
+    const SERVFAIL = 2
+    server.send(
+      dnsPacket.encode({ type: 'response', id: id ?? 0, flags: SERVFAIL, questions: questions ?? [] }),
+      port,
+      address,
+    )
+  })
+  await new Promise<void>((resolve) => server.bind(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const resolver = createResolver({ servers: [{ host: '127.0.0.1', port }], timeout: 150, tries: 1 })
+  try {
+    const id = await activate('servfail.test')
+    const { key } = rowOf(id)
+    for (const record of recordsFor(id))
+      assert.deepEqual(await lookUp(resolver, record), { verified: null, observed: null }, record.record_type)
+    const after = await checkDomain({ ...postrider.appliance.desk, resolver }, key)
+    assert.equal(after?.status, 'active')
+    assert.equal(after.missing_since, null)
+    assert.ok(recordsFor(id).every(({ verified, observed }) => verified === 1 && observed !== null))
+  } finally {
+    await new Promise<void>((resolve) => void server.close(() => resolve()))
+  }
+})
+
+test('when a domain is looked at next (D20)', () => {
+  const now = Date.UTC(2026, 0, 1)
+  const next = (status: DomainStatus, age: number): number | null => {
+    const at = nextCheck({ status, status_at: now - age, poll_from: now - age, missing_since: null }, now)
+    return at === null ? null : at - now
+  }
+  for (const status of ['pending', 'verifying'] as const) {
+    assert.equal(next(status, 0), MINUTE)
+    assert.equal(next(status, 15 * MINUTE - 1), MINUTE)
+    assert.equal(next(status, 15 * MINUTE), 5 * MINUTE)
+    assert.equal(next(status, 2 * HOUR - 1), 5 * MINUTE)
+    assert.equal(next(status, 2 * HOUR), 30 * MINUTE)
+    assert.equal(next(status, 90 * DAY), 30 * MINUTE)
+  }
+  assert.equal(next('active', 0), 6 * HOUR)
+  assert.equal(next('active', 365 * DAY), 6 * HOUR)
+  assert.equal(next('failed', 0), HOUR)
+  assert.equal(next('failed', 30 * DAY - 1), HOUR)
+  assert.equal(next('failed', 30 * DAY), null)
+  assert.equal(next('suspended', 0), null)
+})
+
+test('the schedule of look-ups, seen in DNS as the clock turns', async () => {
+  const id = await register('schedule.test')
+  const question = `MX ${recordOf(id, 'MAIL_FROM_MX').name}`
+  const asked = (): number => postrider.dns.asked.filter((each) => each === question).length
+  const start = postrider.clock.now()
+  assert.equal(asked(), 1, 'at once')
+  let expected = 1
+  const dueAt = async (minutes: number) => {
+    const left = start + minutes * MINUTE - postrider.clock.now()
+    postrider.clock.leap(left - 1)
+    for (let i = 0; i < 3; i++) await turn()
+    assert.equal(asked(), expected, `not before minute ${minutes}`)
+    await pass(id, 1)
+    assert.equal(asked(), ++expected, `at minute ${minutes}`)
+  }
+  for (let minute = 1; minute <= 15; minute++) await dueAt(minute)
+  for (let minute = 20; minute <= 120; minute += 5) await dueAt(minute)
+  for (const minute of [150, 180, 210]) await dueAt(minute)
+  // A change by the owner begins it anew.
+  assert.equal((await patch(id, { mail_from_prefix: 'anew' })).status, 200)
+  await checked(id)
+  assert.equal(rowOf(id).next_check_at, postrider.clock.now() + MINUTE)
+  for (const record of recordsFor(id)) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+  assert.equal(rowOf(id).next_check_at, postrider.clock.now() + 6 * HOUR)
+})
+
+test('a new prefix re-issues MX and SPF: active -> verifying -> active', async () => {
+  const id = await activate('moved.test')
+  const before = recordsFor(id)
+  const changed = await patch(id, { mail_from_prefix: 'return' })
+  assert.equal(changed.status, 200)
+  assert.equal(changed.body.data.attributes.status, 'verifying')
+  assert.equal(changed.body.data.attributes.mail_from_prefix, 'return')
+  await checked(id)
+  assert.equal(await statusOf(id), 'verifying')
+  const names = (records: DnsRecord[]) => records.map(({ record_type, name }) => `${record_type} ${name}`).toSorted()
+  assert.deepEqual(
+    names(recordsFor(id)),
+    names(before).map((each) => each.replace('bounce.moved.test', 'return.moved.test')),
+  )
+  const kept = recordsFor(id).filter(({ record_type }) => record_type === 'DKIM')
+  assert.ok(kept.every(({ id: same, verified }) => verified === 1 && before.some((record) => record.id === same)))
+  publish(recordOf(id, 'SPF'))
+  assert.equal(await pass(id, MINUTE), 'verifying')
+  publish(recordOf(id, 'MAIL_FROM_MX'))
+  assert.equal(await pass(id, MINUTE), 'active')
+  assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.verified'])
+})
+
+test('a new prefix whose records stand already is active again at once', async () => {
+  const id = await activate('prepared.test')
+  publish({ ...recordOf(id, 'SPF'), name: 'ready.prepared.test' })
+  publish({ ...recordOf(id, 'MAIL_FROM_MX'), name: 'ready.prepared.test' })
+  assert.equal((await patch(id, { mail_from_prefix: 'ready' })).body.data.attributes.status, 'verifying')
+  await checked(id)
+  assert.equal(await statusOf(id), 'active')
+})
+
+test('the same prefix changes nothing', async () => {
+  const id = await activate('same.test')
+  const before = recordsFor(id)
+  for (const attributes of [{ mail_from_prefix: 'bounce' }, { mail_from_prefix: 'BOUNCE' }, { rotate_dkim_key: false }])
+    assert.equal((await patch(id, attributes)).body.data.attributes.status, 'active', JSON.stringify(attributes))
+  assert.deepEqual(recordsFor(id), before)
+  assert.deepEqual(eventTypes(id), ['domain.verified'])
+})
+
+test('a prefix changed before anything was published leaves a domain pending', async () => {
+  const id = await register('early.test')
+  assert.equal((await patch(id, { mail_from_prefix: 'other' })).body.data.attributes.status, 'pending')
+  await checked(id)
+  for (const record of recordsFor(id)) publish(record)
+  assert.equal(await pass(id, MINUTE), 'active')
+})
+
+test('a change made while DNS is being asked is looked at at once, not a minute later', async () => {
+  const id = await activate('meanwhile.test')
+  const { desk } = postrider.appliance
+  let open: () => void = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: Resolver = {
+    ...postrider.dns.resolver,
+    mx: async (name) => {
+      await gate
+      return postrider.dns.resolver.mx(name)
+    },
+  }
+  const asking = checkDomain({ ...desk, resolver: slow }, rowOf(id).key)
+  postrider.clock.advance(1)
+  const at = postrider.clock.now()
+  // The bell is held back, so that the look which was under way is the next to write.
+  await changeDomain({ ...desk, ring: () => {} }, rowOf(id).key, { mail_from_prefix: 'other' })
+  assert.equal(rowOf(id).next_check_at, at)
+  open()
+  await asking
+  assert.equal(domainByKey(store(), rowOf(id).key)?.status, 'verifying')
+  assert.ok(rowOf(id).next_check_at! <= at, 'the new records were not looked at yet, and are due')
+})
+
+// How an answer is judged, record by record.
+const KEY = 'MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAabc+/def=='
+const answers = (records: { txt?: string[]; mx?: Mx[] }): Resolver => {
+  const found = <T>(list: T[] | undefined): Promise<Found<T>> =>
+    Promise.resolve(list ? { kind: 'found', records: list } : { kind: 'nxdomain' })
+  const none = () => found<string>(undefined)
+  return { txt: () => found(records.txt), mx: () => found(records.mx), a: none, aaaa: none, cname: none }
+}
+
+const DKIM: Record<string, [verified: boolean, ...records: string[]]> = {
+  'as issued': [true, `v=DKIM1; k=rsa; p=${KEY}`],
+  'without k=': [true, `v=DKIM1; p=${KEY}`],
+  'without v=': [true, `k=rsa; p=${KEY}`],
+  'the key alone': [true, `p=${KEY}`],
+  'other tags and another order': [true, `v=DKIM1; t=s; p=${KEY}; n=a note; k=rsa`],
+  'spaces around tags and inside the key': [true, ` v = DKIM1 ;\tk = rsa ; p = ${KEY.slice(0, 9)} ${KEY.slice(9)} ;`],
+  'no spaces': [true, `v=DKIM1;k=rsa;p=${KEY};`],
+  'v= not in front': [false, `k=rsa; v=DKIM1; p=${KEY}`],
+  'another version': [false, `v=DKIM2; k=rsa; p=${KEY}`],
+  'another key type': [false, `v=DKIM1; k=ed25519; p=${KEY}`],
+  'another key': [false, `v=DKIM1; k=rsa; p=X${KEY.slice(1)}`],
+  'the key in another case': [false, `v=DKIM1; k=rsa; p=${KEY.toLowerCase()}`],
+  'a key cut short': [false, `v=DKIM1; k=rsa; p=${KEY.slice(0, -5)}`],
+  revoked: [false, 'v=DKIM1; k=rsa; p='],
+  'no key': [false, 'v=DKIM1; k=rsa'],
+  'a tag twice (RFC 6376 §3.2)': [false, `v=DKIM1; k=rsa; p=AAAA; p=${KEY}`],
+  'two records at the selector': [false, `v=DKIM1; k=rsa; p=${KEY}`, 'v=DKIM1; k=rsa; p=other'],
+  'a foreign text beside it': [false, `v=DKIM1; k=rsa; p=${KEY}`, 'hello'],
+  'the same record twice': [false, `v=DKIM1; k=rsa; p=${KEY}`, `v=DKIM1; k=rsa; p=${KEY}`],
+}
+const SPF: Record<string, [verified: boolean, ...records: string[]]> = {
+  'as issued': [true, 'v=spf1 a:mx.here.test ip4:192.0.2.1 -all'],
+  'merged with another sender': [true, 'v=spf1 include:_spf.else.test a:mx.here.test ip4:192.0.2.1 ~all'],
+  'in another order, case and spacing': [true, 'V=SPF1  IP4:192.0.2.1   +A:MX.here.test ?ALL'],
+  'beside other texts': [true, 'site-verification=1', 'v=spf1 a:mx.here.test ip4:192.0.2.1 -all', 'v=spf10 x'],
+  'two SPF records are an error': [false, 'v=spf1 a:mx.here.test ip4:192.0.2.1 -all', 'v=spf1 include:else.test -all'],
+  'a term of ours missing': [false, 'v=spf1 a:mx.here.test -all'],
+  'nothing of ours': [false, 'v=spf1 -all'],
+  'ours refused': [false, 'v=spf1 -a:mx.here.test -ip4:192.0.2.1 ~all'],
+  'ours neither here nor there': [false, 'v=spf1 ?a:mx.here.test ~ip4:192.0.2.1 -all'],
+  'ours behind the final all, where nobody reads': [
+    false,
+    'v=spf1 include:else.test -all a:mx.here.test ip4:192.0.2.1',
+  ],
+  'no SPF record': [false, 'hello'],
+}
+const DMARC: Record<string, [verified: boolean, ...records: string[]]> = {
+  'as issued': [true, 'v=DMARC1; p=none;'],
+  "the owner's own policy": [true, 'v=DMARC1;p=reject; rua=mailto:d@else.test'],
+  'beside other texts': [true, 'hello', 'v=DMARC1; p=none'],
+  'two policies are none': [false, 'v=DMARC1; p=none', 'v=DMARC1; p=reject'],
+  'the version not in front': [false, 'p=none; v=DMARC1'],
+  'no policy': [false, 'hello'],
+}
+
+for (const [type, value, cases] of [
+  ['DKIM', `v=DKIM1; k=rsa; p=${KEY}`, DKIM],
+  ['SPF', 'v=spf1 a:mx.here.test ip4:192.0.2.1 -all', SPF],
+  ['DMARC', 'v=DMARC1; p=none;', DMARC],
+] as const)
+  for (const [what, [verified, ...txt]] of Object.entries(cases))
+    test(`${type}, ${what}: ${verified ? 'verified' : 'not verified'}`, async () => {
+      const finding = await lookUp(answers({ txt }), { record_type: type, name: 'n.here.test', value })
+      assert.equal(finding.verified, verified)
+    })
+
+test('MX: our host among others, with any preference', async () => {
+  const record = { record_type: 'MAIL_FROM_MX', name: 'bounce.here.test', value: '10 mx.here.test' } as const
+  const judged = async (...mx: [number, string][]) =>
+    (await lookUp(answers({ mx: mx.map(([priority, exchange]) => ({ priority, exchange })) }), record)).verified
+  assert.equal(await judged([10, 'mx.here.test']), true)
+  assert.equal(await judged([50, 'mx.here.test']), true)
+  assert.equal(await judged([10, 'mx.else.test'], [20, 'mx.here.test']), true)
+  assert.equal(await judged([10, 'mx.else.test']), false)
+  assert.equal(await judged([10, 'a.mx.here.test']), false)
+  assert.equal(await judged([0, '']), false)
+})
+
+test('no answer of any kind is verified by a name that does not exist', async () => {
+  for (const record_type of ['DKIM', 'SPF', 'DMARC', 'MAIL_FROM_MX', 'TRACKING'] as const)
+    assert.deepEqual(
+      await lookUp(answers({}), { record_type, name: 'n.test', value: '10 x' }),
+      { verified: false, observed: null },
+      record_type,
+    )
+})
+
+test('a DKIM record longer than one string is read as one, over the wire', async () => {
+  const id = await register('strings.test')
+  const record = recordOf(id, 'DKIM')
+  assert.ok(record.value.length > 255)
+  publish(record)
+  const finding = await lookUp(postrider.dns.resolver, record)
+  assert.deepEqual(finding, { verified: true, observed: record.value })
+})

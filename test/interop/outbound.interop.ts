@@ -1,0 +1,366 @@
+// Mail from the HTTP API into real exchangers: Postfix with an OpenDKIM verifier. All of it is foreign but the program under
+// test, which runs as its users run it: a child process with a configuration file.
+
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { authenticate } from 'mailauth'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+import { HOSTILE, readsAs } from './rig/hostile.ts'
+import { ALL_PASS, fields, mailauthResolver, parsed, verdicts, withMessageId } from './rig/letter.ts'
+import { withPrograms } from './rig/need.ts'
+import { missing, receivingPostfix, type DkimKey, type ReceivingPostfix } from './rig/postfix.ts'
+import { startPostrider, type Mail, type RunningPostrider } from './rig/postrider.ts'
+import { until } from './rig/sandbox.ts'
+import { firedRules, missingSpamassassin } from './rig/spamassassin.ts'
+
+const HOSTNAME = 'mx.postrider.example'
+/**
+ * Where Postrider would send from in the world, so that SPF and spam filters judge it as they judge strangers. Nobody's (the
+ * retired 6to4 anycast, RFC 7526): networks for documentation are held against a mail.
+ */
+const PUBLIC_ADDRESS = '192.88.99.7'
+const FROM = 'shop.example'
+/** A sending domain whose tls_policy is Require. */
+const STRICT = 'strict.example'
+
+withPrograms('outbound mail meets real exchangers', missing(), () => {
+  let dns: TestDns
+  let postrider: RunningPostrider
+  let main: ReceivingPostfix
+  let grey: ReceivingPostfix
+  let plain: ReceivingPostfix
+  let key: DkimKey
+
+  before(async () => {
+    dns = await startTestDns()
+    const exchanger = (domain: string, hosts: Record<string, string>) => {
+      dns.set(
+        domain,
+        'MX',
+        Object.keys(hosts).map((host, index) => `${(index + 1) * 10} ${host}`),
+      )
+      for (const [host, address] of Object.entries(hosts)) dns.set(host, 'A', [address])
+    }
+    dns.set(HOSTNAME, 'A', [PUBLIC_ADDRESS])
+    main = await receivingPostfix({
+      domains: ['there.example', 'xn--bcher-kva.example', 'second.example'],
+      hostname: 'mx.there.example',
+      opendkimVerify: true,
+      dnsPort: dns.port,
+      rejectUsers: { nobody: '550 5.1.1 No such user here' },
+    }).start()
+    const { port } = main
+    ;[grey, plain] = await Promise.all([
+      receivingPostfix({ domains: ['grey.example'], greylist: {}, listen: { address: '127.0.0.2', port } }).start(),
+      receivingPostfix({ domains: ['plain.example'], tls: false, listen: { address: '127.0.0.3', port } }).start(),
+    ])
+    exchanger('there.example', { 'mx.there.example': '127.0.0.1' })
+    exchanger('xn--bcher-kva.example', { 'mx.there.example': '127.0.0.1' })
+    exchanger('elsewhere.example', { 'mx.there.example': '127.0.0.1' })
+    exchanger('grey.example', { 'mx.grey.example': '127.0.0.2' })
+    exchanger('plain.example', { 'mx.plain.example': '127.0.0.3' })
+    // Nobody listens on the first one's port.
+    exchanger('second.example', { 'mx1.second.example': '127.0.0.9', 'mx2.second.example': '127.0.0.1' })
+    exchanger('down.example', { 'mx.down.example': '127.0.0.9' })
+    dns.set('nullmx.example', 'MX', ['0 .'])
+
+    postrider = await startPostrider({ dns, hostname: HOSTNAME, deliveryPort: port })
+    await postrider.sendingDomain(FROM)
+    await postrider.sendingDomain(STRICT, '--tls-policy', 'Require')
+    key = await signingKey(postrider, FROM)
+  })
+  after(async () => {
+    // Each in its turn, whatever the one before did.
+    const ends = [postrider, main, grey, plain].map((part) => () => part?.stop())
+    const failures: unknown[] = []
+    for (const end of [...ends, () => dns?.close()]) await end()?.catch((error: unknown) => failures.push(error))
+    if (failures.length > 0) throw failures[0]
+  })
+
+  /** Waits for a mail at an exchanger; its letter with CRLF line ends. */
+  const arrived = async (mail: Mail, exchanger = main): Promise<Buffer> => {
+    let letter: Buffer | undefined
+    await until(
+      async () => (letter = withMessageId(await exchanger.maildir(), mail.message_id)) !== undefined,
+      20_000,
+      () => `${mail.message_id} did not arrive:\n${exchanger.log().slice(-3000)}\n${postrider.log().slice(-3000)}`,
+    )
+    return letter!
+  }
+  const simple = (to: string, more: Record<string, unknown> = {}) => ({
+    from: `ann@${FROM}`,
+    to,
+    subject: 'Your order 4711',
+    html: '<p>Thank you.</p>',
+    text: 'Thank you.',
+    ...more,
+  })
+
+  describe('a mail posted over HTTP', () => {
+    let mail: Mail
+    let letter: Buffer
+
+    before(async () => {
+      mail = await postrider.post(
+        simple('"Bob Böll" <bob@there.example>', {
+          from: `"Ann Ähre" <ann@${FROM}>`,
+          subject: 'Grüße, "all" of you',
+          reply_to: [`support@${FROM}`],
+        }),
+      )
+      letter = await arrived(mail)
+      mail = await postrider.settled(mail.id, (to) => to.status !== 'queued')
+    })
+
+    test('bears a signature that the exchanger’s own OpenDKIM passes, asking DNS', () => {
+      const results = fields(letter, 'Authentication-Results')
+      assert.equal(results.length, 1)
+      assert.match(results[0]!, /^mx\.there\.example;\s+dkim=pass /)
+      assert.match(results[0]!, new RegExp(`header\\.d=${FROM}\\b`))
+    })
+
+    test('came over TLS, and both the exchanger and the queue say so', async () => {
+      const [received] = fields(letter, 'Received')
+      assert.match(received!, /\(using TLSv1\.[23] with cipher /)
+      assert.match(received!, /with ESMTPS /)
+      assert.ok(received!.startsWith(`from ${HOSTNAME} (`), received!)
+      const shown = (await postrider.json('queue', 'show', mail.id)) as Mail
+      assert.match(shown.recipients[0]!.tls ?? '', /^TLSv1\.[23]$/)
+    })
+
+    test('is delivered to the API, with the exchanger’s own words', () => {
+      assert.equal(mail.status, 'delivered')
+      const [bob] = mail.recipients
+      assert.equal(bob!.address, 'bob@there.example')
+      assert.equal(bob!.smtp_code, 250)
+      assert.equal(bob!.enhanced_code, '2.0.0')
+      assert.match(bob!.response!, /queued as [0-9A-F]+/)
+      assert.equal(bob!.remote_mta, 'mx.there.example')
+      assert.equal(bob!.attempts, 1)
+    })
+
+    test('passes OpenDKIM, dkimpy and mailauth on the same octets', async () => {
+      assert.deepEqual(await verdicts(letter, key, dns), ALL_PASS)
+    })
+
+    test('fails all three once a letter of it is changed', async () => {
+      const changed = Buffer.from(letter.toString('latin1').replace('Thank you.', 'Thank me.'), 'latin1')
+      const said = await verdicts(changed, key, dns)
+      for (const [verifier, verdict] of Object.entries(said)) assert.notEqual(verdict, 'pass', verifier)
+    })
+
+    test('passes SPF and DMARC with the records that the domain was told to publish', async () => {
+      const [sender] = fields(letter, 'Return-Path')
+      assert.match(sender!, new RegExp(`^<[a-z2-7]+@bounce\\.${FROM.replace('.', '\\.')}>$`))
+      const { spf, dmarc } = await authenticate(letter, {
+        ip: PUBLIC_ADDRESS,
+        helo: HOSTNAME,
+        sender: sender!.slice(1, -1),
+        mta: 'judge.example',
+        resolver: mailauthResolver(dns),
+      })
+      assert.equal(spf && spf.status.result, 'pass')
+      assert.equal(dmarc && dmarc.status.result, 'pass')
+    })
+
+    test('is without defects to Python’s email parser, which reads what was written', async () => {
+      const read = await parsed(letter)
+      assert.deepEqual(read.defects, [])
+      assert.equal(read.subject, 'Grüße, "all" of you')
+      assert.deepEqual(read.from, [['Ann Ähre', `ann@${FROM}`]])
+      assert.deepEqual(read.to, [['Bob Böll', 'bob@there.example']])
+      assert.deepEqual(read.reply_to, [['', `support@${FROM}`]])
+      assert.equal(read.type, 'multipart/alternative')
+      for (const name of ['date', 'from', 'to', 'reply-to', 'subject', 'message-id', 'mime-version', 'content-type'])
+        assert.equal(read.names.filter((each) => each === name).length, 1, name)
+    })
+  })
+
+  describe('hostile mail arrives whole', () => {
+    // One after the other on few connections would be kind; posted at once they share them.
+    const posted = new Map<string, Promise<Mail>>()
+    before(() => {
+      for (const [name, { fromRead: _, toRead: __, ...given }] of Object.entries(HOSTILE)) {
+        const mail = postrider.post(simple('bob@there.example', given))
+        // Who fails is told in its own test.
+        mail.catch(() => {})
+        posted.set(name, mail)
+      }
+    })
+
+    for (const [name, given] of Object.entries(HOSTILE))
+      test(name, async () => {
+        const letter = await arrived(await posted.get(name)!)
+        const [said, read] = await Promise.all([verdicts(letter, key, dns), parsed(letter)])
+        assert.deepEqual(said, ALL_PASS)
+        assert.match(fields(letter, 'Authentication-Results')[0] ?? '', /dkim=pass/)
+        assert.deepEqual(read.defects, [])
+        assert.ok(read.ascii, 'not 7-bit clean')
+        assert.ok(read.longest <= 998, `a line of ${read.longest} octets`)
+        const wanted = { ...simple('bob@there.example'), ...given }
+        assert.equal(read.subject, wanted.subject)
+        for (const [type, written] of [
+          ['text/html', wanted.html],
+          ['text/plain', wanted.text],
+        ] as const) {
+          if (written === null) assert.equal(read.parts[type], undefined)
+          else
+            assert.ok(
+              readsAs(read.parts[type]!, written),
+              `${type}: ${JSON.stringify(read.parts[type])}`.slice(0, 2000),
+            )
+        }
+        assert.deepEqual(read.from, [given.fromRead ?? ['', `ann@${FROM}`]])
+        assert.deepEqual(read.to, [given.toRead ?? ['', 'bob@there.example']])
+      })
+  })
+
+  describe('exchangers that do not take it', () => {
+    test('greylisting: deferred with its reply, delivered when the operator retries', async () => {
+      const { id, ...mail } = await postrider.post(simple('bob@grey.example'))
+      const put = await postrider.settled(
+        id,
+        ({ attempts, next_attempt_at }) => attempts === 1 && next_attempt_at !== null,
+      )
+      assert.equal(put.status, 'queued')
+      assert.equal(put.recipients[0]!.smtp_code, 451)
+      assert.equal(put.recipients[0]!.enhanced_code, '4.7.1')
+      assert.match(put.recipients[0]!.response!, /Greylisted, please try again later/)
+      assert.deepEqual(await postrider.json('queue', 'retry', id), { retried: 1 })
+      const done = await postrider.settled(id, ({ status }) => status !== 'queued')
+      assert.equal(done.status, 'delivered')
+      assert.equal(done.recipients[0]!.attempts, 2)
+      await arrived({ id, ...mail }, grey)
+    })
+
+    test('an unknown user: bounced with the reply that was given', async () => {
+      const { id } = await postrider.post(simple('nobody@there.example'))
+      const { status, recipients } = await postrider.settled(id, (to) => to.status !== 'queued')
+      assert.equal(status, 'bounced')
+      assert.equal(recipients[0]!.smtp_code, 550)
+      assert.equal(recipients[0]!.enhanced_code, '5.1.1')
+      const words = '5.1.1 <nobody@there.example>: Recipient address rejected: No such user here'
+      assert.equal(recipients[0]!.response, words)
+      assert.ok(main.log().includes(`reject: RCPT from unknown[127.0.0.1]: 550 ${words}`))
+      assert.equal(recipients[0]!.next_attempt_at, null)
+    })
+
+    test('an exchanger that does not know the domain: bounced', async () => {
+      const { id } = await postrider.post(simple('bob@elsewhere.example'))
+      const { status, recipients } = await postrider.settled(id, (to) => to.status !== 'queued')
+      assert.equal(status, 'bounced')
+      assert.equal(recipients[0]!.smtp_code, 554)
+      assert.match(recipients[0]!.response!, /Relay access denied/)
+    })
+
+    test('the first exchanger refuses the connection: the second one gets it at the same attempt', async () => {
+      const mail = await postrider.post(simple('bob@second.example'))
+      await arrived(mail)
+      const { status, recipients } = await postrider.settled(mail.id, (to) => to.status !== 'queued')
+      assert.equal(status, 'delivered')
+      assert.equal(recipients[0]!.attempts, 1)
+      assert.equal(recipients[0]!.remote_mta, 'mx2.second.example')
+    })
+
+    test('no exchanger answers: deferred; once it is up the operator’s retry delivers without further waiting', async () => {
+      const mail = await postrider.post(simple('bob@down.example'))
+      const put = await postrider.settled(mail.id, (to) => to.attempts === 1 && to.next_attempt_at !== null)
+      assert.equal(put.status, 'queued')
+      assert.equal(put.recipients[0]!.smtp_code, null)
+      assert.match(put.recipients[0]!.response!, /ECONNREFUSED/)
+      // Another one waits for the same exchanger, due earlier than the retry will be.
+      await postrider.post(simple('eve@down.example'))
+      const { port } = main
+      const up = await receivingPostfix({ domains: ['down.example'], listen: { address: '127.0.0.9', port } }).start()
+      try {
+        assert.deepEqual(await postrider.json('queue', 'retry', mail.id), { retried: 1 })
+        // "Try a mail again now": what the queue means to wait for by itself does not count.
+        const done = await postrider.settled(mail.id, ({ status }) => status !== 'queued', 8000)
+        assert.equal(done.status, 'delivered')
+        await arrived(mail, up)
+      } finally {
+        await up.stop()
+      }
+    })
+
+    test('a domain that takes no mail (null MX), and one that does not exist: failed at once', async () => {
+      const [none, nowhere] = await Promise.all([
+        postrider.post(simple('bob@nullmx.example')),
+        postrider.post(simple('bob@nowhere.example')),
+      ])
+      const silent = await postrider.settled(none.id, (to) => to.status !== 'queued')
+      assert.equal(silent.status, 'failed')
+      assert.equal(silent.recipients[0]!.enhanced_code, '5.1.10')
+      assert.match(silent.recipients[0]!.response!, /null MX/)
+      const unknown = await postrider.settled(nowhere.id, (to) => to.status !== 'queued')
+      assert.equal(unknown.status, 'failed')
+      assert.equal(unknown.recipients[0]!.enhanced_code, '5.1.2')
+      assert.match(unknown.recipients[0]!.response!, /nowhere\.example does not exist/)
+    })
+
+    test('no TLS: in clear text where TLS is optional', async () => {
+      const mail = await postrider.post(simple('bob@plain.example'))
+      const letter = await arrived(mail, plain)
+      assert.match(fields(letter, 'Received')[0]!, /with ESMTP /)
+      const { status } = await postrider.settled(mail.id, (to) => to.status !== 'queued')
+      assert.equal(status, 'delivered')
+      const shown = (await postrider.json('queue', 'show', mail.id)) as Mail
+      assert.equal(shown.recipients[0]!.tls, null)
+    })
+
+    test('no TLS: never where TLS is required, but deferred', async () => {
+      const mail = await postrider.post({ ...simple('carol@plain.example'), from: `ann@${STRICT}` })
+      const put = await postrider.settled(mail.id, (to) => to.attempts === 1 && to.next_attempt_at !== null)
+      assert.equal(put.status, 'queued')
+      assert.equal(put.recipients[0]!.smtp_code, null)
+      assert.match(put.recipients[0]!.response!, /no TLS/)
+      const letters = await plain.maildir()
+      assert.equal(withMessageId(letters, mail.message_id), undefined)
+      assert.ok(!plain.log().includes(`@bounce.${STRICT}`), 'the envelope was told in clear text')
+    })
+  })
+
+  withPrograms('a spam filter', missingSpamassassin(), () => {
+    test('finds nothing of our making in a plain transactional mail', async () => {
+      const mail = await postrider.post(
+        simple('bob@there.example', {
+          from: `"Example Shop" <orders@${FROM}>`,
+          html: `<html><body><p>Dear Bob,</p><p>thank you for order 4711. It leaves our warehouse on Friday. You can see
+where it is at any time at <a href="https://${FROM}/orders/4711">your order</a>.</p><p>Kind regards,<br>Example
+Shop</p></body></html>`,
+          text: `Dear Bob,\n\nthank you for order 4711. It leaves our warehouse on Friday. You can see where it is at any
+time at https://${FROM}/orders/4711.\n\nKind regards,\nExample Shop\n`,
+        }),
+      )
+      const letter = (await arrived(mail)).toString('latin1')
+      // Loopback is everybody's own network; to be judged as a stranger's the letter says that it came from our public address.
+      const seen = letter.replace('(unknown [127.0.0.1])', `(${HOSTNAME} [${PUBLIC_ADDRESS}])`)
+      assert.notEqual(seen, letter)
+      const fired = await firedRules(Buffer.from(seen, 'latin1'), dns.port)
+      for (const good of ['DKIM_SIGNED', 'DKIM_VALID', 'DKIM_VALID_AU'])
+        assert.ok(fired.includes(good), fired.join(' '))
+      // HTML_MESSAGE only says that there is HTML.
+      const known = [
+        'DKIM_SIGNED',
+        'DKIM_VALID',
+        'DKIM_VALID_AU',
+        'DKIM_VALID_EF',
+        'SPF_PASS',
+        'SPF_HELO_PASS',
+        'HTML_MESSAGE',
+      ]
+      assert.deepEqual(
+        fired.filter((rule) => !known.includes(rule)),
+        [],
+      )
+    })
+  })
+})
+
+async function signingKey(postrider: RunningPostrider, domain: string): Promise<DkimKey> {
+  const { records } = (await postrider.json('domain', 'records', domain)) as {
+    records: { record_type: string; name: string; value: string; required: boolean }[]
+  }
+  const { name, value } = records.find(({ record_type, required }) => record_type === 'DKIM' && required)!
+  return { selector: name.split('.')[0]!, domain, record: value }
+}

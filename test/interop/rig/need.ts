@@ -1,0 +1,13 @@
+// Tests against foreign programs say what is not installed and pass by; INTEROP_REQUIRED=1 makes them fail instead, so that a
+// machine set up for them cannot go green without having run them.
+import { describe, test } from 'node:test'
+
+/** A suite that runs only where `absent` is empty. */
+export function withPrograms(name: string, absent: readonly string[], suite: () => void): void {
+  if (absent.length === 0) return void describe(name, suite)
+  const reason = `not on this machine: ${absent.join(', ')}; run test/interop/setup.sh as root`
+  if (process.env['INTEROP_REQUIRED'] !== '1') return void test(name, { skip: reason }, () => {})
+  test(name, () => {
+    throw new Error(reason)
+  })
+}

@@ -1,0 +1,219 @@
+// Postrider as its users start it: a child process with a configuration file, its HTTP port, its command line. Nothing of src/
+// is loaded into the test; POSTRIDER_BIN names another executable than the program of this tree.
+
+import { execFile } from 'node:child_process'
+import { join, resolve } from 'node:path'
+import type { TestDns } from '../../kit/zone.ts'
+import { Sandbox, until } from './sandbox.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+
+/** The program and the arguments that come before its own; POSTRIDER_BIN may be relative to the tree. */
+export function executable(): { program: string; first: string[] } {
+  const given = process.env['POSTRIDER_BIN']
+  return given
+    ? { program: resolve(ROOT, given), first: [] }
+    : { program: process.execPath, first: [join(ROOT, 'bin/postrider.ts')] }
+}
+
+/** What the API says of one recipient. */
+export interface Recipient {
+  address: string
+  status: string
+  smtp_code: number | null
+  enhanced_code: string | null
+  response: string | null
+  remote_mta: string | null
+  attempts: number
+  next_attempt_at: string | null
+  /** Only the queue command tells these two. */
+  tls?: string | null
+  dialogue?: string | null
+}
+
+/** An outbound email's attributes, as far as tests look at them. */
+export interface Mail {
+  id: string
+  message_id: string
+  status: string
+  recipients: Recipient[]
+}
+
+export interface Output {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+export interface Answer {
+  status: number
+  // oxlint-disable-next-line typescript/no-explicit-any
+  body: any
+}
+
+export interface RunningPostrider {
+  /** A request over a real socket; `path` is below /api/v1. */
+  api: (method: string, path: string, body?: unknown) => Promise<Answer>
+  /** Posts a mail; throws unless it was accepted. */
+  post: (attributes: Record<string, unknown>) => Promise<Mail>
+  show: (id: string) => Promise<Mail>
+  /** Waits until the mail's first recipient is as `wanted`. */
+  settled: (id: string, wanted: (recipient: Recipient, mail: Mail) => boolean, timeoutMs?: number) => Promise<Mail>
+  /** Runs a command beside the server, with its configuration. */
+  command: (...args: string[]) => Promise<Output>
+  /** A command with --json that must succeed: the document. */
+  // oxlint-disable-next-line typescript/no-explicit-any
+  json: (...args: string[]) => Promise<any>
+  /** Registers a sending domain, publishes what it asks for in the test's DNS, and has it verified. */
+  sendingDomain: (name: string, ...options: string[]) => Promise<void>
+  log: () => string
+  /** SIGTERM, as a service manager does. Throws unless the server leaves with code 0 within its ten seconds. */
+  stop: () => Promise<void>
+}
+
+const USER = 'owner@postrider.example'
+const COMMAND_TIMEOUT = 30_000
+const READY_TIMEOUT = 15_000
+
+export interface PostriderOptions {
+  dns: TestDns
+  hostname: string
+  /** Port of all receiving exchangers. */
+  deliveryPort: number
+}
+
+export async function startPostrider(options: PostriderOptions): Promise<RunningPostrider> {
+  const box = new Sandbox('serve')
+  try {
+    return await serve(box, options)
+  } catch (error) {
+    await box.close()
+    throw error
+  }
+}
+
+async function serve(box: Sandbox, { dns, hostname, deliveryPort }: PostriderOptions): Promise<RunningPostrider> {
+  const { program, first } = executable()
+  const config = box.write(
+    'postrider.toml',
+    `hostname = "${hostname}"
+data_dir = "${box.path('data')}"
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${dns.port}"]
+[delivery]
+port = ${deliveryPort}
+[network]
+allow_private = ["127.0.0.0/8"]
+[api]
+rate_limit = 0
+`,
+  )
+  const log = (): string => box.read('server.log')
+  const command: RunningPostrider['command'] = (...args) =>
+    new Promise((done) => {
+      execFile(
+        program,
+        [...first, '--config', config, ...args],
+        {
+          cwd: box.dir,
+          env: { PATH: process.env['PATH'] },
+          timeout: COMMAND_TIMEOUT,
+          killSignal: 'SIGKILL',
+          maxBuffer: 1 << 24,
+        },
+        (error, stdout, stderr) => {
+          const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
+          done({ code, stdout, stderr })
+        },
+      )
+    })
+  const json: RunningPostrider['json'] = async (...args) => {
+    const { code, stdout, stderr } = await command('--json', ...args)
+    if (code !== 0) throw new Error(`postrider ${args.join(' ')} ended with ${code}: ${stderr}`)
+    return JSON.parse(stdout)
+  }
+
+  const server = box.daemon(program, [...first, '--config', config, 'serve'], 'server.log')
+  let http = ''
+  const ready = (): boolean => {
+    if (!server.alive()) throw new Error(`the server ended at once: ${log()}`)
+    http = readyLine(log())?.http ?? ''
+    return http !== ''
+  }
+  await until(ready, READY_TIMEOUT, () => `the server is not ready: ${log()}`)
+
+  // Beside the running server, as an operator would.
+  await json('user', 'add', USER)
+  const made = ['token', 'create', '--user', USER, '--name', 'interop', '--scopes', 'all', '--duration', '1_month']
+  const { token } = (await json(...made)) as { token: string }
+
+  const api: RunningPostrider['api'] = async (method, path, body) => {
+    const response = await fetch(`http://${http}/api/v1${path}`, {
+      method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/vnd.api+json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(COMMAND_TIMEOUT),
+    })
+    const text = await response.text()
+    return { status: response.status, body: text === '' ? undefined : JSON.parse(text) }
+  }
+  const show: RunningPostrider['show'] = async (id) => {
+    const { status, body } = await api('GET', `/outbound-emails/${id}`)
+    if (status !== 200) throw new Error(`GET ${id}: ${status} ${JSON.stringify(body)}`)
+    return { id, ...body.data.attributes }
+  }
+  return {
+    api,
+    show,
+    command,
+    json,
+    log,
+    async post(attributes) {
+      const { status, body } = await api('POST', '/outbound-emails', { data: { type: 'outbound-emails', attributes } })
+      if (status !== 201) throw new Error(`POST: ${status} ${JSON.stringify(body)}`)
+      return { id: body.data.id, ...body.data.attributes }
+    },
+    async settled(id, wanted, timeoutMs = 20_000) {
+      let mail = await show(id)
+      const as = async () => wanted((mail = await show(id)).recipients[0]!, mail)
+      await until(as, timeoutMs, () => `after ${timeoutMs} ms: ${JSON.stringify(mail, null, 1)}`)
+      return mail
+    },
+    async sendingDomain(name, ...more) {
+      await json('domain', 'add', name, '--user', USER, ...more)
+      const { records } = (await json('domain', 'records', name)) as {
+        records: { record_type: string; name: string; value: string }[]
+      }
+      for (const record of records)
+        dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', [record.value])
+      const checked = (await json('domain', 'check', name)) as { status: string }
+      if (checked.status !== 'active') throw new Error(`${name} is ${checked.status}: ${JSON.stringify(checked)}`)
+    },
+    async stop() {
+      try {
+        if (!server.alive()) throw new Error(`the server was gone before it was stopped: ${log()}`)
+        process.kill(server.pid, 'SIGTERM')
+        await until(
+          () => !server.alive(),
+          12_000,
+          () => `the server does not stop: ${log()}`,
+        )
+        if (server.exitCode() !== 0) throw new Error(`the server left with ${server.exitCode()}: ${log()}`)
+      } finally {
+        await box.close()
+      }
+    },
+  }
+}
+
+function readyLine(log: string): { http: string } | undefined {
+  const line = log.split('\n').find((text) => text.includes('"event":"ready"'))
+  return line === undefined ? undefined : (JSON.parse(line) as { http: string })
+}

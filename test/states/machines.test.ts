@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { DELIVERY_STATUSES, deliveryMachine } from '../../src/states/delivery.ts'
+import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
+import { EVENT_TYPES } from '../../src/states/events.ts'
+import { machine, type Machine } from '../../src/states/machine.ts'
+import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
+import { openStore, type Store } from '../../src/store/database.ts'
+import { move } from '../../src/store/move.ts'
+import { raw } from '../../src/store/query.ts'
+
+// The tables as the specification draws them: "States and transitions" of the interface, with D20, D21, D23 and D25 for what
+// it leaves open. One line per move: from, on, to, by whom, the event it emits.
+const DOMAIN = `
+  pending    seen      verifying  auto      -
+  verifying  resolved  active     auto      domain.verified
+  verifying  lapsed    failed     auto      domain.verification_failed
+  active     prefix    verifying  owner     -
+  failed     prefix    verifying  owner     -
+  pending    rotate    verifying  owner     -
+  verifying  rotate    verifying  owner     -
+  active     rotate    verifying  owner     -
+  suspended  rotate    verifying  owner     -
+  failed     rotate    verifying  owner     -
+  pending    teardown  suspended  owner     -
+  verifying  teardown  suspended  owner     -
+  active     teardown  suspended  owner     -
+  suspended  teardown  suspended  owner     -
+  failed     teardown  suspended  owner     -
+  active     missing   verifying  auto      -
+  failed     seen      verifying  auto      -
+  suspended  resume    verifying  operator  -
+`
+const DOMAIN_MOVES = ['seen', 'resolved', 'lapsed', 'missing', 'prefix', 'rotate', 'teardown', 'resume']
+
+const EMAIL = `
+  queued     handed      sent        auto  email.sent
+  sent       accepted    delivered   auto  email.delivered
+  queued     refused     bounced     auto  email.bounced
+  sent       refused     bounced     auto  email.bounced
+  sent       returned    bounced     auto  email.bounced
+  delivered  returned    bounced     auto  email.bounced
+  sent       complained  complained  auto  email.complained
+  delivered  complained  complained  auto  email.complained
+  queued     rejected    rejected    auto  email.rejected
+  sent       rejected    rejected    auto  email.rejected
+  queued     suppressed  suppressed  auto  email.rejected
+  sent       suppressed  suppressed  auto  email.rejected
+  queued     expired     failed      auto  email.bounced
+  sent       expired     failed      auto  email.bounced
+`
+const EMAIL_MOVES = ['handed', 'accepted', 'refused', 'returned', 'complained', 'rejected', 'suppressed', 'expired']
+
+// Ours alone: the queue behind the email (D24 names a recipient's statuses, the commands hold, release and drop).
+const DELIVERY = `
+  queued     claim     active      auto      -
+  active     accept    delivered   auto      -
+  active     defer     queued      auto      -
+  active     lapse     queued      auto      -
+  active     refuse    bounced     auto      -
+  active     expire    failed      auto      -
+  active     reject    rejected    auto      -
+  active     suppress  suppressed  auto      -
+  delivered  return    bounced     auto      -
+  delivered  complain  complained  auto      -
+  queued     hold      held        operator  -
+  held       release   queued      operator  -
+  queued     drop      failed      operator  -
+  held       drop      failed      operator  -
+`
+const DELIVERY_MOVES = [
+  'claim',
+  'accept',
+  'defer',
+  'lapse',
+  'refuse',
+  'expire',
+  'reject',
+  'suppress',
+  'return',
+  'complain',
+  'hold',
+  'release',
+  'drop',
+]
+
+interface Drawn {
+  from: string
+  on: string
+  to: string
+  by: string
+  emits: string | undefined
+}
+
+const read = (table: string): Drawn[] =>
+  table
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [from, on, to, by, emits] = line.trim().split(/\s+/) as [string, string, string, string, string]
+      return { from, on, to, by, emits: emits === '-' ? undefined : emits }
+    })
+
+const CASES = [
+  { name: 'domain', machine: domainMachine, drawn: read(DOMAIN), statuses: DOMAIN_STATUSES, moves: DOMAIN_MOVES },
+  { name: 'outbound email', machine: emailMachine, drawn: read(EMAIL), statuses: EMAIL_STATUSES, moves: EMAIL_MOVES },
+  {
+    name: 'delivery',
+    machine: deliveryMachine,
+    drawn: read(DELIVERY),
+    statuses: DELIVERY_STATUSES,
+    moves: DELIVERY_MOVES,
+  },
+] as unknown as {
+  name: string
+  machine: Machine<string, string>
+  drawn: Drawn[]
+  statuses: readonly string[]
+  moves: string[]
+}[]
+
+let dataDir: string
+let store: Store
+const keys: Record<string, number> = {}
+
+before(async () => {
+  dataDir = mkdtempSync(join(tmpdir(), 'postrider-states-'))
+  store = openStore(dataDir)
+  await store.write((tx) => {
+    tx.run(
+      raw(
+        `insert into users (id, email, name, plan, subscription_state, created_at, updated_at) values ('u', 'u@u.test', 'u', 'unlimited', 'active', 1, 1)`,
+      ),
+    )
+    keys['domains'] = tx.run(
+      raw(
+        `insert into domains (id, user_key, name, purpose, region, mail_from_prefix, tls_policy, open_tracking_enabled,
+           click_tracking_enabled, tracking_redirect_mode, status, status_at, poll_from, created_at, updated_at)
+         values ('d', 1, 'd.test', 'both', 'default', 'bounce', 'Optional', 0, 0, 'shared', 'pending', 1, 1, 1, 1)`,
+      ),
+    ).key
+    keys['outbound_emails'] = tx.run(
+      raw(
+        `insert into outbound_emails (id, user_key, domain_key, "from", "to", subject, message_id, status, queued_at, created_at, updated_at)
+         values ('e', 1, 1, 'a@d.test', 'b@c.test', 's', '<e@d.test>', 'queued', 1, 1, 1)`,
+      ),
+    ).key
+    keys['deliveries'] = tx.run(
+      raw(
+        `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, trace, updated_at)
+         values (1, 1, 'to', 'b@c.test', 'c.test', 'queued', 0, 9, 0, 1)`,
+      ),
+    ).key
+  })
+})
+after(() => {
+  store.close()
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+test('the statuses are those that the specification names', () => {
+  assert.deepEqual([...DOMAIN_STATUSES].toSorted(), ['active', 'failed', 'pending', 'suspended', 'verifying'])
+  assert.deepEqual(
+    [...EMAIL_STATUSES].toSorted(),
+    ['queued', 'sent', 'delivered', 'bounced', 'complained', 'rejected', 'suppressed', 'failed'].toSorted(),
+  )
+})
+
+for (const { drawn, machine: built, moves, name, statuses } of CASES) {
+  test(`${name}: the table is the specification's, row by row`, () => {
+    const line = (row: Drawn): string => `${row.from} --${row.on}--> ${row.to} by ${row.by} emits ${row.emits}`
+    assert.deepEqual(
+      built.rows.map(([from, on, to, by, emits]) => line({ from, on, to, by, emits })).toSorted(),
+      drawn.map(line).toSorted(),
+    )
+  })
+
+  test(`${name}: each event on each status moves the row as drawn, or not at all`, async () => {
+    const key = keys[built.table]!
+    const status = () => store.first<{ status: string }>(raw(`select status from ${built.table} where key = ?`, [key]))
+    let legal = 0
+    await store.write((tx) => {
+      for (const from of statuses)
+        for (const on of moves) {
+          const wanted = drawn.find((row) => row.from === from && row.on === on)
+          tx.run(raw(`update ${built.table} set status = ?, updated_at = 1 where key = ?`, [from, key]))
+          const row = move(tx, built, key, on, { updated_at: 2 })
+          const pair = `${from} ${on}`
+          assert.equal(status()?.status, wanted?.to ?? from, pair)
+          assert.equal(row?.[2], wanted?.to, pair)
+          assert.equal(row?.[4], wanted?.emits, pair)
+          const touched = tx.first(raw(`select 1 from ${built.table} where key = ? and updated_at = 2`, [key]))
+          assert.equal(touched !== undefined, wanted !== undefined, `${pair}: columns are set with a legal move alone`)
+          legal += wanted ? 1 : 0
+        }
+    })
+    assert.equal(legal, drawn.length)
+  })
+
+  test(`${name}: a row that is gone is not moved`, async () => {
+    assert.equal(await store.write((tx) => move(tx, built, 999, moves[0]!)), undefined)
+  })
+}
+
+test('the final statuses of an email have no way out, and each is reached from queued or sent', () => {
+  for (const end of ['bounced', 'complained', 'rejected', 'suppressed', 'failed'] as const) {
+    assert.deepEqual(
+      emailMachine.rows.filter(([from]) => from === end),
+      [],
+      end,
+    )
+    assert.ok(
+      emailMachine.rows.some(([from, , to]) => to === end && (from === 'queued' || from === 'sent')),
+      end,
+    )
+  }
+})
+
+test('only events of the specification are emitted', () => {
+  for (const { machine: built } of CASES)
+    for (const [, , , , emits] of built.rows)
+      assert.ok(emits === undefined || EVENT_TYPES.includes(emits), String(emits))
+  // Counted in the specification's table of event types.
+  assert.equal(new Set(EVENT_TYPES).size, 9 + 1 + 4 + 5 + 5 + 4)
+})
+
+test('a table with two answers to one question is refused when it is loaded', () => {
+  assert.throws(
+    () =>
+      machine('things', [
+        ['a', 'go', 'b', 'auto'],
+        ['a', 'go', 'c', 'auto'],
+      ]),
+    /things: two rows for a go/,
+  )
+})
