@@ -47,12 +47,11 @@ export function createGate({ store, clock, config }: GateDesk): Gate {
         'RateLimit-Remaining': String(remaining),
         'RateLimit-Reset': String(reset),
       }
-      if (!allowed)
-        throw refuse('rate_limited', `Too many requests; try again in ${reset} s.`, undefined, {
-          ...headers,
-          'Retry-After': String(reset),
-        })
-      return headers
+      if (allowed) return { headers }
+      const refusal = refuse('rate_limited', `Too many requests; try again in ${reset} s.`, undefined, {
+        'Retry-After': String(reset),
+      })
+      return { headers, refusal }
     },
     permit({ scopes }, scope) {
       if (!scopes.has(scope))

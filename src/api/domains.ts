@@ -101,6 +101,7 @@ export const domains = define('domains', {
       kind: 'delete',
       path: '/domains/:domain',
       scope: 'domains:write',
+      refusals: ['502'],
       about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
       run: ({ parts, row }) => removeDomain(deskOf(parts), row.key),
     },

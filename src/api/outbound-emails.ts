@@ -8,7 +8,13 @@ import type { ListedRow } from '../store/list.ts'
 import { bodyOf } from '../outbound/body.ts'
 import { deliveriesOf } from '../outbound/queue.ts'
 import type { Delivery } from '../outbound/settle.ts'
-import { deleteEmail, requireSendingDomain, submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import {
+  deleteEmail,
+  requireSubscription,
+  requireSendingDomain,
+  submitEmail,
+  type SubmitDesk,
+} from '../outbound/submit.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { address, addresses, line, text } from './schemas.ts'
 
@@ -102,8 +108,12 @@ export const outboundEmails = define('outbound-emails', {
       kind: 'create',
       path: '/outbound-emails',
       scope: 'emails:send',
+      refusals: ['404'],
       about: 'Send a mail. The answer means that it is stored durably and will be delivered.',
-      before: ({ parts, caller, attributes }) => requireSendingDomain(parts.store, caller.userKey, attributes['from']),
+      before: ({ parts, caller, attributes }) => {
+        requireSubscription(parts.store, caller.userKey)
+        requireSendingDomain(parts.store, caller.userKey, attributes['from'])
+      },
       run: async ({ parts, caller, attributes }) => {
         const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, {
           ...attributes,

@@ -31,17 +31,12 @@ export const address = () =>
 
 /** One address or a list of up to `max`; always a list afterwards, without duplicates. */
 export const addresses = (max: number) =>
-  z
-    .union(
-      [
-        address().transform((one) => [one]),
-        z.array(address()).max(max, { error: `must hold at most ${max} addresses` }),
-      ],
-      {
-        error: 'must be an email address or a list of email addresses',
-      },
-    )
-    .transform((list) => [...new Map(list.map((one) => [parseAddress(one)!.address.toLowerCase(), one])).values()])
+  z.union(
+    [address().transform((one) => [one]), z.array(address()).max(max, { error: `must hold at most ${max} addresses` })],
+    {
+      error: 'must be an email address or a list of email addresses',
+    },
+  )
 
 /** A name that people give things. */
 export const name = () => line(255).refine((value) => value.trim() !== '', 'must not be empty')

@@ -28,7 +28,6 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
   const app = new Hono<{ Bindings: HttpBindings }>()
   const base = (): string => desk.config.http.public_url + API_PATH
   app.get('/health', (context) => context.json({ status: 'ok' }))
-  app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(desk.config.http.public_url)))
   app.use(`${API_PATH}/*`, (context, next) => {
     context.header('api-version', '1')
     context.header('Vary', 'Accept')
@@ -42,6 +41,7 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
       )
     return next()
   })
+  app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(desk.config.http.public_url)))
   app.route(
     API_PATH,
     createRouter({

@@ -28,7 +28,7 @@ function split(text: string, separator: string): string[] {
   return parts
 }
 
-function parseMediaType(text: string): MediaType {
+function parseMediaType(text: string, weighted: boolean): MediaType {
   const [name, ...rest] = split(text, ';').map((part) => part.trim())
   const parameters = new Map<string, string>()
   let q = 1
@@ -38,7 +38,7 @@ function parseMediaType(text: string): MediaType {
     const key = (at < 0 ? part : part.slice(0, at)).trim().toLowerCase()
     const value = at < 0 ? '' : part.slice(at + 1).trim()
     // What follows q in an Accept header are extensions of Accept, not parameters of the type (RFC 9110 §12.5.1).
-    if (key === 'q') {
+    if (weighted && key === 'q') {
       q = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(value) ? Number(value) : 1
       break
     }
@@ -53,7 +53,7 @@ const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys(
 export function checkAccept(accept: string | undefined): void {
   if (!accept) return
   const instances = split(accept, ',')
-    .map(parseMediaType)
+    .map((instance) => parseMediaType(instance, true))
     .filter(({ name }) => name === JSON_API)
   if (instances.length === 0 || instances.some((instance) => onlyProfile(instance) && instance.q > 0)) return
   throw refuse('not_acceptable', `Accept must name ${JSON_API} at least once without parameters other than profile.`, {
@@ -63,7 +63,7 @@ export function checkAccept(accept: string | undefined): void {
 
 /** Throws 415 unless the body is JSON:API with no media type parameter but profile. */
 export function checkContentType(contentType: string | undefined): void {
-  const type = parseMediaType(contentType ?? '')
+  const type = parseMediaType(contentType ?? '', false)
   if (type.name === JSON_API && onlyProfile(type)) return
   throw refuse('unsupported_media_type', `Content-Type must be ${JSON_API}, without parameters other than profile.`, {
     header: 'Content-Type',

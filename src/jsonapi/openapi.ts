@@ -104,9 +104,10 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
     '403',
     '406',
     '429',
-    ...(writes ? ['400', '409', '413', '415', '422'] : []),
-    ...(action.kind === 'list' ? ['400'] : []),
+    '400',
+    ...(writes ? ['409', '413', '415', '422'] : []),
     ...(action.path.includes(':') ? ['404'] : []),
+    ...(action.refusals ?? []),
   ]
   const success = action.kind === 'create' ? '201' : action.kind === 'delete' ? '204' : '200'
   const data = action.kind === 'list' ? { type: 'array', items: ref(name) } : ref(name)
@@ -171,7 +172,7 @@ function parameters(resource: Resource<never>, action: AnyAction): Json[] {
 
 function requestSchema(resource: Resource<never>, kind: 'create' | 'update'): Json {
   const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
-  const related = kind === 'create' ? Object.keys(resource.relationships ?? {}) : []
+  const related = kind === 'create' ? Object.values(resource.relationships ?? {}).filter(({ create }) => create) : []
   return {
     type: 'object',
     required: ['data'],

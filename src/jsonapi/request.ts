@@ -87,7 +87,10 @@ export function checkForbidden(document: RequestDocument, resource: Resource<nev
     throw refuse('client_id_forbidden', 'The server chooses the id; remove "id" from the document.', {
       pointer: '/data/id',
     })
-  const known = kind === 'create' ? Object.keys(resource.relationships ?? {}) : []
+  const known =
+    kind === 'create'
+      ? Object.entries(resource.relationships ?? {}).flatMap(([name, { create }]) => (create ? [name] : []))
+      : []
   for (const name of Object.keys(document.relationships ?? {}))
     if (!known.includes(name))
       throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here.`, {
@@ -183,6 +186,29 @@ function problem(code: Code, detail: string, path: readonly PropertyKey[]): Prob
 /** A JSON pointer (RFC 6901): `~` and `/` in keys are escaped. */
 export function pointerTo(...path: readonly PropertyKey[]): string {
   return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+}
+
+/** Cuts the pointers of a refusal back to what the document holds (D6): a value given alone has no "/0". */
+export function anchored(thrown: unknown, document: RequestDocument): unknown {
+  if (!(thrown instanceof Refusal)) return thrown
+  const exists = (pointer: string): boolean => {
+    let value: unknown = { data: document }
+    for (const part of pointer.split('/').slice(1)) {
+      const key = part.replaceAll('~1', '/').replaceAll('~0', '~')
+      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return false
+      value = (value as Record<string, unknown>)[key]
+    }
+    return true
+  }
+  return new Refusal(
+    thrown.problems.map((problem) => {
+      let pointer = problem.source?.pointer
+      if (pointer === undefined) return problem
+      while (!exists(pointer)) pointer = pointer.slice(0, pointer.lastIndexOf('/'))
+      return { ...problem, source: { pointer } }
+    }),
+    thrown.headers,
+  )
 }
 
 /** The ids of to-one relationships given on create. Throws 422 for a malformed linkage, 409 for another type. */

@@ -50,6 +50,8 @@ export interface Relationship {
   type: string
   /** The column that holds the related row's key; null means no relation. */
   column: string
+  /** Whether a create request may give it; absent: it may not. */
+  create?: true
 }
 
 export interface Filter {
@@ -94,6 +96,8 @@ interface Common {
   path: string
   scope: string
   about: string
+  /** Statuses that this action answers beyond what its kind always may. */
+  refusals?: readonly string[]
 }
 
 /** A list of another resource's children: the path's first parameter names the parent. */

@@ -4,7 +4,7 @@
 //   -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
-import { refuse } from '../base/errors.ts'
+import { refuse, type Refusal } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
@@ -20,7 +20,7 @@ export interface Gate {
   /** Who asks (401). */
   authenticate(headers: Headers): Caller
   /** Whether there is room for one more request (429); returns the RateLimit headers. */
-  admit(caller: Caller): Record<string, string>
+  admit(caller: Caller): { headers: Record<string, string>; refusal?: Refusal }
   /** Throws 403 when the caller lacks the scope. */
   permit(caller: Caller, scope: string): void
 }
@@ -57,8 +57,10 @@ export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
     }
   const enter = (context: Context): void => {
     const caller = options.gate.authenticate(context.req.raw.headers)
+    const { headers, refusal } = options.gate.admit(caller)
+    setHeaders(context, headers)
     checkAccept(context.req.header('accept'))
-    setHeaders(context, options.gate.admit(caller))
+    if (refusal) throw refusal
   }
   router.on(['POST', 'PATCH', 'DELETE'], '/:type/:id/relationships/:name', (context) => {
     enter(context)
@@ -92,10 +94,12 @@ async function answer<Parts>(
   const { clock, gate, parts, reader } = options
   const { headers } = context.req.raw
   const caller = gate.authenticate(headers)
+  const rate = gate.admit(caller)
+  setHeaders(context, rate.headers)
   checkAccept(headers.get('accept') ?? undefined)
   const writes = action.kind === 'create' || action.kind === 'update'
   if (writes) checkContentType(headers.get('content-type') ?? undefined)
-  setHeaders(context, gate.admit(caller))
+  if (rate.refusal) throw rate.refusal
 
   const document = writes ? request.parseDocument(await request.readBody(context.req.raw)) : undefined
   if (document && action.kind === 'update') request.checkHasId(document)
@@ -129,14 +133,14 @@ async function answer<Parts>(
     return context.body(null, 204)
   }
   if (action.kind === 'create') {
-    if (document!.type === self.type) {
-      call.related = request.readRelationships(document!, self)
-      action.before?.({ ...call, attributes: document!.attributes })
-    }
+    if (document!.type === self.type) call.related = request.readRelationships(document!, self)
+    action.before?.({ ...call, attributes: document!.attributes })
     request.checkIdentity(document!, self)
   } else request.checkIdentity(document!, self, id)
   call.attributes = request.validate(self, action.kind, document!)
-  const written = await action.run(call as never)
+  const written = await action.run(call as never).catch((thrown: unknown) => {
+    throw request.anchored(thrown, document!)
+  })
   setHeaders(context, written.headers ?? {})
   const result = buildDocument(writer, self, [written.row], query, written.once)
   const location = result.data[0]!.links?.self
@@ -184,8 +188,10 @@ function list<Parts>(
     ...(resource.only === undefined ? {} : { only: resource.only }),
     ...(cursor === 'first page' ? {} : { from: cursor }),
   })
-  const mark = (row: ListedRow | undefined, there: boolean, direction: Direction): string | null =>
-    row && there ? writeCursor(keyring, scope, placeOf(row, query.order), direction, now) : null
+  const mark = (row: ListedRow | undefined, there: boolean, direction: Direction): string | null => {
+    const place = row ? placeOf(row, query.order) : page.at
+    return place && there ? writeCursor(keyring, scope, place, direction, now) : null
+  }
   const next = mark(page.rows.at(-1), page.hasNext, 'after')
   const previous = mark(page.rows[0], page.hasPrevious, 'before')
   // The path below the API's mount is the route's; the base already holds the mount.

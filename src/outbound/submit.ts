@@ -192,7 +192,7 @@ export async function submitEmail(
   })
 }
 
-function requireSubscription(reader: Reader, userKey: number): void {
+export function requireSubscription(reader: Reader, userKey: number): void {
   if (reader.first(subscription({ key: userKey }))?.subscription_state !== 'active')
     throw refuse('subscription_inactive', 'Sending needs an active subscription; ask the operator of this server.')
 }

@@ -40,6 +40,8 @@ export interface Page {
   rows: ListedRow[]
   hasNext: boolean
   hasPrevious: boolean
+  /** An empty page has no rows to name its place: this one stands for it. */
+  at?: Place
 }
 
 export function listPage(reader: Reader, query: ListQuery): Page {
@@ -48,11 +50,24 @@ export function listPage(reader: Reader, query: ListQuery): Page {
   const more = rows.length > query.size
   if (more) rows.length = query.size
   if (backwards) rows.reverse()
+  if (rows.length === 0 && query.from) return emptyPage(reader, query, query.from)
   const beyond = (row: ListedRow | undefined, direction: 'after' | 'before'): boolean =>
     row !== undefined && select(reader, query, { place: placeOf(row, query.order), direction }, 1).length > 0
   return backwards
     ? { rows, hasPrevious: more, hasNext: beyond(rows.at(-1), 'after') }
     : { rows, hasNext: more, hasPrevious: query.from !== undefined && beyond(rows[0], 'before') }
+}
+
+/**
+ * A page whose rows have gone since its cursor was issued. The row that the cursor names lies behind it, so the place from
+ * which one goes back is half a key further: nothing stands between the two.
+ */
+function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNullable<ListQuery['from']>): Page {
+  const descending = query.order.at(-1)?.descending ?? false
+  const at = { values: place.values, key: place.key + (descending === (direction === 'after') ? -0.5 : 0.5) }
+  const back = direction === 'after' ? 'before' : 'after'
+  const some = select(reader, query, { place: at, direction: back }, 1).length > 0
+  return { rows: [], at, hasNext: back === 'after' && some, hasPrevious: back === 'before' && some }
 }
 
 /** Where a row stands in an order. */

@@ -1,0 +1,634 @@
+// Who may ask for what, and what the API says of itself: authentication (RFC 6750, BT1, BT2), scopes, isolation of users,
+// rate limits (D8), the size of bodies, unknown URLs and methods, and the OpenAPI document.
+import assert from 'node:assert/strict'
+import { request as httpRequest } from 'node:http'
+import { after, before, test } from 'node:test'
+import { createLog } from '../../src/base/log.ts'
+import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
+import { document, JSON_API, type Answer } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import {
+  API,
+  codes,
+  judge,
+  mailDocument,
+  MISSING,
+  newAjv,
+  outcomes,
+  sameOutcomes,
+  startWire,
+  type Ask,
+  type Wire,
+} from './wire.ts'
+
+interface Operation {
+  operationId: string
+  'x-scope': Scope
+  parameters: { name: string; in: string; required: boolean }[]
+  requestBody?: { content: Record<string, { schema: BodySchema }> }
+  responses: Record<string, { content?: Record<string, { schema: object }> }>
+}
+interface BodySchema {
+  properties: { data: { properties: { type: { const: string }; id?: object } } }
+}
+interface OpenApi {
+  openapi: string
+  servers: { url: string }[]
+  paths: Record<string, Record<string, Operation>>
+  components: { schemas: Record<string, object> }
+}
+
+let wire: Wire
+let clock: ManualClock
+let openApi: OpenApi
+const logged: string[] = []
+const ask: Wire['ask'] = (...request) => wire.ask(...request)
+
+/** For each path parameter of the API, something of that kind; a new parameter needs its line here. */
+const MAKERS: Record<string, (token: string) => Promise<string>> = {
+  token: async (token) => {
+    const body = document('tokens', { name: 'made', scopes: ['emails:read'], duration: '1_month' })
+    return (await ask('POST', '/tokens', { token, body })).body.data.id
+  },
+  domain: async (token) => {
+    const { body } = await ask('GET', '/domains?filter[name]=here.test', { token })
+    return body.data[0].id
+  },
+  outboundEmail: async (token) => (await wire.mails(1, () => ({}), token))[0]!,
+}
+
+before(async () => {
+  clock = new ManualClock()
+  wire = await startWire({
+    clock,
+    log: createLog({ clock, level: 'debug', form: 'json', write: (line) => void logged.push(line) }),
+  })
+  const { postrider } = wire
+  await Promise.all([postrider.activeDomain('here.test'), postrider.activeDomain('here.test', postrider.other)])
+  openApi = (await postrider.raw(`${API}/openapi.json`)).body
+})
+after(() => wire.stop())
+
+const operations = (): { method: string; path: string; operation: Operation }[] =>
+  Object.entries(openApi.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+  )
+
+/** The path with its first parameter filled. */
+const fill = (path: string, id: string): string => path.replace(/\{\w+\}/, id)
+const parameterOf = (path: string): string | undefined => /\{(\w+)\}/.exec(path)?.[1]
+
+/** The least request document that an operation takes as one: the right type, no attributes. */
+function leastBody({ requestBody }: Operation, id: string): Ask {
+  if (!requestBody) return {}
+  const { type, ...rest } = requestBody.content[JSON_API]!.schema.properties.data.properties
+  return { body: document(type.const, {}, rest.id ? { id } : {}) }
+}
+
+// ---- Authentication
+
+test('401: Bearer always, with an error only when a credential was sent (BT1)', async () => {
+  for (const [method, path] of [
+    ['GET', '/domains'],
+    ['POST', '/outbound-emails'],
+    ['DELETE', `/tokens/${MISSING}`],
+    ['PUT', '/domains'],
+    ['GET', '/nothing'],
+    ['GET', '/'],
+  ] as const) {
+    const none = await ask(method, path, { token: null })
+    assert.equal(none.status, 401, `${method} ${path}`)
+    assert.deepEqual(codes(none), ['unauthenticated'])
+    assert.equal(none.headers.get('www-authenticate'), 'Bearer')
+    assert.deepEqual(none.body.errors[0].source, { header: 'Authorization' })
+  }
+  const { token } = wire.postrider
+  for (const bad of [
+    `Bearer ${token.slice(0, -1)}`,
+    `Bearer ${token}x`,
+    `Bearer ${token.toUpperCase()}`,
+    `Bearer x${token}`,
+    'Bearer pr_',
+    'Bearer',
+    `Bearer ${token} ${token}`,
+    `Bearer ${token}, Bearer ${token}`,
+    `Bearer "${token}"`,
+  ]) {
+    const answer = await ask('GET', '/domains', { token: null, headers: { authorization: bad } })
+    assert.equal(answer.status, 401, bad)
+    assert.match(answer.headers.get('www-authenticate')!, /^Bearer .*error="invalid_token"/, bad)
+  }
+  for (const other of [token, `Basic ${Buffer.from(`ann:${token}`).toString('base64')}`, `Token ${token}`])
+    assert.equal((await ask('GET', '/domains', { token: null, headers: { authorization: other } })).status, 401, other)
+})
+
+test('the scheme is read in any case; a token in query or form is none (BT2)', async () => {
+  const { token } = wire.postrider
+  for (const scheme of ['bearer', 'BEARER', 'BeArEr']) {
+    const headers = { authorization: `${scheme} ${token}` }
+    assert.equal((await ask('GET', '/domains', { token: null, headers })).status, 200, scheme)
+  }
+  assert.equal((await ask('GET', `/domains?access_token=${token}`, { token: null })).status, 401)
+  const form = await ask('POST', '/domains', {
+    token: null,
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: `access_token=${token}`,
+  })
+  assert.equal(form.status, 401)
+})
+
+test('a token fails from its revocation on, and once its time is over', async () => {
+  const make = async (duration: string): Promise<{ id: string; token: string; expires_at: string }> => {
+    const body = document('tokens', { name: 'x', scopes: ['domains:read'], duration })
+    const { data } = (await ask('POST', '/tokens', { body })).body
+    return { id: data.id, ...data.attributes }
+  }
+  const revoked = await make('1_month')
+  assert.equal((await ask('GET', '/domains', { token: revoked.token })).status, 200)
+  assert.equal((await ask('DELETE', `/tokens/${revoked.id}`)).status, 204)
+  const after_ = await ask('GET', '/domains', { token: revoked.token })
+  assert.equal(after_.status, 401)
+  assert.match(after_.headers.get('www-authenticate')!, /error="invalid_token"/)
+  assert.equal((await ask('DELETE', `/tokens/${revoked.id}`)).status, 404)
+
+  const aged = new ManualClock()
+  const later = await startWire({ clock: aged })
+  try {
+    const body = document('tokens', { name: 'x', scopes: ['domains:read'], duration: '6_months' })
+    const { token, expires_at } = (await later.ask('POST', '/tokens', { body })).body.data.attributes
+    assert.equal(expires_at, '2026-07-15T12:00:00.000Z')
+    aged.leap(Date.parse(expires_at) - aged.now() - 1)
+    assert.equal((await later.ask('GET', '/domains', { token })).status, 200)
+    aged.leap(1)
+    const expired = await later.ask('GET', '/domains', { token })
+    assert.equal(expired.status, 401)
+    assert.deepEqual(codes(expired), ['token_expired'])
+    assert.match(expired.headers.get('www-authenticate')!, /^Bearer .*error="invalid_token"/)
+  } finally {
+    await later.stop()
+  }
+})
+
+test('tokens are never in logs (BT2)', async () => {
+  const { token } = wire.postrider
+  await ask('GET', '/domains', { headers: { authorization: `Bearer ${token}x` }, token: null })
+  await ask('GET', `/domains?access_token=${token}`)
+  const made = await ask('POST', '/tokens', {
+    body: document('tokens', { name: 'x', scopes: ['domains:read'], duration: '1_month' }),
+  })
+  const text = logged.join('')
+  assert.ok(text.length > 0)
+  for (const secret of [token, made.body.data.attributes.token]) assert.ok(!text.includes(secret))
+})
+
+/** One request over a real socket, headers as given; resolves with the answer. */
+function overSocket(
+  method: string,
+  path: string,
+  headers: Record<string, string | string[]>,
+  write: (send: (chunk: Uint8Array) => Promise<void>) => Promise<void> = async () => {},
+): Promise<Answer> {
+  const { host, port } = wire.postrider.appliance.http
+  return new Promise((resolve, reject) => {
+    let answered = false
+    const request = httpRequest({ host, port, method, path: API + path, headers, agent: false }, (response) => {
+      answered = true
+      let text = ''
+      response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
+      response.on('end', () => {
+        const flat = Object.entries(response.headers).map(([name, value]): [string, string] => [name, String(value)])
+        resolve({ status: response.statusCode!, headers: new Headers(flat), body: JSON.parse(text) })
+        request.destroy()
+      })
+    })
+    // A server that has answered may stop reading: what is left cannot be written then.
+    request.on('error', (thrown) => answered || reject(thrown))
+    const send = (chunk: Uint8Array): Promise<void> =>
+      new Promise((done) => void (answered || request.destroyed ? done() : request.write(chunk, () => done())))
+    write(send).then(() => answered || request.end(), reject)
+  })
+}
+
+test('two Authorization headers are refused (BT2)', async () => {
+  const bearer = `Bearer ${wire.postrider.token}`
+  const one = await overSocket('GET', '/domains', { authorization: bearer })
+  assert.equal(one.status, 200)
+  const two = await overSocket('GET', '/domains', { Authorization: [bearer, bearer] })
+  judge(two, { method: 'GET', path: '/domains', base: '' })
+  assert.equal(two.status, 401)
+})
+
+// ---- Scopes
+
+/** The scope column of the specification (D40 and D48 for what it leaves open), every endpoint of the finished API. */
+const SCOPE_OF: Record<string, Scope> = {
+  'POST /tokens': 'tokens:write',
+  'DELETE /tokens/{}': 'tokens:write',
+  'POST /outbound-emails': 'emails:send',
+  'GET /outbound-emails': 'emails:read',
+  'GET /outbound-emails/{}': 'emails:read',
+  'DELETE /outbound-emails/{}': 'emails:write',
+  'GET /outbound-emails/{}/stats': 'emails:read',
+  'POST /campaigns': 'campaigns:write',
+  'GET /campaigns': 'campaigns:read',
+  'GET /campaigns/{}': 'campaigns:read',
+  'PATCH /campaigns/{}': 'campaigns:write',
+  'DELETE /campaigns/{}': 'campaigns:write',
+  'GET /campaigns/{}/stats': 'campaigns:read',
+  'GET /audiences': 'contacts:read',
+  'POST /audiences': 'contacts:write',
+  'GET /audiences/{}': 'contacts:read',
+  'PATCH /audiences/{}': 'contacts:write',
+  'DELETE /audiences/{}': 'contacts:write',
+  'GET /audiences/{}/contacts': 'contacts:read',
+  'POST /audiences/{}/contacts': 'contacts:write',
+  'POST /audiences/{}/contacts/import': 'contacts:write',
+  'GET /contacts/{}': 'contacts:read',
+  'PATCH /contacts/{}': 'contacts:write',
+  'DELETE /contacts/{}': 'contacts:write',
+  'POST /domains': 'domains:write',
+  'GET /domains': 'domains:read',
+  'GET /domains/{}': 'domains:read',
+  'PATCH /domains/{}': 'domains:write',
+  'DELETE /domains/{}': 'domains:write',
+  'GET /domains/{}/records': 'domains:read',
+  'POST /inboxes': 'domains:write',
+  'GET /inboxes': 'domains:read',
+  'GET /inboxes/{}': 'domains:read',
+  'PATCH /inboxes/{}': 'domains:write',
+  'DELETE /inboxes/{}': 'domains:write',
+  'GET /inbound-emails': 'inbound:read',
+  'GET /inboxes/{}/inbound-emails': 'inbound:read',
+  'GET /inbound-emails/{}': 'inbound:read',
+  'GET /inbound-emails/{}/attachments/{}': 'inbound:read',
+  'GET /inbound-emails/{}/raw': 'inbound:read',
+  'GET /suppressions': 'suppressions:read',
+  'DELETE /suppressions/{}': 'suppressions:write',
+  'DELETE /recipients/{}/forget': 'compliance:write',
+  'GET /recipients/{}/data': 'compliance:write',
+  'GET /webhooks': 'webhooks:read',
+  'POST /webhooks': 'webhooks:write',
+  'GET /webhooks/{}': 'webhooks:read',
+  'PATCH /webhooks/{}': 'webhooks:write',
+  'DELETE /webhooks/{}': 'webhooks:write',
+  'GET /webhooks/{}/deliveries': 'webhooks:read',
+  'GET /deliveries/{}': 'webhooks:read',
+  'POST /deliveries/{}/replay': 'webhooks:write',
+}
+
+test('each endpoint asks for the scope of the specification, and for no other', async () => {
+  for (const { method, path, operation } of operations()) {
+    const name = `${method} ${path.replace(/\{\w+\}/g, '{}')}`
+    const scope = SCOPE_OF[name]
+    assert.ok(scope, `${name} is not in the specification`)
+    assert.equal(operation['x-scope'], scope, name)
+    const { postrider } = wire
+    const without = await postrider.tokenFor(
+      postrider.user,
+      SCOPES.filter((one) => one !== scope),
+    )
+    // Nothing is there to be found, so that a refusal cannot come from elsewhere and nothing is removed.
+    const request = leastBody(operation, MISSING)
+    const refused = await ask(method, fill(path, MISSING), { ...request, token: without })
+    assert.equal(refused.status, 403, name)
+    assert.deepEqual(codes(refused), ['insufficient_scope'])
+    const challenge = refused.headers.get('www-authenticate')!
+    assert.match(challenge, /^Bearer /)
+    assert.ok(challenge.includes('error="insufficient_scope"') && challenge.includes(`scope="${scope}"`), challenge)
+    const only = await postrider.tokenFor(postrider.user, [scope])
+    const answered = await ask(method, fill(path, MISSING), { ...request, token: only })
+    assert.ok(![401, 403].includes(answered.status), `${name} with ${scope} alone: ${answered.status}`)
+  }
+})
+
+test('a token cannot grant what its creator lacks (D15)', async () => {
+  const { postrider } = wire
+  const token = await postrider.tokenFor(postrider.user, ['tokens:write', 'emails:read'])
+  const make = (scopes: string[]) =>
+    ask('POST', '/tokens', { token, body: document('tokens', { name: 'x', scopes, duration: '1_month' }) })
+  assert.equal((await make(['emails:read'])).status, 201)
+  const beyond = await make(['emails:read', 'emails:send'])
+  assert.equal(beyond.status, 422)
+  assert.equal(beyond.body.errors[0].source.pointer, '/data/attributes/scopes/1')
+})
+
+// ---- Isolation
+
+/** Everything of an answer that a client could compare; ids of errors are new each time. */
+function visible({ status, headers, body }: Answer): unknown {
+  const text = JSON.stringify(body, (key, value: unknown) => (key === 'id' ? 'id' : value))
+  return { status, headers: Object.fromEntries(headers), text }
+}
+
+test('what belongs to another user cannot be told from what does not exist, on any endpoint', async () => {
+  const { otherToken, token } = wire.postrider
+  let compared = 0
+  for (const { method, path, operation } of operations()) {
+    const name = parameterOf(path)
+    if (name === undefined) continue
+    assert.ok(MAKERS[name], `${path} has a parameter that this test cannot fill`)
+    const foreign = await MAKERS[name](token)
+    const look = async (id: string) =>
+      visible(await ask(method, fill(path, id), { ...leastBody(operation, id), token: otherToken }))
+    const missing = await look(MISSING)
+    assert.equal((missing as Answer).status, 404, `${method} ${path}`)
+    assert.deepEqual(await look(foreign), missing, `${method} ${path}`)
+    for (const odd of ['1', 'null', '%27', foreign.toUpperCase(), `${foreign}%20`, `${foreign}%00`, '%F0%9F%93%AB'])
+      assert.deepEqual(await look(odd), missing, `${method} ${fill(path, odd)}`)
+    // Whoever could have harmed it has not: its owner still reaches it.
+    if (name === 'token') assert.equal((await ask('DELETE', `/tokens/${foreign}`)).status, 204)
+    else if (method === 'GET') assert.equal((await ask('GET', fill(path, foreign))).status, 200)
+    compared++
+  }
+  assert.ok(compared >= 7)
+  const domain = await MAKERS['domain']!(token)
+  assert.equal((await ask('GET', `/domains/${domain}`)).status, 200)
+})
+
+test('collections, filters and sending know nothing of other users', async () => {
+  const { otherToken, token } = wire.postrider
+  const mine = await wire.mails(2)
+  const theirs = await wire.mails(2, () => ({}), otherToken)
+  const domain = await MAKERS['domain']!(token)
+  for (const { method, path } of operations().filter(
+    ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{'),
+  )) {
+    const ids = async (bearer: string): Promise<string[]> =>
+      (await ask(method, `${path}?page[size]=100`, { token: bearer })).body.data.map(({ id }: { id: string }) => id)
+    const [own, others] = [new Set(await ids(token)), new Set(await ids(otherToken))]
+    assert.ok(own.size > 0 && others.size > 0, path)
+    assert.deepEqual(
+      [...own].filter((id) => others.has(id)),
+      [],
+      path,
+    )
+  }
+  const { body } = await ask('GET', '/outbound-emails?include=domain', { token: otherToken })
+  assert.ok(body.data.some(({ id }: { id: string }) => theirs.includes(id)))
+  assert.ok(!body.included.some(({ id }: { id: string }) => id === domain))
+  const filtered = async (id: string) => {
+    const answer = await ask('GET', `/outbound-emails?filter[domain]=${id}`, { token: otherToken })
+    return [answer.status, answer.body.data]
+  }
+  assert.deepEqual(await filtered(domain), [200, []])
+  assert.deepEqual(await filtered(MISSING), [200, []])
+
+  // The first user alone has this domain.
+  await wire.postrider.activeDomain('mine.test')
+  const from = async (name: string) => {
+    const sent = await ask('POST', '/outbound-emails', {
+      token: otherToken,
+      body: mailDocument({ from: `ann@${name}` }),
+    })
+    return JSON.stringify(visible(sent)).replaceAll(name, 'NAME')
+  }
+  assert.equal(await from('mine.test'), await from('none.test'))
+  assert.match(await from('mine.test'), /"status":404/)
+  assert.equal((await ask('GET', `/outbound-emails/${mine[0]}`)).status, 200)
+})
+
+test('an idempotency key is its account’s own', async () => {
+  const body = mailDocument({ idempotency_key: 'shared' })
+  const one = await ask('POST', '/outbound-emails', { body })
+  const other = await ask('POST', '/outbound-emails', {
+    token: wire.postrider.otherToken,
+    body: mailDocument({ idempotency_key: 'shared', subject: 'Another' }),
+  })
+  assert.deepEqual([one.status, other.status], [201, 201])
+  assert.notEqual(one.body.data.id, other.body.data.id)
+  assert.equal(other.headers.get('idempotent-replayed'), null)
+})
+
+// ---- Rates
+
+test('a token’s requests are counted, told, and refused above the limit (D8)', async () => {
+  const limited = await startWire({ config: { api: { rate_limit: 2, rate_burst: 5 } } })
+  try {
+    const { postrider } = limited
+    const rates = ({ headers }: Answer) =>
+      ['limit', 'remaining', 'reset'].map((name) => {
+        const value = headers.get(`ratelimit-${name}`)
+        return value === null ? null : Number(value)
+      })
+    const seen = [
+      await limited.ask('GET', '/domains'),
+      await limited.ask('GET', `/domains/${MISSING}`),
+      await limited.ask('GET', '/domains?foo=1'),
+      await limited.ask('POST', '/domains', { body: document('domains', {}) }),
+      await limited.ask('PUT', '/domains'),
+    ]
+    assert.deepEqual(
+      seen.map(({ status }) => status),
+      [200, 404, 400, 422, 405],
+    )
+    assert.deepEqual(
+      seen.map((each) => rates(each).slice(0, 2)),
+      [4, 3, 2, 1, 0].map((remaining) => [5, remaining]),
+    )
+    const refused = await limited.ask('GET', '/domains')
+    assert.equal(refused.status, 429)
+    assert.deepEqual(codes(refused), ['rate_limited'])
+    assert.deepEqual(rates(refused).slice(0, 2), [5, 0])
+    assert.equal((await limited.ask('GET', '/nothing')).status, 429, 'unknown URLs are counted too')
+
+    const another = await limited.ask('GET', '/domains', { token: postrider.otherToken })
+    assert.equal(another.status, 200, 'each token has its own')
+    const second = await postrider.tokenFor(postrider.user, ['domains:read'])
+    assert.equal((await limited.ask('GET', '/domains', { token: second })).status, 200)
+
+    postrider.clock.advance(Number(refused.headers.get('retry-after')) * 1000)
+    const again = await limited.ask('GET', '/domains')
+    assert.equal(again.status, 200, 'Retry-After keeps its word')
+    postrider.clock.advance(60_000)
+    const [limit, remaining] = rates(await limited.ask('GET', '/domains'))
+    assert.deepEqual([limit, remaining], [5, 4], 'a rest fills it to the burst and no further')
+  } finally {
+    await limited.stop()
+  }
+})
+
+test('every answer to a known token carries the rate headers (D8)', async () => {
+  const headers = { accept: `${JSON_API};charset=utf-8` }
+  const [mail] = await wire.mails(1)
+  const found = await outcomes(
+    [
+      ['200', 'GET', '/domains', {}],
+      ['204', 'DELETE', `/outbound-emails/${mail}`, {}],
+      ['400', 'GET', '/domains?x=1', {}],
+      ['404', 'GET', '/nothing', {}],
+      ['405', 'PUT', '/domains', {}],
+      ['406', 'GET', '/domains', { headers }],
+      ['415', 'POST', '/domains', { headers: { 'content-type': 'text/plain' }, body: 'x' }],
+      ['422', 'POST', '/domains', { body: document('domains', {}) }],
+    ] as [string, string, string, Ask][],
+    ([status]) => status,
+    async ([, method, path, more]) => {
+      const answer = await ask(method, path, more)
+      const names = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset']
+      return [answer.status, names.every((name) => /^\d+$/.test(answer.headers.get(name) ?? ''))]
+    },
+  )
+  sameOutcomes(found, Object.fromEntries([200, 204, 400, 404, 405, 406, 415, 422].map((each) => [each, [each, true]])))
+})
+
+// ---- Large bodies
+
+const MB = 1024 * 1024
+const block = new Uint8Array(MB).fill(0x20)
+const spaces = (megabytes: number): ReadableStream => {
+  let left = megabytes
+  return new ReadableStream({
+    pull: (controller) => (left-- > 0 ? controller.enqueue(block) : controller.close()),
+  })
+}
+
+test('a body above 60 MB is 413, whether its length was told or not; one below is read (D5)', async () => {
+  const told = { 'content-length': String(61 * MB) }
+  for (const headers of [told, {}] as Record<string, string>[]) {
+    const answer = await ask('POST', '/outbound-emails', { body: spaces(61), headers })
+    assert.equal(answer.status, 413)
+    assert.deepEqual(codes(answer), ['payload_too_large'])
+  }
+  const below = await ask('POST', '/outbound-emails', { body: spaces(57) })
+  assert.equal(below.status, 400)
+  assert.deepEqual(codes(below), ['invalid_document'])
+  assert.equal((await ask('POST', '/outbound-emails', { body: spaces(61), token: null })).status, 401)
+})
+
+test('413 reaches a client on a socket, in both forms, and the server goes on', async () => {
+  const headers = { authorization: `Bearer ${wire.postrider.token}`, 'content-type': JSON_API }
+  for (const form of [{ 'content-length': String(61 * MB) }, { 'transfer-encoding': 'chunked' }]) {
+    const answer = await overSocket('POST', '/outbound-emails', { ...headers, ...form }, async (send) => {
+      for (let sent = 0; sent < 61; sent++) await send(block)
+    })
+    judge(answer, { method: 'POST', path: '/outbound-emails', base: '' })
+    assert.equal(answer.status, 413)
+  }
+  assert.equal((await overSocket('GET', '/domains', headers)).status, 200)
+})
+
+// ---- URLs and methods
+
+test('a URL that takes other methods is 405 with Allow', async () => {
+  for (const [path, item] of Object.entries(openApi.paths)) {
+    const offered = Object.keys(item).map((method) => method.toUpperCase())
+    for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
+      if (offered.includes(method)) continue
+      const answer = await ask(method, fill(path, MISSING))
+      assert.equal(answer.status, 405, `${method} ${path}`)
+      assert.deepEqual(codes(answer), ['method_not_allowed'])
+      const allowed = answer.headers.get('allow')!.split(/,\s*/)
+      for (const each of offered) assert.ok(allowed.includes(each), `${path}: Allow names ${each}`)
+      assert.deepEqual(
+        allowed.filter((each) => !offered.includes(each) && each !== 'HEAD'),
+        [],
+      )
+    }
+    if (offered.includes('GET') && parameterOf(path) === undefined)
+      assert.equal((await ask('HEAD', path)).status, 200, `HEAD ${path}`)
+  }
+})
+
+test('a URL that is not there is 404 for every method', async () => {
+  for (const path of [
+    '',
+    '/',
+    '/nothing',
+    '/nothing/at/all/of/it',
+    '/domain',
+    '/Domains',
+    '/domains/x/y',
+    '/domains/',
+    '//domains',
+  ])
+    for (const method of ['GET', 'POST', 'PATCH', 'DELETE', 'PUT']) {
+      const answer = await ask(method, path)
+      assert.equal(answer.status, 404, `${method} ${path}`)
+      assert.deepEqual(codes(answer), ['not_found'])
+    }
+})
+
+// ---- The OpenAPI document
+
+test('the OpenAPI document is served without a token and holds together', async () => {
+  const { body, headers, status } = await wire.postrider.raw(`${API}/openapi.json`)
+  assert.equal(status, 200)
+  assert.match(headers.get('content-type')!, /^application\/(openapi\+)?json/)
+  assert.equal(headers.get('api-version'), '1', 'D2')
+  const document_: OpenApi = body
+  assert.match(document_.openapi, /^3\.1\.\d$/)
+  assert.deepEqual(document_.servers, [{ url: wire.postrider.config.http.public_url + API }])
+  const names = operations().map(({ operation }) => operation.operationId)
+  assert.equal(new Set(names).size, names.length, 'operation ids differ')
+  assert.ok(names.length >= 12)
+  for (const { path, operation } of operations()) {
+    const declared = operation.parameters.filter((each) => each.in === 'path').map(({ name }) => name)
+    assert.deepEqual(
+      declared,
+      [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name),
+      path,
+    )
+  }
+  const text = JSON.stringify(document_)
+  for (const [, name] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g))
+    assert.ok(document_.components.schemas[name!], `${name} is defined`)
+})
+
+test('every route of the OpenAPI document answers, as the document says', async () => {
+  const ajv = newAjv()
+  ajv.addSchema({ $id: 'api', components: openApi.components })
+  const says = (operation: Operation, status: number) => {
+    const content = operation.responses[status]?.content?.[JSON_API]
+    return content && ajv.compile(JSON.parse(JSON.stringify(content.schema).replaceAll('"#/', '"api#/')))
+  }
+  const { token } = wire.postrider
+  for (const { method, path, operation } of operations()) {
+    // Removing is tried last, on something made for it.
+    const name = parameterOf(path)
+    const id =
+      name === undefined
+        ? ''
+        : path === '/domains/{domain}' && method === 'DELETE'
+          ? await spare()
+          : await MAKERS[name]!(token)
+    const request = leastBody(operation, id)
+    const answer = await ask(method, fill(path, id), request)
+    const at = `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`
+    assert.ok(operation.responses[answer.status], `${answer.status} is declared: ${at}`)
+    assert.ok(answer.status < 300 || (method === 'POST' && answer.status === 422), at)
+    const check = says(operation, answer.status)
+    assert.ok(check || answer.status === 204, at)
+    if (check) assert.ok(check(answer.body), `${JSON.stringify(check.errors)} ${at}`)
+  }
+  const sent = await ask('POST', '/outbound-emails', { body: mailDocument() })
+  const check = says(openApi.paths['/outbound-emails']!['post']!, 201)!
+  assert.ok(check(sent.body), JSON.stringify(check.errors))
+})
+
+async function spare(): Promise<string> {
+  const { body } = await ask('POST', '/domains', { body: document('domains', { name: 'spare.test', purpose: 'both' }) })
+  return body.data.id
+}
+
+test('the statuses that an operation can answer are declared', async () => {
+  const undeclared: string[] = []
+  const expect = async (method: string, path: string, template: string, status: number, more: Ask = {}) => {
+    const answer = await ask(method, path, more)
+    assert.equal(answer.status, status, `${method} ${path}`)
+    if (!openApi.paths[template]![method.toLowerCase()]!.responses[status])
+      undeclared.push(`${method} ${template} ${status}`)
+  }
+  for (const { method, path, operation } of operations()) {
+    const request = leastBody(operation, MISSING)
+    await expect(method, fill(path, MISSING), path, 401, { ...request, token: null })
+    await expect(method, fill(path, MISSING), path, 406, { ...request, headers: { accept: `${JSON_API};x=1` } })
+    await expect(method, `${fill(path, MISSING)}?foo=1`, path, 400, request)
+    if (parameterOf(path)) await expect(method, fill(path, MISSING), path, 404, request)
+    if (request.body)
+      await expect(method, fill(path, MISSING), path, 415, { ...request, headers: { 'content-type': 'text/plain' } })
+  }
+  const body = mailDocument({ from: 'ann@unknown.test' })
+  await expect('POST', '/outbound-emails', '/outbound-emails', 404, { body })
+  assert.deepEqual(undeclared, [])
+  assert.ok(openApi.paths['/domains/{domain}']!['delete']!.responses['502'], 'a teardown that fails is 502')
+})
