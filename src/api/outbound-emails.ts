@@ -82,7 +82,7 @@ export const outboundEmails = define('outbound-emails', {
     subject: field(line(998), { create: 'required', sort: true, about: 'The subject.' }),
     html: field(text(5 * MEGABYTE), { create: 'required', read: 'single', about: 'The HTML body.' }),
     text: field(text(5 * MEGABYTE).nullable(), { create: 'optional', read: 'single', about: 'The plain text body.' }),
-    idempotency_key: field(line(256).min(1, 'must not be empty').nullable(), {
+    idempotency_key: field(line(256, 'characters').min(1, 'must not be empty').nullable(), {
       create: 'optional',
       about: 'A repeat with the same key and payload answers the same email.',
     }),

@@ -5,13 +5,16 @@ import { parseAddress } from '../message/address.ts'
 const octets = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })
 
-/** Text that ends up in a header field: no control characters, at most `max` octets. */
-export const line = (max: number) =>
+/** Text of one line: no control characters, at most `max` octets or characters. */
+export const line = (max: number, unit: 'octets' | 'characters' = 'octets') =>
   z
     .string('must be a string')
     .refine((text) => text.isWellFormed(), 'must be Unicode text without lone surrogates')
     .refine((text) => !/[\p{Cc}\u2028\u2029]/u.test(text), 'must not contain line breaks or control characters')
-    .refine((text) => octets(text) <= max, { message: `must be at most ${max} octets long`, ...code('too_long') })
+    .refine((text) => (unit === 'octets' ? octets(text) : Array.from(text).length) <= max, {
+      message: `must be at most ${max} ${unit} long`,
+      ...code('too_long'),
+    })
 
 /** Free text of any number of lines, at most `max` octets. */
 export const text = (max: number) =>

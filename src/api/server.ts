@@ -73,11 +73,12 @@ export interface HttpListener {
 export async function listen(
   app: Hono<{ Bindings: HttpBindings }>,
   { host, port }: { host: string; port: number },
+  key = 'http.listen',
 ): Promise<HttpListener> {
   const server = createAdaptorServer({ fetch: app.fetch }) as Server
   server.keepAliveTimeout = 65_000
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (thrown) => reject(listenError(thrown, 'http.listen', host, port)))
+    server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
     server.listen(port, host, resolve)
   })
   return {

@@ -6,12 +6,12 @@ import { parse, TomlError } from 'smol-toml'
 import { z } from 'zod'
 import { OperatorError } from './errors.ts'
 import { LEVELS } from './log.ts'
-import { isNetwork, parseEndpoint } from './network.ts'
+import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { parseDuration, parseSize } from './units.ts'
 
 const duration = () =>
-  z.string().transform((text, context) => {
-    const value = parseDuration(text)
+  z.union([z.string(), z.number()], 'must be a duration such as "5m"').transform((text, context) => {
+    const value = parseDuration(String(text))
     if (value === undefined)
       context.addIssue({ code: 'custom', message: 'must be a duration such as "5m" (ms, s, m, h, d)' })
     return value ?? z.NEVER
@@ -31,6 +31,10 @@ const endpoint = () =>
     if (!value) context.addIssue({ code: 'custom', message: 'must be host:port, such as "127.0.0.1:8025"' })
     return value ?? z.NEVER
   })
+
+/** An endpoint that is used before names can be looked up. */
+const addressEndpoint = () =>
+  endpoint().refine(({ host }) => isAddress(host), 'must be address:port, such as "127.0.0.1:53"')
 
 const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
 const port = () => z.int('must be a port number').min(0).max(65535)
@@ -93,7 +97,7 @@ export const schema = z.strictObject({
     max_message_bytes: size().prefault('40MB'),
     clamav: text().default(''),
   }),
-  dns: section({ servers: z.array(endpoint()).default([]) }),
+  dns: section({ servers: z.array(addressEndpoint()).default([]) }),
   delivery: section({
     port: port().default(25),
     source: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
@@ -143,7 +147,10 @@ export function parseConfig(
       const key = [...issue.path, issue.keys[0]!]
       throw new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)
     }
-    throw new OperatorError(`${where(issue.path)}: "${issue.path.join('.')}" ${sentence(issue.message)}.`)
+    const missing = issue.code === 'invalid_type' && issue.message.endsWith('received undefined')
+    throw new OperatorError(
+      `${where(issue.path)}: "${issue.path.join('.')}" ${missing ? 'is missing' : sentence(issue.message)}.`,
+    )
   }
   const config = result.data
   return { ...config, hostname: (config.hostname || hostname()).toLowerCase() }
@@ -165,7 +172,7 @@ export function loadConfig(file: string | undefined, environment: Record<string,
   }
   const fromEnvironment = applyEnvironment(tree, environment)
   return parseConfig(tree, (path) => {
-    const variable = fromEnvironment.get(path.slice(0, 2).join('.'))
+    const variable = fromEnvironment.get(path.slice(0, 2).join('.')) ?? fromEnvironment.get(String(path[0]))
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
   })
 }
@@ -192,7 +199,9 @@ function applyEnvironment(
     const raw = environment[variable]
     if (raw === undefined) continue
     const [head, key] = path as [string, string | undefined]
-    const place = key === undefined ? tree : ((tree[head] ??= {}) as Record<string, unknown>)
+    const place = key === undefined ? tree : (tree[head] ??= {})
+    // What stands where a section should is refused afterwards.
+    if (!isTable(place)) continue
     place[key ?? head] = fromText(raw, path)
     origin.set(path.join('.'), variable)
   }
@@ -231,20 +240,28 @@ function fromText(raw: string, path: readonly string[]): unknown {
 /** The line (from 1) on which a key stands, or its section, or 1. */
 function lineOf(source: string, path: readonly PropertyKey[]): number {
   const keys = path.filter((key) => typeof key === 'string')
-  const key = keys.at(-1)
-  const wanted = keys.slice(0, -1).join('.')
-  let section = ''
-  let fallback = 1
-  const lines = source.split('\n')
-  for (const [index, line] of lines.entries()) {
-    const header = /^\s*\[\[?\s*([^\]]+?)\s*\]\]?/.exec(line)
+  // Of an array of tables ([[delivery.routes]]) the one that the path counts to; an element of a list has its key's line.
+  const at = path.findIndex((key) => typeof key === 'number')
+  const repeated = at >= 0 && at < path.length - 1 ? path.slice(0, at).join('.') : undefined
+  let left = repeated === undefined ? 0 : (path[at] as number)
+  let section: string[] = []
+  let line = 1
+  let depth = 0
+  for (const [index, text] of source.split('\n').entries()) {
+    const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(text)
     if (header) {
-      section = header[1]!
-      if (section === keys.join('.') || section === wanted) fallback = index + 1
-    } else if (section === wanted && key !== undefined && new RegExp(`^\\s*"?${escape(key)}"?\\s*[=.]`).test(line))
-      return index + 1
+      section = namesOf(header[1]!)
+      if (section.join('.') === repeated && left-- !== 0) section = ['']
+    }
+    const key = header ? undefined : /^\s*((?:"[^"]*"|[\w.\s-])+?)\s*=/.exec(text)
+    const here = key ? [...section, ...namesOf(key[1]!)] : section
+    // The deepest place on the way to the key: its line, an inline table's, its section's.
+    if (here.length <= depth || here.some((name, level) => name !== keys[level])) continue
+    depth = here.length
+    line = index + 1
   }
-  return fallback
+  return line
 }
 
-const escape = (key: string): string => key.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** The parts of a dotted key, quoted or bare. */
+const namesOf = (dotted: string): string[] => dotted.split('.').map((name) => name.trim().replace(/^"(.*)"$/, '$1'))

@@ -33,6 +33,9 @@ for (const [network, bits] of [
 /** Says yes or no to one address literal; see `allowOnly`. */
 export type AddressCheck = (address: string) => boolean
 
+/** True for an IP address literal. */
+export const isAddress = (text: string): boolean => isIP(text) !== 0
+
 /** True for an IP network in CIDR form or a single address. */
 export function isNetwork(text: string): boolean {
   const [address, bits, more] = text.split('/')

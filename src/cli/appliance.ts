@@ -11,7 +11,7 @@ import { Pool } from '../base/pool.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
 import type { ComposeJob } from '../message/worker.ts'
 import type { Timeouts } from '../smtp/client.ts'
-import { openStore, type Store } from '../store/database.ts'
+import { explained, openStore, type Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
 import { raw } from '../store/query.ts'
 import { Spool } from '../store/spool.ts'
@@ -26,6 +26,8 @@ export interface ApplianceOptions {
   clock: Clock
   log: Log
   resolver?: Resolver
+  /** What an operator sets the HTTP address with: --http of the sandbox. */
+  httpKey?: string
   timeouts?: Timeouts
 }
 
@@ -44,9 +46,13 @@ const WATCH_EVERY = SECOND
 /** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
 function openData(config: Config): { store: Store; release: () => void } {
   const store = openStore(config.data_dir)
-  const release = takeLock(config.data_dir)
+  let release: (() => void) | undefined
+  try {
+    release = takeLock(config.data_dir)
+  } finally {
+    if (!release) store.close()
+  }
   if (release) return { store, release }
-  store.close()
   throw new OperatorError(
     `Another Postrider serves ${config.data_dir} already; stop it, or give this one another data_dir.`,
   )
@@ -93,7 +99,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       resolver,
       bells: { domains: () => polling.ring(), deliveries: (lane: string) => engine.ring(lane) },
     }
-    const http = await listen(createApp(desk), config.http.listen)
+    const http = await listen(createApp(desk), config.http.listen, options.httpKey)
     undo.push(() => http.close(0))
 
     await engine.start()
@@ -127,6 +133,6 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     }
   } catch (thrown) {
     for (const step of undo.reverse()) await step()
-    throw thrown
+    throw explained(thrown, config.data_dir)
   }
 }

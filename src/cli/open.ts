@@ -7,7 +7,7 @@ import { OperatorError } from '../base/errors.ts'
 import { openKeyring, type Keyring } from '../base/keyring.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
-import { openStore, type Store } from '../store/database.ts'
+import { explained, openStore, type Store } from '../store/database.ts'
 import { Spool } from '../store/spool.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -57,6 +57,8 @@ export async function withDesk<T>(invocation: Invocation, work: (desk: Desk) => 
       log: silentLog,
       ring: () => {},
     })
+  } catch (thrown) {
+    throw explained(thrown, config.data_dir)
   } finally {
     store.close()
   }

@@ -99,7 +99,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .action((id: string | undefined, { all }: { all?: true }) =>
       withDesk(invocation(), async (desk) => {
         if ((id === undefined) === (all === undefined))
-          throw new OperatorError('Say which: "postrider queue retry ID" or "postrider queue retry --all".')
+          queue.error('Say which: "postrider queue retry ID" or "postrider queue retry --all".', { exitCode: 2 })
         const count = await retryNow(desk, id)
         if (count === 0 && id !== undefined)
           throw new OperatorError(

@@ -67,7 +67,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       delivery: { port: exchanger.port },
       network: { allow_private: ['127.0.0.0/8', '::1/128'] },
     })
-    const appliance = await startAppliance({ config, clock, log, resolver })
+    const appliance = await startAppliance({ config, clock, log, resolver, httpKey: '--http' })
     undo.push(() => appliance.stop())
     store = appliance.desk.store
     config.http.public_url = `http://${http.host}:${appliance.http.port}`

@@ -162,7 +162,9 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
 export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean> {
   return desk.store.write((tx) => {
     const now = desk.clock.now()
-    if (moveDomain(tx, desk.log, domain, 'resume', now) !== 'verifying') return false
+    const current = domainByKey(tx, domain.key)
+    if (current?.status !== 'suspended') return false
+    moveDomain(tx, desk.log, current, 'resume', now)
     checkSoon(tx, desk, domain.key, now)
     return true
   })

@@ -19,9 +19,12 @@ const LABEL = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/
 /** Octets of UTF-8. */
 const octets = (text: string): number => Buffer.byteLength(text)
 
+/** What a host name may be written with; URL parsing would read more into anything else. */
+const NAME = /^(?:[\p{L}\p{N}\p{M}.\u3002\uff0e\uff61\u00b7\u30fb-]|\u200c|\u200d)+$/u
+
 /** A host name as lower-case A-labels; undefined when it is not one (RFC 1123 §2.1, UTS 46 non-transitional). */
 export function toAscii(name: string): string | undefined {
-  const ascii = /^[\x21-\x7e]+$/.test(name) ? name.toLowerCase() : domainToASCII(name)
+  const ascii = /^[\x21-\x7e]+$/.test(name) ? name.toLowerCase() : NAME.test(name) ? domainToASCII(name) : ''
   // URL parsing would turn digits into an address; a name has at least one letter in its last label.
   if (ascii.length === 0 || ascii.length > 253) return undefined
   const labels = ascii.split('.')

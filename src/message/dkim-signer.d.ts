@@ -1,3 +1,4 @@
+// What dkim-signer exports; it ships no types.
 declare module 'dkim-signer' {
   import type { KeyObject } from 'node:crypto'
   export function DKIMSign(

@@ -26,7 +26,11 @@ export function headerField(name: string, value: string): string {
 /** Free text (Subject): encoded when it is not ASCII, looks encoded, or has a word that no line could hold. */
 export function unstructured(name: string, text: string): string {
   const value = clean(text)
-  const plain = isAscii(value) && !value.includes('=?') && !value.split(/\s/).some((word) => word.length > LONGEST_WORD)
+  const plain =
+    isAscii(value) &&
+    !value.includes('=?') &&
+    !/[ \t]{60}/.test(value) &&
+    !value.split(/\s/).some((word) => word.length > LONGEST_WORD)
   if (plain) return headerField(name, value)
   return `${name}: ${encode(value).replaceAll('?= =?', '?=\r\n =?')}\r\n`
 }
@@ -44,7 +48,9 @@ const ATOMS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-
 export function formatAddress({ name, address }: Address): string {
   if (name === '') return address
   const text = clean(name)
-  if (ATOMS.test(text) && !text.includes('=?')) return `${text} <${address}>`
-  if (isAscii(text) && !text.includes('=?')) return `"${text.replace(/["\\]/g, '\\$&')}" <${address}>`
+  // A phrase is not folded; a long one goes as encoded words, which are.
+  const short = text.length <= 200
+  if (short && ATOMS.test(text) && !text.includes('=?')) return `${text} <${address}>`
+  if (short && isAscii(text) && !text.includes('=?')) return `"${text.replace(/["\\]/g, '\\$&')}" <${address}>`
   return `${encode(text).replaceAll('?= =?', '?=\r\n =?')} <${address}>`
 }

@@ -15,7 +15,8 @@ export function returnPathToken(keyring: Keyring, deliveryKey: number): string {
 /** The delivery that a return path's local part names; undefined when the token is not one of ours. */
 export function readReturnPathToken(keyring: Keyring, token: string): number | undefined {
   const bytes = fromBase32(token)
-  if (bytes?.length !== KEY_BYTES + MAC_BYTES) return undefined
+  // The last character has bits to spare: only the spelling that we make is ours.
+  if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
   return keyring.proves('return-path', key, bytes.subarray(KEY_BYTES)) ? key.readUIntBE(0, KEY_BYTES) : undefined
 }

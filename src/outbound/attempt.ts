@@ -58,6 +58,10 @@ export async function attempt(
   return talk(desk, lane, work, Buffer.from(letter.buffer), open, sessions)
 }
 
+const emailNow = statement<{ key: number }>()((arg) =>
+  db.selectFrom('outbound_emails').select('key').where('key', '=', arg.key),
+)
+
 const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
@@ -65,6 +69,7 @@ const domainNow = statement<{ key: number }>()((arg) =>
 /** A domain that was removed or suspended sends nothing from that moment on, also what the queue holds in its hands. */
 function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
   const at = { stage: 'compose' } as const
+  if (!store.first(emailNow({ key: email.key }))) return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', at)
   const domain = store.first(domainNow({ key: email.domain_key }))
   if (!domain || domain.deleted_at !== null)
     return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)

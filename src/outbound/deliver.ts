@@ -216,7 +216,7 @@ export class DeliveryEngine {
     return undefined
   }
 
-  async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
+  async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[], heed = true): Promise<void> {
     const { clock, config, log, store } = this.#desk
     const now = clock.now()
     const unsent = (verdict: Verdict): boolean =>
@@ -242,7 +242,8 @@ export class DeliveryEngine {
         tls,
       })
     }
-    if (verdicts.some(({ kind }) => kind === 'deferred')) this.#note(lane, now, verdicts)
+    if (!heed) void 0
+    else if (verdicts.some(({ kind }) => kind === 'deferred')) this.#note(lane, now, verdicts)
     else lane.relax()
     // What was put off is due again some time; the lane must know when.
     if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = laneDue(store, lane.domain)
@@ -252,7 +253,7 @@ export class DeliveryEngine {
   /** An exchanger that nobody reaches, or that asks for patience, gets it; what was claimed for it is deferred with it. */
   #note(lane: Lane, now: number, verdicts: readonly Verdict[]): void {
     const host = verdicts.find(
-      ({ stage, code }) => code === 421 || ['dns', 'connect', 'greeting', 'ehlo', 'starttls'].includes(stage),
+      ({ stage, code }) => code === 421 || ['dns', 'connect', 'greeting', 'ehlo'].includes(stage),
     )
     if (!host) return
     lane.backOff(now)
@@ -264,7 +265,8 @@ export class DeliveryEngine {
           return this.#settle(
             lane,
             other,
-            other.deliveries.map(() => ({ ...host, dialogue: null })),
+            other.deliveries.map(() => ({ ...host, handed: false, dialogue: null })),
+            false,
           )
         }),
       ).catch((thrown) => void this.#desk.log.fault('settle', thrown))

@@ -55,6 +55,8 @@ export class Lane {
 
   /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
   backOff(now: number): void {
+    // Connections that fail together are one failure.
+    if (now < this.pausedUntil) return
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
     this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)

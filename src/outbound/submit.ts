@@ -152,7 +152,7 @@ export async function submitEmail(
     requireActive(store, userKey, from)
     await spool.put(spooled, content)
   }
-  return store.write((tx): Submitted => {
+  const submitted = store.write((tx): Submitted => {
     const same = hash && replay(tx, userKey, given.idempotency_key!, hash)
     if (same) return { email: same, replayed: true }
     requireSubscription(tx, userKey)
@@ -190,6 +190,19 @@ export async function submitEmail(
     tx.afterCommit(() => desk.ring(to.domain))
     return { email, replayed: false }
   })
+  if (!spooled) return submitted
+  // A file that no row came to refer to.
+  const drop = () => spool.remove(spooled)
+  return submitted.then(
+    async (result) => {
+      if (result.replayed) await drop()
+      return result
+    },
+    async (thrown: unknown) => {
+      await drop()
+      throw thrown
+    },
+  )
 }
 
 export function requireSubscription(reader: Reader, userKey: number): void {

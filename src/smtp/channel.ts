@@ -96,6 +96,10 @@ export class Channel {
     this.note(`-> (${wire.length} octets of mail)`)
     for (let at = 0; at < wire.length; at += BLOCK) {
       if (this.broken) return this.broken
+      if (this.#replies.length > 0) {
+        this.#cut('the server answered before the end of the mail')
+        return this.broken!
+      }
       if (this.#socket.write(wire.subarray(at, at + BLOCK)) || at + BLOCK >= wire.length) continue
       const stalled = await this.#drained(stall)
       if (stalled) return stalled
@@ -153,7 +157,7 @@ export class Channel {
       const replies = this.#reader.push(chunk)
       if (replies === 'protocol error') return this.#cut('the server does not speak SMTP')
       for (const reply of replies) {
-        this.note(`<- ${reply.code} ${reply.text}`)
+        this.note(`<- ${reply.code} ${cleanText(reply.lines.join('\n'))}`)
         if (this.#waiting) this.#waiting(reply)
         else if (this.#replies.length < MAX_UNASKED) this.#replies.push(reply)
       }

@@ -115,8 +115,9 @@ export class SmtpSession {
     const limit = Number(size)
     if (limit > 0 && wire.length > limit)
       return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
-    // oxlint-disable-next-line no-control-regex
-    const international = [from, ...recipients].some((address) => /[^\u0000-\u007f]/.test(address))
+    const international =
+      [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
+      wire.subarray(0, wire.indexOf('\r\n\r\n')).some((octet) => octet > 127)
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',
@@ -131,7 +132,7 @@ export class SmtpSession {
     const { command } = this.#timeouts
     const answer = await this.#channel.command(`EHLO ${hostname}`, command)
     this.#capabilities = isFailure(answer) ? new Map() : readCapabilities(answer)
-    const unknown = !isFailure(answer) && (answer.code === 500 || answer.code === 502 || answer.code === 550)
+    const unknown = !isFailure(answer) && answer.code >= 500
     return this.#unlessOk(unknown ? await this.#channel.command(`HELO ${hostname}`, command) : answer, 'ehlo')
   }
 
@@ -181,7 +182,8 @@ export class SmtpSession {
       const text = `The connection ended after the mail was handed over: ${answer.failure}.`
       return { ...this.#own('deferred', '4.4.2', text, 'final dot'), handed: true }
     }
-    return verdictOf(answer, { ...this.#here('final dot'), handed: true })
+    const verdict = verdictOf(answer, { ...this.#here('final dot'), handed: true })
+    return answer.code >= 300 && answer.code < 400 ? { ...verdict, kind: 'deferred' } : verdict
   }
 
   #here(stage: Stage) {
@@ -197,6 +199,9 @@ export class SmtpSession {
     if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
     if (hoped ? answer.code === hoped : answer.code < 300) return undefined
     const verdict = verdictOf(answer, this.#here(stage))
+    // RFC 5321 §4.5.3.1.10: 552 may mean too many recipients for one transaction.
+    if (stage === 'rcpt' && answer.code === 552 && (answer.enhanced === null || answer.enhanced === '5.5.3'))
+      return { ...verdict, kind: 'deferred' }
     // A yes in the wrong place is no yes.
     return verdict.kind === 'delivered' ? { ...verdict, kind: 'deferred' } : verdict
   }

@@ -1,4 +1,5 @@
 // SMTP replies (RFC 5321 §4.2, RFC 2034) as strangers send them: bounded, cleaned, or refused.
+import { StringDecoder } from 'node:string_decoder'
 
 export interface Reply {
   /** 200 to 599. */
@@ -26,18 +27,20 @@ export function cleanText(text: string, max: number = MAX_TEXT): string {
 
 /** Collects the octets of a server into replies. `push` returns the replies that are whole, or says that it is no SMTP. */
 export class ReplyReader {
+  readonly #decoder = new StringDecoder('utf8')
   #rest = ''
   #lines: string[] = []
 
   push(chunk: Buffer): Reply[] | 'protocol error' {
     const replies: Reply[] = []
-    this.#rest += chunk.toString('utf8')
+    this.#rest += this.#decoder.write(chunk)
     for (;;) {
       const end = this.#rest.indexOf('\n')
       if (end < 0) break
       const line = this.#rest.slice(0, end).replace(/\r$/, '')
       this.#rest = this.#rest.slice(end + 1)
-      const [, code, mark, text] = /^([2-5]\d\d)([ -]|$)(.*)$/.exec(line.slice(0, MAX_LINE)) ?? []
+      if (line.length > MAX_LINE) return 'protocol error'
+      const [, code, mark, text] = /^([2-5]\d\d)([ -]|$)(.*)$/s.exec(line) ?? []
       if (code === undefined || this.#lines.length >= MAX_LINES) return 'protocol error'
       this.#lines.push(text ?? '')
       if (mark === '-') continue
@@ -57,7 +60,7 @@ function readReply(code: number, lines: readonly string[]): Reply {
   const enhanced = /^([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)/.exec(lines[0]!)
   // Where the two disagree the basic code's class counts.
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
-  const words = fits ? lines.map((line) => line.replace(`${enhanced[0]} `, '')) : lines
+  const words = fits ? lines.map((line) => line.replace(enhanced[0], '').trimStart()) : lines
   return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(words.join('\n')), lines }
 }
 

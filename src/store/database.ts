@@ -87,12 +87,22 @@ export class Store implements Reader {
 
   /** Sentences that tell what is damaged; empty when the database is sound. */
   verify(): string[] {
+    try {
+      return this.#faults()
+    } catch (thrown) {
+      // Damage that not even the check gets past.
+      if (/^SQLITE_(?:CORRUPT|NOTADB|IOERR)/.test(codeOf(thrown))) return [messageOf(thrown)]
+      throw thrown
+    }
+  }
+
+  #faults(): string[] {
     const rows = this.#db.pragma('integrity_check(20)') as { integrity_check: string }[]
+    const damaged = rows.map((row) => row.integrity_check).filter((text) => text !== 'ok')
+    // References can only be followed where the pages are whole.
+    if (damaged.length > 0) return damaged
     const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
-    return [
-      ...rows.map((row) => row.integrity_check).filter((text) => text !== 'ok'),
-      ...(broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []),
-    ]
+    return broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []
   }
 
   /** Commits what waits and closes the file. */
@@ -211,6 +221,13 @@ export function openStore(dataDir: string): Store {
   }
 }
 
+/** What the database's files are to blame for (damage, a full disk, no rights) as a sentence; all else as it was thrown. */
+export function explained(thrown: unknown, dataDir: string): unknown {
+  return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
+    ? new OperatorError(sentenceFor(thrown, join(dataDir, FILE)), { cause: thrown })
+    : thrown
+}
+
 function migrate(database: Database.Database, file: string): void {
   const version = (): number => database.pragma('user_version', { simple: true }) as number
   if (version() > migrations.length)
@@ -230,7 +247,7 @@ function migrate(database: Database.Database, file: string): void {
 }
 
 function sentenceFor(thrown: unknown, file: string): string {
-  switch (codeOf(thrown)) {
+  switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
       return `${file} is damaged; stop here, keep the file, and put a backup in its place with "postrider restore".`
@@ -239,10 +256,11 @@ function sentenceFor(thrown: unknown, file: string): string {
     case 'SQLITE_CANTOPEN':
     case 'SQLITE_READONLY':
     case 'SQLITE_PERM':
-    case 'SQLITE_READONLY_DIRECTORY':
       return `${file} cannot be opened for writing; run Postrider as the user who owns the data directory.`
     case 'SQLITE_BUSY':
       return `${file} is locked by another program; end it and start again.`
+    case 'SQLITE_IOERR':
+      return `${file} cannot be read or written (${codeOf(thrown)}); see whether its disk is full or failing, then start again.`
     default:
       return `${file} cannot be opened: ${messageOf(thrown)}.`
   }

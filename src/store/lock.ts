@@ -2,18 +2,28 @@
 // when the process ends, however it ends.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { codeOf } from '../base/errors.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
+
+/** Locks in hand: one that nobody refers to would be collected, and closed with it. */
+const held = new Set<Database.Database>()
 
 /** Takes the lock of a data directory; undefined when another process has it, else the function that gives it back. */
 export function takeLock(dataDir: string): (() => void) | undefined {
-  const database = new Database(join(dataDir, 'serve.lock'), { timeout: 0, ...sqliteAddon(dataDir) })
+  const file = join(dataDir, 'serve.lock')
+  let database: Database.Database | undefined
   try {
-    database.exec('begin exclusive')
-    return () => database.close()
+    const lock = (database = new Database(file, { timeout: 0, ...sqliteAddon(dataDir) }))
+    lock.exec('begin exclusive')
+    held.add(lock)
+    return () => {
+      held.delete(lock)
+      lock.close()
+    }
   } catch (thrown) {
-    database.close()
+    database?.close()
     if (codeOf(thrown) === 'SQLITE_BUSY') return undefined
-    throw thrown
+    if (thrown instanceof OperatorError) throw thrown
+    throw new OperatorError(`${file} cannot be locked (${codeOf(thrown)}); remove it, or run Postrider as its owner.`)
   }
 }

@@ -1,12 +1,13 @@
 // The schema, as an ordered list that ships inside the bundle. A migration that was released is never changed; the next
 // one is added at the end. `pragma user_version` holds how many have run.
 //
-// Every table has `key`, an integer for joins that never leaves the store, and most have `id`, the public UUIDv7. Times
+// Every table has `key`, an integer for joins that never leaves the store (autoincrement where something may still name the
+// key of a row that is gone: a return path, a delivery under way), and most have `id`, the public UUIDv7. Times
 // are integer milliseconds since the epoch. `user_key` stands on every row that the API lists, for the owner clause.
 
 const foundation = `
 create table users (
-  key integer primary key,
+  key integer primary key autoincrement,
   id text not null unique,
   email text not null unique collate nocase,
   name text not null,
@@ -18,7 +19,7 @@ create table users (
 ) strict;
 
 create table tokens (
-  key integer primary key,
+  key integer primary key autoincrement,
   id text not null unique,
   user_key integer not null references users on delete cascade,
   name text not null,
@@ -34,7 +35,7 @@ create table tokens (
 create index tokens_by_user on tokens (user_key);
 
 create table domains (
-  key integer primary key,
+  key integer primary key autoincrement,
   id text not null unique,
   user_key integer not null references users on delete cascade,
   name text not null,
@@ -60,7 +61,7 @@ create index domains_by_creation on domains (user_key, created_at);
 create index domains_due on domains (next_check_at) where next_check_at is not null;
 
 create table dkim_keys (
-  key integer primary key,
+  key integer primary key autoincrement,
   id text not null unique,
   domain_key integer not null references domains on delete cascade,
   selector text not null,
@@ -93,7 +94,7 @@ create table records (
 create index records_by_domain on records (domain_key, created_at);
 
 create table outbound_emails (
-  key integer primary key,
+  key integer primary key autoincrement,
   id text not null unique,
   user_key integer not null references users on delete cascade,
   domain_key integer not null references domains,
@@ -128,7 +129,7 @@ create table outbound_bodies (
 create index outbound_bodies_in_spool on outbound_bodies (spool) where spool is not null;
 
 create table deliveries (
-  key integer primary key,
+  key integer primary key autoincrement,
   email_key integer not null references outbound_emails on delete cascade,
   domain_key integer not null,
   role text not null,

@@ -17,14 +17,15 @@ import { createResolver } from '../../src/base/resolver.ts'
 import type { Store } from '../../src/store/database.ts'
 
 const input = JSON.parse(process.argv[2]!) as ConfigInput
-let store: Store | undefined
-const dns = await startDns(sandboxZone(() => store))
+const opened: { store?: Store } = {}
+const dns = await startDns(sandboxZone(() => opened.store))
 const config = parseConfig({ ...input, dns: { servers: [`127.0.0.1:${dns.port}`] } })
 const resolver = createResolver({ servers: config.dns.servers })
 // A server writes its log; so does this one, to nowhere.
 const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: () => {} })
 const appliance = await startAppliance({ config, clock: systemClock, log, resolver })
-store = appliance.desk.store
+const { store } = appliance.desk
+opened.store = store
 const { desk } = appliance
 const user = await addUser(desk, { email: 'bench@bench.example' })
 const domain = await registerDomain({ ...desk, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })

@@ -18,8 +18,8 @@ export interface Script {
   tls?: boolean
   /** Answers to a command; undefined = the usual one. '' = say nothing. 'close' = cut the connection. */
   answer?: (command: string, connection: number) => string | undefined
-  /** The answer after the final dot; undefined = 250. */
-  final?: (heard: Heard, connection: number) => string | undefined
+  /** The answer after the final dot; undefined = 250. A promise keeps the client waiting; the mail counts as heard. */
+  final?: (heard: Heard, connection: number) => string | Promise<string> | undefined
 }
 
 export interface TestExchanger {
@@ -29,6 +29,8 @@ export interface TestExchanger {
   commands: string[]
   connections: number
   script: Script
+  /** Cuts every open connection; new ones are taken. */
+  cut(): void
   close(): Promise<void>
 }
 
@@ -49,6 +51,9 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
     commands: [],
     connections: 0,
     script,
+    cut() {
+      for (const socket of sockets) socket.destroy()
+    },
     close: () =>
       new Promise((resolve) => {
         for (const socket of sockets) socket.destroy()
@@ -114,6 +119,11 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
         inData = false
         const heard = { ...envelope, message, tls }
         const answer = exchanger.script.final?.(heard, connection)
+        if (answer instanceof Promise) {
+          exchanger.heard.push(heard)
+          void answer.then(say)
+          continue
+        }
         if (answer === undefined || answer.startsWith('2') || answer === 'close' || answer === '')
           exchanger.heard.push(heard)
         say(answer ?? '250 2.0.0 Queued')

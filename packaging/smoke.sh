@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Proves that dist/postrider needs nothing but itself: copied to an empty directory and run without environment it says its
+# version, its help and its API, and as `postrider dev` takes the printed mail, signs it, delivers it to its own exchanger with
+# dkim=pass, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first failure.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+built=${1:-$root/dist/postrider}
+[ -x "$built" ] || { echo "smoke: $built is not there; npm run build makes it" >&2; exit 1; }
+
+place=$(mktemp -d)
+server=
+finish() {
+  if [ -n "$server" ]; then kill -KILL "$server" 2>/dev/null || true; fi
+  rm -rf "$place"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+say() { printf 'smoke: %s\n' "$*"; }
+fail() {
+  say "FAILED: $*" >&2
+  for file in "$place"/out "$place"/err; do if [ -s "$file" ]; then sed "s/^/  /" "$file" >&2; fi; done
+  exit 1
+}
+# Waits at most 20 seconds for a line in a file.
+await() {
+  for _ in $(seq 200); do
+    if grep -q -- "$1" "$2" 2>/dev/null; then return 0; fi
+    kill -0 "$server" 2>/dev/null || fail "it ended before it said $1"
+    sleep 0.1
+  done
+  fail "it did not say $1 within 20 s"
+}
+# The value of a key in the one-line JSON document that dev prints; none of these values holds an escape.
+value() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$place/out"; }
+
+mkdir "$place/bin" "$place/run" "$place/tmp"
+cp "$built" "$place/bin/postrider"
+cd "$place/run"
+postrider() { env -i TMPDIR="$place/tmp" "$place/bin/postrider" "$@"; }
+
+say 'version, help, openapi'
+version=$(env -i "$place/bin/postrider" --version)
+wanted=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
+[ "$version" = "$wanted" ] || fail "it is version $version, package.json is $wanted"
+postrider help | grep -q 'serve' || fail 'help does not name serve'
+postrider openapi | grep -q '"openapi": *"3\.' || fail 'openapi prints no OpenAPI document'
+if postrider no-such-command 2>/dev/null; then fail 'an unknown command was taken for good'; else code=$?; fi
+[ "$code" = 2 ] || fail "an unknown command ends with $code, not 2"
+
+say 'dev, on free ports'
+env -i TMPDIR="$place/tmp" "$place/bin/postrider" dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/out" 2>"$place/err" &
+server=$!
+await '"token"' "$place/out"
+[ "$(wc -l <"$place/out")" = 1 ] || fail 'dev --json printed more than one document'
+
+say 'the printed mail'
+if command -v curl >/dev/null; then
+  # The line as it is printed: JSON quotes unescaped, nothing else changed.
+  line=$(sed -n 's/.*"curl":"\(.*\)"}$/\1/p' "$place/out" | sed 's/\\"/"/g; s/\\\\/\\/g')
+  answer=$(eval "$line --noproxy '*'") || fail "the printed curl line ended with $?: $line"
+  case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
+else
+  say 'curl is not installed: posting over a bare connection'
+  url=$(value api)
+  host=${url#http://}
+  path=/${host#*/}
+  host=${host%%/*}
+  body="{\"data\":{\"type\":\"outbound-emails\",\"attributes\":{\"from\":\"$(value from)\",\"to\":\"$(value to)\",\"subject\":\"First mail\",\"html\":\"<p>It works.</p>\"}}}"
+  exec 3<>"/dev/tcp/${host%:*}/${host##*:}"
+  printf 'POST %s/outbound-emails HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/vnd.api+json\r\nContent-Length: %s\r\nConnection: close\r\n\r\n%s' \
+    "$path" "$host" "$(value token)" "${#body}" "$body" >&3
+  read -r answer <&3
+  exec 3>&-
+  case $answer in *' 201 '*) ;; *) fail "it answered $answer" ;; esac
+fi
+await '"event":"received".*"dkim":"pass"' "$place/err"
+
+say 'SIGTERM'
+kill -TERM "$server"
+code=0
+wait "$server" || code=$?
+server=
+[ "$code" = 0 ] || fail "it ended with $code"
+left=$(find "$place/run" "$place/tmp" -mindepth 1)
+[ -z "$left" ] || fail "it left behind: $left"
+if grep -qi 'warning\|"level":"error"' "$place/err"; then fail 'it warned or reported an error'; fi
+say 'all well'

@@ -1,0 +1,350 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { hostname, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { parse } from 'smol-toml'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { loadConfig, parseConfig, scalarPaths, schema } from '../../src/base/config.ts'
+import { OperatorError } from '../../src/base/errors.ts'
+
+const SHIPPED = new URL('../../config/postrider.toml', import.meta.url).pathname
+const BAD = new URL('../bad-config/', import.meta.url).pathname
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-config-'))
+after(() => rmSync(folder, { recursive: true }))
+
+/** A configuration file of these lines. */
+function file(...lines: string[]): string {
+  const path = join(folder, 'postrider.toml')
+  writeFileSync(path, lines.join('\n'))
+  return path
+}
+
+/** What a start with this configuration says; it must refuse. */
+function refusal(path: string | undefined, environment: Record<string, string> = {}): string {
+  try {
+    loadConfig(path, environment)
+  } catch (thrown) {
+    assert.ok(thrown instanceof OperatorError, `not a sentence for the operator: ${String(thrown)}`)
+    return thrown.message
+  }
+  throw new Error(`${path ?? 'the environment'} was taken for good`)
+}
+
+/** One line, ended by one full stop, without a second sentence. */
+function assertOneSentence(text: string): void {
+  assert.match(text, /^[^\n]*[^\n.]\.$/, `not one sentence: ${text}`)
+  assert.doesNotMatch(text, /\. [A-Z]/, `more than one sentence: ${text}`)
+}
+
+// The interface that users and other programs rely on: every key, as it is written, with its default.
+const CONTRACT = `
+hostname  = ""
+data_dir  = "/var/lib/postrider"
+regions   = ["default"]
+[http]
+listen          = "127.0.0.1:8025"
+public_url      = "http://127.0.0.1:8025"
+trusted_proxies = []
+[smtp]
+listen   = ["0.0.0.0:25"]
+tls_cert = ""
+tls_key  = ""
+[inbound]
+max_message_bytes = "40MB"
+clamav            = ""
+[dns]
+servers = []
+[delivery]
+port          = 25
+source        = []
+retry         = ["5m","15m","30m","1h","2h","4h","6h"]
+lifetime      = "5d"
+max_connections = 200
+[network]
+allow_private = []
+[webhooks]
+retry   = ["5s","5m","30m","2h","5h","10h","14h","20h","24h"]
+probe   = ["5s","10s","20s","40s","80s","160s","320s"]
+timeout = "15s"
+ca_file = ""
+[domains]
+verification_window = "72h"
+[api]
+rate_limit = 20
+rate_burst = 100
+[oauth]
+redirect_origins = ["http://127.0.0.1", "http://localhost"]
+[plans.growth]
+included_volume   = 100000
+branded_tracking  = true
+[retention]
+outbound_bodies = "30d"
+events          = "90d"
+inbound         = "0"
+[log]
+level = "info"
+`
+
+/** Every leaf of a tree of tables: "http.listen" -> its value. */
+function leaves(tree: object, path: string[] = []): [string, unknown][] {
+  return Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+    typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? leaves(value, [...path, key])
+      : [[[...path, key].join('.'), value] as [string, unknown]],
+  )
+}
+const contract = new Map(leaves(parse(CONTRACT)))
+
+describe('defaults', () => {
+  test('nothing configured is the configuration of the contract', () => {
+    assert.deepEqual(parseConfig({}), parseConfig(parse(CONTRACT)))
+    assert.deepEqual(loadConfig(undefined), parseConfig({}))
+    assert.deepEqual(loadConfig(file('')), parseConfig({}))
+  })
+
+  test('durations are milliseconds, sizes bytes, endpoints host and port', () => {
+    const config = loadConfig(undefined)
+    assert.equal(config.hostname, hostname().toLowerCase())
+    assert.deepEqual(config.http.listen, { host: '127.0.0.1', port: 8025 })
+    assert.deepEqual(config.smtp.listen, [{ host: '0.0.0.0', port: 25 }])
+    assert.equal(config.inbound.max_message_bytes, 40 * 1024 * 1024)
+    assert.deepEqual(
+      config.delivery.retry,
+      [5, 15, 30, 60, 120, 240, 360].map((minutes) => minutes * MINUTE),
+    )
+    assert.equal(config.delivery.lifetime, 5 * DAY)
+    assert.deepEqual(
+      config.webhooks.probe,
+      [5, 10, 20, 40, 80, 160, 320].map((seconds) => seconds * SECOND),
+    )
+    assert.equal(config.domains.verification_window, 72 * HOUR)
+    assert.deepEqual(config.retention, { outbound_bodies: 30 * DAY, events: 90 * DAY, inbound: 0 })
+  })
+
+  test('config/postrider.toml names every key, at its default', () => {
+    const shipped = new Map(leaves(parse(readFileSync(SHIPPED, 'utf8'))))
+    assert.deepEqual([...shipped.keys()].sort(), [...contract.keys()].sort())
+    assert.deepEqual(loadConfig(SHIPPED), parseConfig({}))
+  })
+
+  test('the program knows no key that the contract does not name', () => {
+    const known = leaves(schema.parse({})).map(([key]) => (key.startsWith('http.listen.') ? 'http.listen' : key))
+    assert.deepEqual([...new Set(known)].sort(), [...contract.keys(), 'delivery.routes'].sort())
+  })
+
+  test('the relay route that config/postrider.toml shows is one that works', () => {
+    const text = readFileSync(SHIPPED, 'utf8')
+    const lines = text.slice(text.indexOf('# [[delivery.routes]]')).split('\n')
+    const shown = lines.slice(
+      0,
+      lines.findIndex((line) => !line.startsWith('#')),
+    )
+    assert.equal(shown.length, 7)
+    const config = loadConfig(file(...shown.map((line) => line.slice(2))))
+    assert.deepEqual(config.delivery.routes, [
+      { domains: ['*'], host: 'smtp.relay.example', port: 587, tls: 'required', username: '', password_file: '' },
+    ])
+  })
+})
+
+describe('what may be written', () => {
+  test('durations in every unit, sizes in every unit', () => {
+    const { delivery, inbound } = loadConfig(
+      file('[delivery]', 'retry = ["250ms", "5s", "5m", "2h", "5d", "0"]', '[inbound]', 'max_message_bytes = 1048576'),
+    )
+    assert.deepEqual(delivery.retry, [250, 5 * SECOND, 5 * MINUTE, 2 * HOUR, 5 * DAY, 0])
+    assert.equal(inbound.max_message_bytes, 1024 ** 2)
+    for (const [text, bytes] of [
+      ['512', 512],
+      ['512B', 512],
+      ['64KB', 64 * 1024],
+      ['1GB', 1024 ** 3],
+    ] as const)
+      assert.equal(parseConfig({ inbound: { max_message_bytes: text } }).inbound.max_message_bytes, bytes)
+  })
+
+  test('endpoints in IPv6, networks and single addresses of both families', () => {
+    const config = parseConfig({
+      http: { listen: '[::1]:0', trusted_proxies: ['10.0.0.0/8', '192.0.2.1', 'fd00::/8', '::1'] },
+    })
+    assert.deepEqual(config.http.listen, { host: '::1', port: 0 })
+    assert.deepEqual(config.http.trusted_proxies, ['10.0.0.0/8', '192.0.2.1', 'fd00::/8', '::1'])
+  })
+
+  test('a host name in capitals is kept in lower case, a public URL without its final slash', () => {
+    const config = parseConfig({ hostname: 'MX.Example.ORG', http: { public_url: 'https://mail.example.org/' } })
+    assert.equal(config.hostname, 'mx.example.org')
+    assert.equal(config.http.public_url, 'https://mail.example.org')
+  })
+
+  test('plans of the operator, with either member left out', () => {
+    const { plans } = loadConfig(
+      file('[plans.scale]', 'included_volume = 5', '[plans.open]', 'branded_tracking = true'),
+    )
+    assert.deepEqual(plans, {
+      scale: { included_volume: 5, branded_tracking: false },
+      open: { included_volume: null, branded_tracking: true },
+    })
+  })
+})
+
+describe('environment', () => {
+  // A value other than the default for every key that a variable can hold, as a person writes it.
+  const SAMPLES: Record<string, [text: string, value: unknown]> = {
+    hostname: ['mx.example.org', 'mx.example.org'],
+    data_dir: ['/srv/post', '/srv/post'],
+    regions: ['eu, us', ['eu', 'us']],
+    'http.listen': ['[::1]:0', { host: '::1', port: 0 }],
+    'http.public_url': ['https://mail.example.org', 'https://mail.example.org'],
+    'http.trusted_proxies': ['10.0.0.0/8,192.0.2.1', ['10.0.0.0/8', '192.0.2.1']],
+    'smtp.listen': [
+      '127.0.0.1:2525,[::1]:2525',
+      [
+        { host: '127.0.0.1', port: 2525 },
+        { host: '::1', port: 2525 },
+      ],
+    ],
+    'smtp.tls_cert': ['/etc/cert.pem', '/etc/cert.pem'],
+    'smtp.tls_key': ['/etc/key.pem', '/etc/key.pem'],
+    'inbound.max_message_bytes': ['1MB', 1024 ** 2],
+    'inbound.clamav': ['127.0.0.1:3310', '127.0.0.1:3310'],
+    'dns.servers': ['127.0.0.1:5353', [{ host: '127.0.0.1', port: 5353 }]],
+    'delivery.port': ['2525', 2525],
+    'delivery.source': ['192.0.2.1,2001:db8::1', ['192.0.2.1', '2001:db8::1']],
+    'delivery.retry': ['1m,2m', [MINUTE, 2 * MINUTE]],
+    'delivery.lifetime': ['1d', DAY],
+    'delivery.max_connections': ['5', 5],
+    'network.allow_private': ['127.0.0.0/8', ['127.0.0.0/8']],
+    'webhooks.retry': ['1s', [SECOND]],
+    'webhooks.probe': ['1s', [SECOND]],
+    'webhooks.timeout': ['2s', 2 * SECOND],
+    'webhooks.ca_file': ['/etc/ca.pem', '/etc/ca.pem'],
+    'domains.verification_window': ['1h', HOUR],
+    'api.rate_limit': ['0', 0],
+    'api.rate_burst': ['7', 7],
+    'oauth.redirect_origins': ['https://console.example.org', ['https://console.example.org']],
+    'retention.outbound_bodies': ['0', 0],
+    'retention.events': ['1d', DAY],
+    'retention.inbound': ['365d', 365 * DAY],
+    'log.level': ['debug', 'debug'],
+  }
+  const variableOf = (key: string): string => `POSTRIDER_${key.replaceAll('.', '_').toUpperCase()}`
+  const valueAt = (tree: unknown, key: string): unknown =>
+    key.split('.').reduce((branch, name) => (branch as Record<string, unknown>)[name], tree)
+
+  test('every key of the contract but the named plans has a variable', () => {
+    const keys = [...contract.keys()].filter((key) => !key.startsWith('plans.')).sort()
+    assert.deepEqual(Object.keys(SAMPLES).sort(), keys)
+    assert.deepEqual(
+      scalarPaths()
+        .map((path) => path.join('.'))
+        .sort(),
+      keys,
+    )
+  })
+
+  for (const [key, [text, value]] of Object.entries(SAMPLES))
+    test(`${variableOf(key)} sets ${key} and nothing else`, () => {
+      const plain = parseConfig({})
+      const config = loadConfig(undefined, { [variableOf(key)]: text })
+      assert.deepEqual(valueAt(config, key), value)
+      assert.notDeepEqual(valueAt(plain, key), value)
+      const others = (tree: object) => leaves(tree).filter(([name]) => name !== key && !name.startsWith(`${key}.`))
+      assert.deepEqual(others(config), others(plain))
+    })
+
+  test('every default can be said by its variable', () => {
+    for (const [key, value] of contract) {
+      if (key.startsWith('plans.')) continue
+      const text = Array.isArray(value) ? value.join(',') : String(value)
+      assert.doesNotThrow(() => loadConfig(undefined, { [variableOf(key)]: text }), `${variableOf(key)}=${text}`)
+      assert.deepEqual(
+        loadConfig(undefined, { [variableOf(key)]: text }),
+        parseConfig({}),
+        `${variableOf(key)}=${text}`,
+      )
+    }
+  })
+
+  test('a variable wins over the file, and only over its own key', () => {
+    const path = file('regions = ["eu"]', '[http]', 'listen = "127.0.0.1:1"', 'public_url = "https://a.example"')
+    const config = loadConfig(path, { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' })
+    assert.deepEqual(config.http.listen, { host: '127.0.0.1', port: 2 })
+    assert.equal(config.http.public_url, 'https://a.example')
+    assert.deepEqual(config.regions, ['eu'])
+  })
+
+  test('variables that are no settings are left alone', () => {
+    assert.deepEqual(loadConfig(undefined, { POSTRIDER_CONFIG: '/x', PATH: '/bin', HOSTNAME: 'y' }), parseConfig({}))
+  })
+
+  for (const [name, text, wanted] of [
+    ['POSTRIDER_HTTP_LISTEN', '8025', '"http.listen" must be host:port'],
+    ['POSTRIDER_DELIVERY_PORT', 'smtp', '"delivery.port"'],
+    ['POSTRIDER_DELIVERY_RETRY', '5m,soon', '"delivery.retry.1" must be a duration'],
+    ['POSTRIDER_HOSTNAME', 'mx_1', '"hostname" must be a host name'],
+    ['POSTRIDER_REGIONS', 'eu,Europe West', '"regions.1" must be lower-case letters'],
+    ['POSTRIDER_DNS_SERVERS', 'dns.example.org:53', '"dns.servers.0"'],
+    ['POSTRIDER_LOG_LEVEL', '', '"log.level"'],
+  ] as const)
+    test(`a wrong ${name} is named`, () => {
+      const said = refusal(file('# nothing here'), { [name]: text })
+      assert.ok(said.startsWith(`${name}: ${wanted}`), said)
+      assertOneSentence(said)
+    })
+
+  test('a wrong value in the file is put to the file, whatever the environment says beside it', () => {
+    const path = file('[http]', 'public_url = "x"')
+    assert.ok(refusal(path, { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' }).startsWith(`${path}:2: "http.public_url" `))
+  })
+
+  test('a file that gives a section as a value is refused also with a variable for that section', () => {
+    const said = refusal(file('http = 8025'), { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' })
+    assert.match(said, /"http" /)
+    assertOneSentence(said)
+  })
+})
+
+describe('bad files', () => {
+  // The first line of each file says what the refusal must: "# line N: the words after file and line".
+  const names = readdirSync(BAD)
+  test('there are some', () => assert.ok(names.length >= 40))
+
+  for (const name of names)
+    test(name, () => {
+      const path = join(BAD, name)
+      const [, line, words] = /^# line (\d+): (.+)\n/.exec(readFileSync(path, 'utf8')) ?? []
+      assert.ok(line !== undefined && words !== undefined, 'the first line says what is expected')
+      const said = refusal(path)
+      assertOneSentence(said)
+      assert.ok(said.startsWith(`${path}:${line}: `), `expected line ${line}: ${said}`)
+      assert.ok(said.includes(words), said)
+    })
+
+  test('a missing file', () => {
+    const path = join(folder, 'missing.toml')
+    const said = refusal(path)
+    assert.ok(said.includes(path), said)
+    assertOneSentence(said)
+  })
+
+  test('a directory in its place', () => {
+    const said = refusal(folder)
+    assert.ok(said.includes(folder), said)
+    assertOneSentence(said)
+  })
+
+  test('a file that is no text', () => {
+    const path = join(folder, 'binary.toml')
+    writeFileSync(path, Buffer.from([0x7f, 0x45, 0x4c, 0x46, 0, 1, 2, 0xff, 0xfe]))
+    const said = refusal(path)
+    assert.ok(said.startsWith(`${path}:1: `), said)
+    assertOneSentence(said)
+  })
+
+  test('an object of a test or of the sandbox is checked alike', () => {
+    assert.throws(() => parseConfig({ htpp: {} }), { message: /^the configuration: "htpp" is not a setting; .*\.$/ })
+  })
+})

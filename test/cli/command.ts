@@ -1,0 +1,151 @@
+// Command lines for tests: `Commands` runs many in one process, `start` gives a command a process of its own.
+import assert from 'node:assert/strict'
+import { fork, spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process'
+import { once } from 'node:events'
+import type { Readable, Writable } from 'node:stream'
+import type { Asked, Ran } from './runner.ts'
+
+const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
+const RUNNER = new URL('./runner.ts', import.meta.url).pathname
+
+/** What every command gets of the environment: no setting of the machine's own. */
+const BARE = Object.fromEntries(
+  ['PATH', 'HOME', 'TMPDIR', 'LANG'].flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+) as Record<string, string>
+
+export class Commands {
+  readonly #cwd: string
+  readonly #always: readonly string[]
+  #child: ChildProcess | undefined
+  #last: Promise<unknown> = Promise.resolve()
+
+  /** `always` stands before each command line, e.g. ['--config', file]. */
+  constructor(cwd: string, always: readonly string[] = []) {
+    this.#cwd = cwd
+    this.#always = always
+  }
+
+  /** Runs one command line to its end; one that has not ended after 20 s is cut down with its process and fails. */
+  run(
+    argv: readonly string[],
+    { env = {}, bare = false }: { env?: Record<string, string>; bare?: boolean } = {},
+  ): Promise<Ran> {
+    const asked: Asked = { argv: bare ? [...argv] : [...this.#always, ...argv], env }
+    const answer = this.#last.then(() => this.#ask(asked))
+    this.#last = answer.catch(() => {})
+    return answer
+  }
+
+  /** Runs a command with --json: it must do well and print one document. */
+  // oxlint-disable-next-line typescript/no-explicit-any
+  async json<T = any>(...argv: string[]): Promise<T> {
+    const { code, stderr, stdout } = await this.run(['--json', ...argv])
+    assert.equal(code, 0, `${argv.join(' ')}: ${stderr}`)
+    assert.equal(stderr, '', argv.join(' '))
+    return JSON.parse(stdout) as T
+  }
+
+  /** Runs a command that must fail with exit code 1 and one sentence, which is returned. */
+  async fails(...argv: string[]): Promise<string> {
+    return sentenceOf(await this.run(['--json', ...argv]), argv.join(' '))
+  }
+
+  /** Runs a command line that must be refused as wrong usage. */
+  async misused(...argv: string[]): Promise<string> {
+    const { code, stdout, stderr } = await this.run(argv)
+    assert.equal(code, 2, `${argv.join(' ')}: ${stdout}${stderr}`)
+    assert.equal(stdout, '')
+    assert.match(stderr, /\S/)
+    return stderr
+  }
+
+  async close(): Promise<void> {
+    const child = this.#child
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    child.disconnect()
+    await once(child, 'exit')
+  }
+
+  async #ask(asked: Asked): Promise<Ran> {
+    const child = (this.#child ??= fork(RUNNER, {
+      cwd: this.#cwd,
+      env: BARE,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    }))
+    const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
+    const ending = new AbortController()
+    try {
+      child.send(asked)
+      const answer = once(child, 'message', ending).then(([ran]) => ran as Ran)
+      const exit = once(child, 'exit', ending).then(() => {
+        this.#child = undefined
+        throw new Error(`"${asked.argv.join(' ')}" ended its process or did not end within 20 s`)
+      })
+      return await Promise.race([answer, exit])
+    } finally {
+      clearTimeout(limit)
+      ending.abort()
+    }
+  }
+}
+
+/** The one sentence of a command that failed with exit code 1: on stderr, nothing on stdout, no stack. */
+export function sentenceOf({ code, stdout, stderr }: Ran, what = ''): string {
+  assert.equal(code, 1, `${what}: ${stdout}${stderr}`)
+  assert.equal(stdout, '', what)
+  assert.match(stderr, /^postrider: [^\n]*[^\n.]\.\n$/, `${what}: not one sentence: ${stderr}`)
+  assert.doesNotMatch(stderr, /\. [A-Z].*\. [A-Z]/, `${what}: too many sentences: ${stderr}`)
+  return stderr.slice('postrider: '.length, -1)
+}
+
+export interface Running {
+  child: ChildProcessByStdio<Writable, Readable, Readable>
+  pid: number
+  stdout: () => string
+  stderr: () => string
+  /** Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after 20 s. */
+  said: (pattern: RegExp, where?: 'stdout' | 'stderr') => Promise<RegExpExecArray>
+  /** The exit code, or the name of the signal that ended it. */
+  ended: Promise<number | NodeJS.Signals>
+}
+
+/** `node bin/postrider.ts …` in a process of its own. */
+export function start(argv: readonly string[], cwd: string, env: Record<string, string> = {}): Running {
+  const child = spawn(process.execPath, [PROGRAM, ...argv], { cwd, env: { ...BARE, ...env }, stdio: 'pipe' })
+  const text = { stdout: '', stderr: '' }
+  const watchers = new Set<() => void>()
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name].setEncoding('utf8').on('data', (chunk: string) => {
+      text[name] += chunk
+      for (const look of watchers) look()
+    })
+  const ended = new Promise<number | NodeJS.Signals>((resolve) =>
+    child.on('close', (code, signal) => resolve(code ?? signal!)),
+  )
+  return {
+    child,
+    pid: child.pid!,
+    stdout: () => text.stdout,
+    stderr: () => text.stderr,
+    ended,
+    said: (pattern, where = 'stdout') =>
+      new Promise((resolve, reject) => {
+        const fail = (why: string): void => {
+          watchers.delete(look)
+          clearTimeout(limit)
+          reject(new Error(`${why}; it printed: ${text.stdout}${text.stderr}`))
+        }
+        const limit = setTimeout(() => fail(`${String(pattern)} was not said within 20 s`), 20_000)
+        const look = (): void => {
+          const found = pattern.exec(text[where])
+          if (!found) return
+          watchers.delete(look)
+          clearTimeout(limit)
+          resolve(found)
+        }
+        watchers.add(look)
+        look()
+        void ended.then((code) => watchers.has(look) && fail(`it ended with ${code}`))
+      }),
+  }
+}

@@ -1,0 +1,590 @@
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { SCOPES } from '../../src/accounts/scopes.ts'
+import { version } from '../../src/base/version.ts'
+import { createProgram } from '../../src/cli/main.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+import { Commands, start } from './command.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-cli-'))
+const config = join(folder, 'conf', 'here.toml')
+const commands = new Commands(folder, ['--config', config])
+let dns: TestDns
+let exchanger: TestExchanger
+
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
+before(async () => {
+  dns = await startTestDns()
+  exchanger = await startTestExchanger({ tls: true })
+  dns.set('there.test', 'MX', ['10 mx.there.test'])
+  dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  mkdirSync(join(folder, 'conf'))
+  writeFileSync(
+    config,
+    `hostname = "mx.here.test"
+     data_dir = ${JSON.stringify(join(folder, 'data'))}
+     regions = ["default", "eu"]
+     [dns]
+     servers = ["127.0.0.1:${dns.port}"]
+     [delivery]
+     port = ${exchanger.port}
+     [network]
+     allow_private = ["127.0.0.0/8"]`,
+  )
+  await commands.json('user', 'add', 'ann@owner.test', '--name', 'Ann')
+})
+after(async () => {
+  await commands.close()
+  await exchanger.close()
+  await dns.close()
+  rmSync(folder, { recursive: true })
+})
+
+interface ZoneLine {
+  name: string
+  ttl: number
+  type: string
+  /** A text's strings joined, other data as it stands without its final dot. */
+  value: string
+}
+
+/** The lines of a zone file (RFC 1035 §5.1); throws at what is no resource record. */
+function parseZone(zone: string): ZoneLine[] {
+  return zone.split('\n').map((line) => {
+    const [, name, ttl, type, data] = /^(\S+)\. (\d+) IN (TXT|MX|CNAME) (.+)$/.exec(line) ?? []
+    assert.ok(name !== undefined && data !== undefined && type !== undefined, `no record: ${line}`)
+    if (type !== 'TXT') {
+      assert.match(data, type === 'MX' ? /^\d+ \S+\.$/ : /^\S+\.$/)
+      return { name, ttl: Number(ttl), type, value: data.slice(0, -1) }
+    }
+    assert.match(data, /^"(?:[^"\\]|\\.)*"(?: "(?:[^"\\]|\\.)*")*$/, line)
+    const strings = [...data.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text!.replace(/\\(.)/g, '$1'))
+    for (const text of strings) assert.ok(Buffer.byteLength(text) <= 255, `a string of ${text.length} octets`)
+    return { name, ttl: Number(ttl), type, value: strings.join('') }
+  })
+}
+
+/** Puts what `domain records` asks for into the DNS. */
+async function publish(name: string): Promise<void> {
+  const { zone } = await commands.json('domain', 'records', name)
+  for (const record of parseZone(zone)) dns.set(record.name, record.type, [record.value])
+}
+
+describe('usage', () => {
+  test('help lists every command and exits 0', async () => {
+    const { code, stdout, stderr } = await commands.run(['help'], { bare: true })
+    assert.deepEqual([code, stderr], [0, ''])
+    for (const name of ['serve', 'dev', 'init', 'user', 'token', 'domain', 'queue', 'send', 'openapi', 'completion'])
+      assert.match(stdout, new RegExp(`^  ${name}\\b.*\\S{3}`, 'm'))
+    for (const option of ['--config', '--json']) assert.ok(stdout.includes(option))
+  })
+
+  test('every command and option says what it is for', () => {
+    const visit = (command: ReturnType<typeof createProgram>, path: string): void => {
+      assert.match(command.description(), /\S/, path)
+      for (const option of command.options) assert.match(option.description, /\S/, `${path} ${option.flags}`)
+      for (const child of command.commands) visit(child, `${path} ${child.name()}`)
+    }
+    visit(createProgram({}), 'postrider')
+  })
+
+  test('help of a command, and the version', async () => {
+    for (const argv of [
+      ['domain', '--help'],
+      ['help', 'domain'],
+      ['domain', 'add', '--help'],
+    ]) {
+      const { code, stdout, stderr } = await commands.run(argv, { bare: true })
+      assert.deepEqual([code, stderr], [0, ''])
+      assert.match(stdout, /^Usage: postrider domain/)
+    }
+    assert.deepEqual(await commands.run(['--version'], { bare: true }), { code: 0, stdout: `${version}\n`, stderr: '' })
+  })
+
+  for (const [what, ...argv] of [
+    ['no command'],
+    ['an unknown command', 'sned'],
+    ['an unknown subcommand', 'domain', 'ad'],
+    ['an unknown option', 'serve', '--port', '25'],
+    ['a missing argument', 'user', 'add'],
+    ['a missing option', 'domain', 'add', 'here.test'],
+    ['an argument too many', 'user', 'list', 'ann'],
+    ['an option without its value', 'dev', '--http'],
+    ['a value out of a list', 'domain', 'add', 'x.test', '--user', 'ann@owner.test', '--purpose', 'spam'],
+    ['another value out of a list', 'domain', 'add', 'x.test', '--user', 'ann@owner.test', '--tls-policy', 'Never'],
+    [
+      'a duration out of the list',
+      'token',
+      'create',
+      '--user',
+      'ann@owner.test',
+      '--name',
+      'n',
+      '--scopes',
+      'all',
+      '--duration',
+      '2_months',
+    ],
+    ['an unknown shell', 'completion', 'csh'],
+    ['neither an id nor --all', 'queue', 'retry'],
+    ['an id and --all', 'queue', 'retry', 'x', '--all'],
+  ] as [string, ...string[]][])
+    test(`${what} is wrong usage`, async () => void (await commands.misused(...argv)))
+
+  test('a configuration that is missing or wrong is one sentence', async () => {
+    const missing = join(folder, 'missing.toml')
+    const said = await commands.fails('--config', missing, 'user', 'list')
+    assert.ok(said.includes(missing), said)
+    const wrong = new URL('../bad-config/endpoint-without-port.toml', import.meta.url).pathname
+    assert.ok((await commands.fails('--config', wrong, 'user', 'list')).startsWith(`${wrong}:3: "http.listen" `))
+  })
+
+  test('a reader that goes away is no fault', () => {
+    const shell = spawnSync(
+      'bash',
+      [
+        '--norc',
+        '-c',
+        'set -o pipefail; "$0" "$1" openapi | head -c 1',
+        process.execPath,
+        new URL('../../bin/postrider.ts', import.meta.url).pathname,
+      ],
+      { encoding: 'utf8', cwd: folder },
+    )
+    assert.deepEqual([shell.stdout, shell.stderr, shell.status], ['{', '', 0])
+  })
+})
+
+describe('user', () => {
+  test('add, list, remove', async () => {
+    const added = await commands.json('user', 'add', 'Bob@Other.test', '--name', 'Bob', '--plan', 'growth')
+    assert.match(added.id, /^[0-9a-f-]{36}$/)
+    assert.match(added.created_at, ISO)
+    assert.partialDeepStrictEqual(added, { name: 'Bob', plan: 'growth', subscription_state: 'active' })
+    const list = await commands.json<{ id: string; email: string }[]>('user', 'list')
+    assert.ok(list.some(({ id }) => id === added.id))
+    assert.equal(list.length, 2)
+    assert.match((await commands.run(['user', 'list'])).stdout, /ann@owner\.test/)
+    await commands.json('user', 'remove', 'bob@other.test')
+    assert.equal((await commands.json('user', 'list')).length, 1)
+  })
+
+  test('what cannot be done is said in a sentence', async () => {
+    assert.match(await commands.fails('user', 'add', 'ann@owner.test'), /ann@owner\.test/)
+    assert.match(await commands.fails('user', 'add', 'ANN@OWNER.TEST'), /exists|already|is there/i)
+    assert.match(await commands.fails('user', 'add', 'nobody'), /nobody/)
+    assert.match(await commands.fails('user', 'add', 'c@d.test', '--plan', 'golden'), /golden/)
+    assert.match(await commands.fails('user', 'remove', 'nobody@owner.test'), /nobody@owner\.test/)
+    assert.equal((await commands.json('user', 'list')).length, 1)
+  })
+
+  test('a password comes from standard input and is shown nowhere', async () => {
+    const password = 'correct horse battery'
+    const running = start(['--config', config, '--json', 'user', 'passwd', 'ann@owner.test'], folder)
+    running.child.stdin.end(`${password}\n`)
+    assert.equal(await running.ended, 0, running.stderr())
+    assert.ok(JSON.parse(running.stdout()))
+    assert.doesNotMatch(running.stdout() + JSON.stringify(await commands.json('user', 'list')), /horse|password|scrypt/)
+    assert.equal(readFileSync(join(folder, 'data', 'postrider.db')).includes(password), false)
+  })
+})
+
+describe('token', () => {
+  const create = (...more: string[]): string[] => [
+    'token',
+    'create',
+    '--user',
+    'ann@owner.test',
+    '--name',
+    'laptop',
+    '--duration',
+    '6_months',
+    ...more,
+  ]
+
+  test('create shows the plaintext once, list never', async () => {
+    const made = await commands.json(...create('--scopes', 'emails:send,domains:read'))
+    assert.deepEqual(Object.keys(made).sort(), ['expires_at', 'id', 'scopes', 'token'])
+    assert.match(made.token, /^pr_[0-9A-Za-z]{43}$/)
+    assert.deepEqual(made.scopes, ['emails:send', 'domains:read'])
+    assert.match(made.expires_at, ISO)
+    const months = (Date.parse(made.expires_at) - Date.now()) / (30.44 * 24 * 3_600_000)
+    assert.ok(months > 5.8 && months < 6.2, made.expires_at)
+    const list = await commands.json('token', 'list', '--user', 'ann@owner.test')
+    assert.partialDeepStrictEqual(list, [
+      { id: made.id, name: 'laptop', scopes: made.scopes, last_four: made.token.slice(-4), last_used_at: null },
+    ])
+    assert.doesNotMatch(JSON.stringify(list), new RegExp(made.token))
+    assert.deepEqual((await commands.json(...create('--scopes', 'all'))).scopes, [...SCOPES])
+  })
+
+  test('revoke ends it', async () => {
+    const { id } = await commands.json(...create('--scopes', 'all'))
+    await commands.json('token', 'revoke', id)
+    assert.ok(!(await commands.json<{ id: string }[]>('token', 'list')).some((token) => token.id === id))
+    assert.match(await commands.fails('token', 'revoke', id), new RegExp(id))
+  })
+
+  test('unknown scopes, mcp:use and unknown users are refused', async () => {
+    assert.match(await commands.fails(...create('--scopes', 'emails:send,mail')), /"mail"/)
+    assert.match(await commands.fails(...create('--scopes', 'mcp:use')), /"mcp:use"/)
+    assert.match(await commands.fails(...create('--scopes', '')), /scope/)
+    assert.match(await commands.fails(...create('--scopes', 'all', '--user', 'x@y.test')), /x@y\.test/)
+    assert.match(await commands.fails('token', 'list', '--user', 'x@y.test'), /x@y\.test/)
+  })
+})
+
+describe('domain', () => {
+  const add = (name: string, ...more: string[]): string[] => [
+    'domain',
+    'add',
+    name,
+    '--user',
+    'ann@owner.test',
+    ...more,
+  ]
+
+  test('add, records, check, rotate, remove', async () => {
+    const added = await commands.json(
+      ...add('Zone.Test', '--purpose', 'transactional', '--region', 'eu'),
+      '--mail-from-prefix',
+      'rp',
+      '--tls-policy',
+      'Require',
+    )
+    assert.partialDeepStrictEqual(added, {
+      name: 'zone.test',
+      purpose: 'transactional',
+      region: 'eu',
+      mail_from_prefix: 'rp',
+      tls_policy: 'Require',
+      status: 'pending',
+    })
+    assert.match(added.id, /^[0-9a-f-]{36}$/)
+
+    const { records, zone } = await commands.json('domain', 'records', 'zone.test')
+    const lines = parseZone(zone)
+    assert.deepEqual(
+      lines.map(({ name, value }) => ({ name, value })),
+      records.map(({ name, value }: ZoneLine) => ({ name, value })),
+    )
+    assert.ok(lines.every(({ ttl }) => ttl === 3600))
+    const find = (type: string, name: RegExp): ZoneLine[] =>
+      lines.filter((line) => line.type === type && name.test(line.name))
+    assert.equal(find('TXT', /\._domainkey\.zone\.test$/).length, 2, 'a signing and a standby selector')
+    assert.match(find('TXT', /^rp\.zone\.test$/)[0]!.value, /^v=spf1 .*[-~]all$/)
+    assert.match(find('MX', /^rp\.zone\.test$/)[0]!.value, /^\d+ mx\.here\.test$/)
+    assert.equal(find('TXT', /^_dmarc\.zone\.test$/)[0]!.value, 'v=DMARC1; p=none;')
+    // For a person: the state of each record, and the same zone file whole.
+    const { stdout } = await commands.run(['domain', 'records', 'zone.test'])
+    assert.ok(stdout.includes(zone))
+    assert.match(stdout, /missing/)
+
+    assert.equal((await commands.json('domain', 'check', 'zone.test')).status, 'pending')
+    await publish('zone.test')
+    const checked = await commands.json('domain', 'check', 'zone.test')
+    assert.equal(checked.status, 'active')
+    assert.ok(checked.records.every(({ required, verified }: Record<string, boolean>) => verified || !required))
+
+    const selectors = find('TXT', /_domainkey/).map(({ name }) => name)
+    await commands.json('domain', 'rotate-dkim', 'zone.test')
+    const rotated = parseZone((await commands.json('domain', 'records', 'zone.test')).zone)
+      .map(({ name }) => name)
+      .filter((name) => name.includes('_domainkey'))
+    assert.equal(rotated.length, 2)
+    assert.equal(
+      rotated.filter((name) => selectors.includes(name)).length,
+      1,
+      'the standby was promoted, a new one made',
+    )
+
+    assert.match(await commands.fails('domain', 'resume', 'zone.test'), /suspended/)
+    assert.ok((await commands.json<{ name: string }[]>('domain', 'list')).some(({ name }) => name === 'zone.test'))
+    await commands.json('domain', 'remove', 'zone.test')
+    assert.ok(!(await commands.json<{ name: string }[]>('domain', 'list')).some(({ name }) => name === 'zone.test'))
+    assert.match(await commands.fails('domain', 'records', 'zone.test'), /zone\.test/)
+  })
+
+  test('defaults, and the same name for another user told apart by --user', async () => {
+    const added = await commands.json(...add('twice.test'))
+    assert.partialDeepStrictEqual(added, { region: 'default', mail_from_prefix: 'bounce', tls_policy: 'Optional' })
+    await commands.json('user', 'add', 'second@owner.test')
+    await commands.json('domain', 'add', 'twice.test', '--user', 'second@owner.test')
+    assert.match(await commands.fails('domain', 'records', 'twice.test'), /--user/)
+    assert.ok((await commands.json('domain', 'records', 'twice.test', '--user', 'second@owner.test')).zone)
+  })
+
+  test('what cannot be registered is said in a sentence', async () => {
+    await commands.json(...add('once.test'))
+    assert.match(await commands.fails(...add('once.test')), /once\.test/)
+    for (const name of ['com', 'co.uk', '[127.0.0.1]', '192.0.2.1', 'no domain', 'localhost', 'a..b.test'])
+      await commands.fails(...add(name))
+    await commands.fails(...add('mars.test', '--region', 'mars'))
+    await commands.fails(...add('label.test', '--mail-from-prefix', 'two.labels'))
+    await commands.fails('domain', 'add', 'x.test', '--user', 'nobody@owner.test')
+    assert.ok(
+      !(await commands.json<{ name: string }[]>('domain', 'list')).some(({ name }) => /mars|label|^x\.test/.test(name)),
+    )
+  })
+})
+
+describe('queue and send', () => {
+  const send = (to: string, from = 'ann@mail.test'): string[] => [
+    'send',
+    '--from',
+    from,
+    '--to',
+    to,
+    '--subject',
+    'Hällo',
+    '--text',
+    'One <two> & three',
+  ]
+
+  before(async () => {
+    await commands.json('domain', 'add', 'mail.test', '--user', 'ann@owner.test')
+    await publish('mail.test')
+    await commands.json('domain', 'check', 'mail.test')
+  })
+
+  test('an empty queue', async () => {
+    assert.deepEqual(await commands.json('queue', 'list'), [])
+    for (const argv of [
+      ['show', 'x'],
+      ['retry', 'x'],
+      ['hold', 'x'],
+      ['release', 'x'],
+      ['drop', 'x'],
+    ])
+      assert.match(await commands.fails('queue', ...argv), /\bx\b/)
+    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0 })
+  })
+
+  test('send delivers without a server and shows the dialogue', async () => {
+    const mail = await commands.json(...send('bob@there.test'))
+    assert.equal(mail.status, 'delivered')
+    assert.equal(mail.recipients[0].smtp_code, 250)
+    const { dialogue } = mail.recipients[0]
+    for (const line of [/220 mx\.test/, /EHLO mx\.here\.test/, /STARTTLS/, /MAIL FROM:<\S+@bounce\.mail\.test>/])
+      assert.match(dialogue, line)
+    assert.match(dialogue, /RCPT TO:<bob@there\.test>[\s\S]*354[\s\S]*250/)
+    const heard = exchanger.heard.at(-1)!
+    assert.equal(heard.tls, true)
+    assert.match(heard.message, /^DKIM-Signature:[\s\S]*d=mail\.test/m)
+    assert.match(heard.message, /One &lt;two> &amp; three/)
+    const person = await commands.run(send('bob@there.test'))
+    assert.equal(person.code, 0, person.stderr)
+    assert.match(person.stdout, /bob@there\.test: delivered, 1 attempt[\s\S]*EHLO mx\.here\.test/)
+    assert.deepEqual(await commands.json('queue', 'list'), [])
+  })
+
+  test('a refusal ends with exit code 1 and the reply', async () => {
+    exchanger.script = { tls: true, answer: (line) => (line.startsWith('RCPT') ? '550 5.1.1 No such user' : undefined) }
+    const { code, stdout } = await commands.run(['--json', ...send('bob@there.test')])
+    exchanger.script = { tls: true }
+    assert.equal(code, 1)
+    const mail = JSON.parse(stdout)
+    assert.equal(mail.status, 'bounced')
+    assert.partialDeepStrictEqual(mail.recipients[0], { smtp_code: 550, enhanced_code: '5.1.1', status: 'bounced' })
+    assert.match(mail.recipients[0].dialogue, /550 5\.1\.1 No such user/)
+  })
+
+  test('a deferred mail is listed, shown, held, released, retried and dropped', async () => {
+    exchanger.script = {
+      tls: true,
+      answer: (line) => (line.startsWith('RCPT') ? '451 4.7.1 Come back later' : undefined),
+    }
+    const deferred = await commands.run(['--json', ...send('later@there.test')])
+    exchanger.script = { tls: true }
+    assert.equal(deferred.code, 1)
+    const { id } = JSON.parse(deferred.stdout)
+    const state = async (): Promise<Record<string, unknown>> => (await commands.json('queue', 'show', id)).recipients[0]
+    assert.partialDeepStrictEqual(await state(), {
+      status: 'queued',
+      attempts: 1,
+      smtp_code: 451,
+      address: 'later@there.test',
+    })
+    assert.deepEqual(
+      (await commands.json<{ id: string }[]>('queue', 'list')).map((mail) => mail.id),
+      [id],
+    )
+    assert.equal((await commands.json('queue', 'list', '--domain', 'mail.test')).length, 1)
+    assert.deepEqual(await commands.json('queue', 'list', '--domain', 'once.test'), [])
+
+    await commands.json('queue', 'hold', id)
+    assert.equal((await state())['status'], 'held')
+    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0 })
+    await commands.fails('queue', 'hold', id)
+    await commands.json('queue', 'release', id)
+    assert.equal((await state())['status'], 'queued')
+    assert.deepEqual(await commands.json('queue', 'retry', id), { retried: 1 })
+    assert.ok(Date.parse(String((await state())['next_attempt_at'])) <= Date.now())
+    await commands.json('queue', 'drop', id)
+    assert.deepEqual(await commands.json('queue', 'list'), [])
+    assert.equal((await commands.json('queue', 'show', id)).status, 'failed')
+    await commands.fails('queue', 'drop', id)
+  })
+
+  test('what cannot be sent is said in a sentence', async () => {
+    assert.match(await commands.fails(...send('nobody')), /nobody/)
+    assert.match(await commands.fails(...send('bob@there.test', 'ann@elsewhere.test')), /elsewhere\.test/)
+    assert.match(await commands.fails(...send('bob@there.test', 'ann@once.test')), /active/)
+    assert.deepEqual(await commands.json('queue', 'list'), [])
+  })
+})
+
+describe('openapi', () => {
+  test('one document, with --json on one line', async () => {
+    const document = await commands.json('openapi')
+    assert.match(document.openapi, /^3\./)
+    for (const path of ['/tokens', '/outbound-emails', '/domains/{domain}/records'])
+      assert.ok(document.paths[path], `${path} is not among ${Object.keys(document.paths).join(' ')}`)
+    assert.deepEqual(JSON.parse((await commands.run(['openapi'])).stdout), document)
+  })
+})
+
+describe('completion', () => {
+  const scripts: Record<string, string> = {}
+  before(async () => {
+    for (const shell of ['bash', 'zsh', 'fish']) {
+      const { code, stdout, stderr } = await commands.run(['completion', shell], { bare: true })
+      assert.deepEqual([code, stderr], [0, ''])
+      writeFileSync((scripts[shell] = join(folder, `completion.${shell}`)), stdout)
+    }
+  })
+
+  for (const shell of ['bash', 'zsh', 'fish'])
+    test(`${shell} reads its script`, (t) => {
+      const path = shell === 'zsh' && spawnSync('zsh', ['--version']).error ? 'bash' : shell
+      // What zsh runs is bash's function under bashcompinit: without zsh its body is read by bash.
+      if (spawnSync(path, ['--version']).error) return t.skip(`${shell} is not installed`)
+      const checked = spawnSync(path, ['-n', scripts[shell]!], { encoding: 'utf8' })
+      assert.deepEqual([checked.status, checked.stderr], [0, ''])
+    })
+
+  /** What bash offers for the last of these words. */
+  const offered = (...words: string[]): string[] =>
+    execFileSync(
+      'bash',
+      [
+        '--norc',
+        '-c',
+        'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _postrider; printf "%s\\n" "${COMPREPLY[@]}"',
+        scripts['bash']!,
+        'postrider',
+        ...words,
+      ],
+      { encoding: 'utf8' },
+    )
+      .split('\n')
+      .filter(Boolean)
+
+  test('bash offers commands, subcommands and options', () => {
+    assert.deepEqual(offered('do'), ['domain'])
+    assert.deepEqual(offered('domain', 'ro'), ['rotate-dkim'])
+    assert.deepEqual(offered('--json', 'token', 'cr'), ['create'])
+    assert.deepEqual(offered('domain', 'add', '--tls'), ['--tls-policy'])
+    assert.deepEqual(offered('queue', 'retry', '--a'), ['--all'])
+    assert.deepEqual(offered('--con'), ['--config'])
+    assert.ok(offered('').includes('serve'))
+  })
+
+  test('bash passes over the value of an option', () => {
+    assert.deepEqual(offered('--config', './postrider.toml', 'us'), ['user'])
+  })
+
+  test('fish names every command', () => {
+    const script = readFileSync(scripts['fish']!, 'utf8')
+    for (const command of createProgram({}).commands) assert.match(script, new RegExp(`-a ${command.name()}$`, 'm'))
+  })
+})
+
+describe('init', () => {
+  const place = join(folder, 'etc', 'postrider', 'postrider.toml')
+  const data = join(folder, 'init-data')
+  const init = (...more: string[]): string[] => [
+    '--config',
+    place,
+    'init',
+    '--domain',
+    'init.test',
+    '--hostname',
+    'mx.init.test',
+    '--email',
+    'me@init.test',
+    ...more,
+  ]
+
+  test('writes the configuration and makes user, domain and data; again changes nothing', async () => {
+    const first = await commands.json(...init('--data', data))
+    assert.partialDeepStrictEqual(first, {
+      config: place,
+      data_dir: data,
+      hostname: 'mx.init.test',
+      user: 'me@init.test',
+      domain: 'init.test',
+      status: 'pending',
+    })
+    assert.ok(parseZone(first.zone).length >= 4)
+    const written = readFileSync(place, 'utf8')
+    assert.match(written, /^# .*every setting at its default/m)
+    assert.match(written, /^hostname = "mx\.init\.test"$/m)
+
+    writeFileSync(place, `${written}\n# The operator's own line.\n`)
+    const second = await commands.json(...init('--data', data))
+    assert.deepEqual(second, first)
+    assert.match(readFileSync(place, 'utf8'), /The operator's own line/)
+    assert.equal((await commands.json('--config', place, 'user', 'list')).length, 1)
+    assert.equal((await commands.json('--config', place, 'domain', 'list')).length, 1)
+
+    const person = await commands.run(init('--data', data))
+    assert.equal(person.code, 0)
+    for (const step of ['serve', 'domain check init.test', 'token create', 'send --from', first.zone])
+      assert.ok(person.stdout.includes(step), step)
+  })
+
+  test('what is not given is named, and nothing is written', async () => {
+    const path = join(folder, 'never.toml')
+    const said = await commands.fails('--config', path, 'init', '--hostname', 'mx.a.test')
+    assert.ok(said.includes('--domain') && said.includes('--email'), said)
+    assert.throws(() => readFileSync(path), { code: 'ENOENT' })
+  })
+
+  test('what is not right is said, and nothing is written', async () => {
+    const path = join(folder, 'never.toml')
+    const wrong = (key: string, value: string): Promise<string> =>
+      commands.fails('--config', path, ...init('--data', data).slice(2), key, value)
+    assert.match(await wrong('--domain', 'com'), /"com"/)
+    assert.match(await wrong('--hostname', 'mx'), /"mx"/)
+    assert.match(await wrong('--email', 'me'), /"me"/)
+    assert.throws(() => readFileSync(path), { code: 'ENOENT' })
+    // A file stands where the folder of the configuration should be made.
+    assert.match(await commands.fails(...init('--data', data), '--config', join(place, 'x', 'y.toml')), /y\.toml/)
+  })
+
+  test('the configuration is found: --config, $POSTRIDER_CONFIG, ./postrider.toml', async () => {
+    const dataOf = async (env: Record<string, string>, ...argv: string[]): Promise<string[]> => {
+      const { code, stdout, stderr } = await commands.run([...argv, '--json', 'domain', 'list'], { env, bare: true })
+      assert.equal(code, 0, stderr)
+      return JSON.parse(stdout).map(({ name }: { name: string }) => name)
+    }
+    for (const name of ['one', 'two']) {
+      const path = join(folder, name === 'one' ? 'postrider.toml' : 'two.toml')
+      writeFileSync(path, `data_dir = ${JSON.stringify(join(folder, `data-${name}`))}`)
+      await commands.json('--config', path, 'user', 'add', 'ann@owner.test')
+      await commands.json('--config', path, 'domain', 'add', `${name}.test`, '--user', 'ann@owner.test')
+    }
+    const two = join(folder, 'two.toml')
+    assert.deepEqual(await dataOf({}), ['one.test'])
+    assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }), ['two.test'])
+    assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }, '--config', join(folder, 'postrider.toml')), ['one.test'])
+    assert.deepEqual(await dataOf({ POSTRIDER_DATA_DIR: join(folder, 'data-two') }), ['two.test'])
+  })
+})

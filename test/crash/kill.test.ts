@@ -1,0 +1,226 @@
+// kill -9 at random moments under load (standards SC7, SC9): every mail that was answered with 201 arrives, and arrives twice only
+// where the connection was cut between the final dot and what came of it.
+//
+// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The moments are
+// drawn from a seed (POSTRIDER_CRASH_SEED), the number of rounds is POSTRIDER_CRASH_ROUNDS.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { raw } from '../../src/store/query.ts'
+import { openStore } from '../../src/store/database.ts'
+import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { mail } from '../outbound/mails.ts'
+
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 5)
+const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
+/** Posters at once, and how long a round lasts at least and at most, in ms after the first 201. */
+const POSTERS = 8
+const [SHORTEST, LONGEST] = [5, 400]
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+/** A small seeded generator (mulberry32). */
+function seeded(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
+  }
+}
+
+interface Server {
+  process: ChildProcess
+  url: string
+  ended: Promise<unknown>
+}
+
+/** Starts `postrider serve` and waits for its ready line. */
+async function serve(configFile: string): Promise<Server> {
+  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
+  let output = ''
+  let errors = ''
+  const ready = new Promise<string>((resolve) => {
+    child.stdout.on('data', (chunk: Buffer) => {
+      if (output === 'ready') return
+      output += chunk.toString()
+      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
+      if (line === undefined || !output.includes(`${line}\n`)) return
+      output = 'ready'
+      resolve(`http://${(JSON.parse(line) as { http: string }).http}`)
+    })
+  })
+  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
+  const url = await Promise.race([
+    ready,
+    ended.then((how) => {
+      throw new Error(`the server ended (${String(how)}) before it was ready: ${errors}${output}`)
+    }),
+  ])
+  return { process: child, url, ended }
+}
+
+test(`killed ${ROUNDS} times under load: nothing that was promised is lost, nothing is doubled without need`, async (t) => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
+  const random = seeded(SEED)
+
+  // Which mails went over which connection, in order, and whether anything was said after the last of them.
+  const messageId = (message: string): string => /^Message-ID:\s+(<.*>)\r$/m.exec(message)![1]!
+  const copies: { id: string; to: string; connection: number }[] = []
+  const unfinished = new Map<number, string>()
+  const exchanger = await startTestExchanger({
+    // Any further command on a connection means that what came of the mail before it was settled.
+    answer: (_, connection) => void unfinished.delete(connection),
+    final: ({ message, to }, connection) => {
+      const id = messageId(message)
+      copies.push({ id, to: to[0]!, connection })
+      unfinished.set(connection, id)
+      return undefined
+    },
+  })
+  // A first appliance makes the user, the token and an active domain, and leaves its DNS running.
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
+  await setUp.activeDomain('here.test')
+  for (let n = 0; n < 5; n++) {
+    setUp.dns.set(`d${n}.test`, 'MX', [`10 mx.d${n}.test`])
+    setUp.dns.set(`mx.d${n}.test`, 'A', ['127.0.0.1'])
+  }
+  await setUp.appliance.stop()
+  const configFile = join(dataDir, 'postrider.toml')
+  writeFileSync(
+    configFile,
+    `hostname = "mx.postrider.test"
+data_dir = ${JSON.stringify(dataDir)}
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${setUp.dns.port}"]
+[delivery]
+port = ${exchanger.port}
+retry = ["200ms"]
+[network]
+allow_private = ["127.0.0.0/8"]
+[api]
+rate_limit = 0
+`,
+  )
+
+  const promised = new Set<string>()
+  let sent = 0
+  let server: Server | undefined
+  const began = performance.now()
+  try {
+    for (let round = 0; round < ROUNDS; round++) {
+      server = await serve(configFile)
+      const { url } = server
+      let killed = false
+      const first = Promise.withResolvers<void>()
+      const poster = async (): Promise<void> => {
+        while (!killed) {
+          const n = sent++
+          const to = `n${n}@d${n % 5}.test`
+          // One in ten is large enough for the spool.
+          const html = n % 10 === 0 ? `<p>${'large '.repeat(50_000)}</p>` : '<p>Hello</p>'
+          try {
+            const response = await fetch(`${url}/api/v1/outbound-emails`, {
+              method: 'POST',
+              headers: { authorization: `Bearer ${setUp.token}`, 'content-type': JSON_API },
+              body: JSON.stringify(mail({ to, html, idempotency_key: `n${n}` })),
+            })
+            // The status line is the promise; the body may be cut off with the server.
+            if (response.status === 201) {
+              promised.add(to)
+              first.resolve()
+              await response.arrayBuffer()
+            } else assert.fail(`${response.status}: ${await response.text()}`)
+          } catch (thrown) {
+            if (thrown instanceof assert.AssertionError) throw thrown
+            // Cut off: no answer, no promise.
+            if (!killed) await pause(1)
+          }
+        }
+      }
+      const posters = Promise.all(Array.from({ length: POSTERS }, poster))
+      await Promise.race([first.promise, posters])
+      await pause(SHORTEST + random() * (LONGEST - SHORTEST))
+      server.process.kill('SIGKILL')
+      killed = true
+      await posters
+      assert.equal(await server.ended, 'SIGKILL')
+    }
+    const killing = performance.now() - began
+    const beforeLast = copies.length
+
+    // One more start, and everything is worked off.
+    server = await serve(configFile)
+    const store = openStore(dataDir)
+    try {
+      await until(
+        async () => {
+          await pause(20)
+          return (
+            store.first(
+              raw<{ n: number }>(`select count(*) as n from deliveries where status in ('queued', 'active')`),
+            )!.n === 0
+          )
+        },
+        'an empty queue',
+        60_000,
+      )
+      const states = store.all(raw('select status, count(*) as n from outbound_emails group by status'))
+      assert.equal(states.length, 1, JSON.stringify(states))
+      assert.equal((states[0] as { status: string }).status, 'delivered')
+      const twice = store.all(
+        raw(
+          `select email_key, type, count(*) as n from events where type in ('email.sent', 'email.delivered') group by 1, 2 having n > 1`,
+        ),
+      )
+      assert.deepEqual(twice, [], 'each event once')
+      assert.deepEqual(store.all(raw('pragma integrity_check')), [{ integrity_check: 'ok' }])
+    } finally {
+      store.close()
+    }
+    server.process.kill('SIGTERM')
+    assert.equal(await server.ended, 0)
+
+    const count = Map.groupBy(copies, ({ id }) => id)
+    const arrived = new Set(copies.map(({ to }) => to))
+    const lost = [...promised].filter((to) => !arrived.has(to))
+    assert.deepEqual(lost, [], 'no mail that was answered with 201 is lost')
+    assert.equal(arrived.size, count.size, 'a mail that comes again comes under the same Message-ID')
+    let duplicates = 0
+    for (const [id, list] of count) {
+      // Every copy but the last one ended its connection before anybody could say what had become of it.
+      for (const { connection } of list.slice(0, -1)) {
+        duplicates++
+        assert.equal(unfinished.get(connection), id, `${id} came again although the connection went on after it`)
+      }
+    }
+    assert.ok(promised.size > ROUNDS, 'there was load')
+    t.diagnostic(
+      `${ROUNDS} kills (seed ${SEED}): ${promised.size} promised, ${count.size} arrived, ${duplicates} copies too many, ` +
+        `${copies.length - beforeLast} after the last start; ${Math.round(killing / ROUNDS)} ms a round`,
+    )
+  } finally {
+    if (server?.process.exitCode === null && server.process.signalCode === null) {
+      server.process.kill('SIGKILL')
+      await server.ended
+    }
+    await exchanger.close()
+    await setUp.dns.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})

@@ -1,0 +1,432 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { isBuiltin } from 'node:module'
+import { dirname, join, normalize, relative } from 'node:path'
+import { describe, test } from 'node:test'
+import { version } from '../../src/base/version.ts'
+import { OWNERS } from '../../src/store/tables.ts'
+
+// The order of the house, held by reading the sources. Each list of exceptions carries its reasons; an exception that
+// nothing needs any more fails too.
+
+const ROOT = new URL('../../', import.meta.url).pathname
+const SRC = join(ROOT, 'src')
+
+interface Source {
+  /** Path below src/. */
+  file: string
+  folder: string
+  text: string
+  /** The text with comments blanked out, line numbers kept. */
+  code: string
+  imports: { target: string; typeOnly: boolean }[]
+}
+
+/** Comments that stand alone on their lines or after code; a "//" inside a string is part of a URL and has ":" before it. */
+function withoutComments(text: string): string {
+  return text
+    .replace(/\/\*[\s\S]*?\*\//g, (comment) => comment.replace(/[^\n]/g, ' '))
+    .replace(/(^|[^:'"`\\])\/\/.*$/gm, '$1')
+}
+
+function importsOf(code: string): Source['imports'] {
+  const found: Source['imports'] = []
+  for (const [, clause, target] of code.matchAll(/^\s*(?:import|export)\b([^'"`;]*?)\bfrom\s*['"]([^'"]+)['"]/gm)) {
+    const names =
+      /\{([^}]*)\}/
+        .exec(clause!)?.[1]
+        ?.split(',')
+        .filter((name) => name.trim() !== '') ?? []
+    const braced = /^\s*\{[^}]*\}\s*$/.test(clause!)
+    const typeOnly =
+      /^\s*type\b(?!\s*,)/.test(clause!) ||
+      (braced && names.length > 0 && names.every((name) => /^\s*type\s/.test(name)))
+    found.push({ target: target!, typeOnly })
+  }
+  for (const [, target] of code.matchAll(/^\s*import\s*['"]([^'"]+)['"]/gm))
+    found.push({ target: target!, typeOnly: false })
+  for (const [, how, target] of code.matchAll(
+    /(typeof\s+)?\b(?:import|require(?:\([^()]*\))?)\(\s*['"]([^'"]+)['"]\s*\)/g,
+  ))
+    found.push({ target: target!, typeOnly: how !== undefined })
+  // createRequire(import.meta.url)('node:sea') and modules that are started as a worker.
+  for (const [, target] of code.matchAll(/createRequire\(import\.meta\.url\)\(\s*'([^']+)'\s*\)/g))
+    found.push({ target: target!, typeOnly: false })
+  for (const [, target] of code.matchAll(/new URL\(\s*'([^']+\.ts)',\s*import\.meta\.url/g))
+    found.push({ target: target!, typeOnly: false })
+  return found
+}
+
+const sources: Source[] = readdirSync(SRC, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+  .map((entry) => {
+    const path = join(entry.parentPath, entry.name)
+    const file = relative(SRC, path)
+    const text = readFileSync(path, 'utf8')
+    const code = withoutComments(text)
+    return { file, folder: file.split('/')[0]!, text, code, imports: importsOf(code) }
+  })
+
+/** Fails with every fault, one to a line. */
+function assertNone(faults: readonly string[]): void {
+  assert.ok(faults.length === 0, `\n${faults.join('\n')}`)
+}
+
+/** Imports of other files of src/, as paths below src/. */
+const internal = ({ file, imports }: Source): string[] =>
+  imports.filter(({ target }) => target.startsWith('.')).map(({ target }) => normalize(join(dirname(file), target)))
+
+/** Packages and builtins, "hono" for "hono/html", "node:dns" for "node:dns/promises". */
+const external = ({ imports }: Source): { name: string; typeOnly: boolean }[] =>
+  imports
+    .filter(({ target }) => !target.startsWith('.'))
+    .map(({ target, typeOnly }) => ({
+      name: (/^(@[^/]+\/[^/]+|[^/]+)/.exec(target) as RegExpExecArray)[0],
+      typeOnly,
+    }))
+
+describe('the reader of imports', () => {
+  test('sees every form', () => {
+    const found = importsOf(`
+import a from 'one'
+import type { B } from './two.ts'
+import { type C, type D } from 'three'
+import { type E, f } from 'four'
+import type G, { H } from 'five'
+import {
+  i,
+  type J,
+} from './six.ts'
+import * as k from 'node:seven'
+import 'eight'
+export { l } from './nine.ts'
+const m = await import('ten')
+type N = typeof import('eleven')
+const o = createRequire(import.meta.url)('node:twelve') as unknown
+const p = new Worker(new URL('../thirteen.ts', import.meta.url))
+`)
+    const values = found.filter(({ typeOnly }) => !typeOnly).map(({ target }) => target)
+    const types = found.filter(({ typeOnly }) => typeOnly).map(({ target }) => target)
+    assert.deepEqual(values.sort(), [
+      '../thirteen.ts',
+      './nine.ts',
+      './six.ts',
+      'eight',
+      'four',
+      'node:seven',
+      'node:twelve',
+      'one',
+      'ten',
+    ])
+    assert.deepEqual(types.sort(), ['./two.ts', 'eleven', 'five', 'three'])
+  })
+
+  test('misses no line that begins with import', () => {
+    for (const { file, code, imports } of sources) {
+      const lines = code.match(/^import\b(?!\.meta)/gm)?.length ?? 0
+      assert.ok(imports.length >= lines, `${file}: ${imports.length} of ${lines}`)
+    }
+  })
+
+  test('comments are not code, URLs are not comments', () => {
+    assert.equal(
+      withoutComments("a() // b()\nconst c = 'https://d' /* e() */"),
+      "a() \nconst c = 'https://d'          ",
+    )
+  })
+})
+
+describe('the ladder', () => {
+  const BANDS: Record<string, number> = {
+    base: 0,
+    states: 1,
+    message: 1,
+    smtp: 1,
+    store: 2,
+    jsonapi: 3,
+    accounts: 4,
+    webhooks: 5,
+    domains: 6,
+    outbound: 7,
+    campaigns: 8,
+    inbound: 9,
+    privacy: 10,
+    api: 11,
+    console: 11,
+    sandbox: 12,
+    cli: 13,
+  }
+  // 'from/file.ts -> to/file.ts': reason.
+  const EXCEPTIONS: Record<string, string> = {}
+
+  test('every folder of src/ has its band, and files lie in folders', () => {
+    assertNone(sources.filter(({ folder }) => !(folder in BANDS)).map(({ file }) => file))
+  })
+
+  test('imports stay in the folder or go down, types included', () => {
+    const upward = sources.flatMap((source) =>
+      internal(source)
+        .filter((target) => {
+          const to = target.split('/')[0]!
+          return to !== source.folder && !(BANDS[to]! < BANDS[source.folder]!)
+        })
+        .map((target) => `${source.file} -> ${target}`),
+    )
+    assertNone(upward.filter((edge) => !(edge in EXCEPTIONS)))
+    assert.deepEqual(
+      Object.keys(EXCEPTIONS).filter((edge) => !upward.includes(edge)),
+      [],
+      'exceptions that nothing needs',
+    )
+  })
+
+  test('what is imported exists', () => {
+    assertNone(
+      sources.flatMap((source) =>
+        internal(source)
+          .filter((target) => !existsSync(join(SRC, target)))
+          .map((target) => `${source.file} -> ${target}`),
+      ),
+    )
+  })
+
+  test('no file reaches itself through what it imports, types included', () => {
+    const edges = new Map(sources.map((source) => [source.file, internal(source)]))
+    const done = new Set<string>()
+    const cycles: string[] = []
+    const visit = (file: string, path: string[]): void => {
+      const seen = path.indexOf(file)
+      if (seen >= 0) return void cycles.push([...path.slice(seen), file].join(' -> '))
+      if (done.has(file)) return
+      for (const target of edges.get(file) ?? []) visit(target, [...path, file])
+      done.add(file)
+    }
+    for (const file of edges.keys()) visit(file, [])
+    assertNone(cycles)
+  })
+})
+
+describe('packages', () => {
+  // Which folder may name which package: a library that many folders know cannot be exchanged.
+  const PACKAGES: Record<string, string[]> = {
+    base: ['zod', 'smol-toml'],
+    states: [],
+    message: ['nodemailer', 'mailparser', 'dkim-signer', 'tldts'],
+    smtp: ['smtp-server', 'nodemailer'],
+    store: ['better-sqlite3', 'kysely'],
+    jsonapi: ['hono', 'zod'],
+    inbound: ['mailauth'],
+    api: ['hono', '@hono/node-server', 'zod'],
+    console: ['hono'],
+    sandbox: ['dns-packet', 'mailauth', 'mailparser', 'smtp-server'],
+    cli: ['commander', 'node-cron'],
+  }
+
+  test('each folder names its own packages only', () => {
+    assertNone(
+      sources.flatMap((source) =>
+        external(source)
+          .filter(({ name }) => !name.startsWith('node:') && !(PACKAGES[source.folder] ?? []).includes(name))
+          .map(({ name }) => `${source.file} names ${name}`),
+      ),
+    )
+  })
+
+  test('better-sqlite3 is named in store/ only', () => {
+    const naming = sources.filter((source) => external(source).some(({ name }) => name === 'better-sqlite3'))
+    assert.ok(naming.length > 0)
+    assertNone(naming.filter(({ folder }) => folder !== 'store').map(({ file }) => file))
+  })
+
+  test('builtins carry node:, and every package is a dependency', () => {
+    const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>
+    }
+    assertNone(
+      sources.flatMap((source) =>
+        external(source)
+          .filter(({ name }) => (name.startsWith('node:') ? !isBuiltin(name) : !(name in dependencies)))
+          .map(({ name }) => `${source.file} names ${name}`),
+      ),
+    )
+  })
+})
+
+describe('one writer per table', () => {
+  // store/move.ts writes the status of whichever table its state machine names.
+  const EXCEPTIONS = ['store/move.ts writes ${machine.table}']
+
+  test('insert, update and delete stand with the owner', () => {
+    const foreign: string[] = []
+    const written = new Set<string>()
+    const note = ({ file, folder }: Source, table: string): void => {
+      written.add(table)
+      if ((OWNERS as Record<string, string>)[table] !== folder) foreign.push(`${file} writes ${table}`)
+    }
+    for (const source of sources) {
+      for (const [, argument] of source.code.matchAll(
+        /\b(?:insertInto|updateTable|deleteFrom|replaceInto|mergeInto)\(\s*([^)\s]+)\s*\)/g,
+      ))
+        note(source, /^'(\w+)'$/.exec(argument!)?.[1] ?? argument!)
+      for (const [, table] of source.code.matchAll(
+        /\b(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|delete\s+from|update(?:\s+or\s+\w+)?(?=\s+\S+(?:\s+as\s+\w+)?\s+set\b))\s+("?\w+"?|\$\{[^}]+\})/gi,
+      ))
+        note(source, table!.replaceAll('"', ''))
+    }
+    assertNone(foreign.filter((fault) => !EXCEPTIONS.includes(fault)))
+    assert.deepEqual(
+      EXCEPTIONS.filter((exception) => !foreign.includes(exception)),
+      [],
+      'exceptions that nothing needs',
+    )
+    // The scan finds each table's writer, or it would prove nothing.
+    assert.deepEqual([...written].filter((name) => !name.startsWith('$')).sort(), Object.keys(OWNERS).sort())
+  })
+
+  test('every table has an owner among the folders', () => {
+    assertNone(
+      Object.entries(OWNERS).flatMap(([table, owner]) => (existsSync(join(SRC, owner)) ? [] : [`${table}: ${owner}`])),
+    )
+  })
+})
+
+describe('time and network', () => {
+  // Every place that looks at the machine's clock or sets a timer of its own.
+  const TIMERS: Record<string, string> = {
+    'base/clock.ts Date.now': 'this is the clock',
+    'base/clock.ts setTimeout': 'this is the clock',
+    'store/database.ts setImmediate': 'a batch is what one turn of the event loop asks for',
+    'store/database.ts setTimeout': 'under load a commit waits for more writes to share it',
+    'store/database.ts performance.now': 'a batch is cut off so that the event loop turns',
+    'base/pool.ts setTimeout': 'an idle worker thread is let go',
+    'smtp/channel.ts setTimeout': 'timeouts of a socket',
+    'smtp/client.ts performance.now': 'a connection grows too old for another mail',
+    'api/server.ts setTimeout': 'a stop waits so long for open requests',
+    'outbound/deliver.ts setTimeout': 'a stop waits so long for open connections',
+  }
+  // Where the network is touched, and what other files take from these modules.
+  const NETWORK: Record<string, string> = {
+    'base/network.ts node:net': 'arithmetic of addresses',
+    'base/resolver.ts node:dns': 'the resolver',
+    'smtp/channel.ts node:net': 'the socket under smtp/client.ts',
+    'smtp/channel.ts node:tls': 'STARTTLS of smtp/client.ts',
+    'smtp/route.ts node:net': 'arithmetic of addresses',
+    'smtp/listener.ts smtp-server': 'the inbound listener',
+    'api/server.ts @hono/node-server': 'the HTTP listener',
+    'sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
+    'webhooks/dispatch.ts node:https': 'calls of webhooks',
+    'outbound/attachments.ts node:https': 'attachments by URL',
+  }
+  const NETWORK_MODULES =
+    /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/
+
+  const compare = (found: string[], allowed: Record<string, string>): void => {
+    const seen = [...new Set(found)]
+    assertNone(seen.filter((place) => !(place in allowed)))
+    const stale = Object.keys(allowed).filter((place) => {
+      const file = place.split(' ')[0]!
+      return !seen.includes(place) && sources.some((source) => source.file === file)
+    })
+    assert.deepEqual(stale, [], 'exceptions that nothing needs')
+  }
+
+  test('rules of time use the clock that tests turn', () => {
+    const found = sources.flatMap(({ file, code }) =>
+      [
+        ...code.matchAll(
+          /\b(Date\.now|performance\.now|setTimeout|setInterval|setImmediate|process\.hrtime|Date\(\)|AbortSignal\.timeout|node:timers)\b|\bnew Date\(\)/g,
+        ),
+      ].map(([word]) => `${file} ${word}`),
+    )
+    compare(found, TIMERS)
+  })
+
+  test('the network is touched in the listed places', () => {
+    const found = sources.flatMap((source) => [
+      ...external(source)
+        .filter(({ name, typeOnly }) => !typeOnly && NETWORK_MODULES.test(name))
+        .map(({ name }) => `${source.file} ${name}`),
+      ...[...source.code.matchAll(/(?<![.\w])(fetch|WebSocket|EventSource)\(/g)].map(
+        ([, word]) => `${source.file} ${word}`,
+      ),
+    ])
+    // `fetch` as a name of ours (an option of the listener) is no call.
+    compare(found, NETWORK)
+  })
+})
+
+describe('files', () => {
+  test('names are kebab-case and say what is inside', () => {
+    const vague = /(^|[/-])(index|utils?|helpers?|common|misc|managers?|services?)(?=[./-]|$)/
+    assertNone(
+      sources
+        .map(({ file }) => file)
+        .filter((file) => vague.test(file) || !/^[a-z0-9-]+(\/[a-z0-9-]+)+(\.d)?\.ts$/.test(file)),
+    )
+  })
+
+  test('each opens with a comment that says what it is', () => {
+    assertNone(sources.filter(({ text }) => !/^(\/\/ \S|\/\*\*?\s)/.test(text)).map(({ file }) => file))
+  })
+
+  test('none has more than 300 lines', () => {
+    assertNone(
+      sources.flatMap(({ file, text }) => {
+        const lines = text.split('\n').length - 1
+        return lines > 300 ? [`${file}: ${lines}`] : []
+      }),
+    )
+  })
+})
+
+describe('the package', () => {
+  const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    version: string
+    scripts: Record<string, string>
+  }
+
+  test('says the version that the program says', () => assert.equal(manifest.version, version))
+
+  test('runs on the Node that the lock file pins', () => assert.match(process.versions.node, /^26\./))
+
+  test('has the scripts of the contract', () => {
+    for (const script of ['start', 'test', 'build', 'test:interop', 'bench'])
+      assert.ok(manifest.scripts[script], script)
+    assert.match(manifest.scripts['start']!, /bin\/postrider\.ts dev$/)
+  })
+
+  test('names files that exist', () => {
+    assertNone(
+      Object.values(manifest.scripts)
+        .flatMap((script) => [...script.matchAll(/node (\S+\.ts)/g)].map(([, file]) => file!))
+        .filter((file) => !existsSync(join(ROOT, file))),
+    )
+  })
+
+  test('no file names a package registry or a place of one machine', () => {
+    // Each pattern is written so that it does not find itself.
+    const forbidden = [
+      /registry[.]npmjs[.]|npm[m]irror|artifactor[y]|nexus[/]repository|"resolved["]/i,
+      /(?<![\w.$}~-])[/](?:work|root|home|Users)[/][\w.-]/,
+    ]
+    const faults: string[] = []
+    const visit = (folder: string): void => {
+      for (const entry of readdirSync(folder, { withFileTypes: true })) {
+        const path = join(folder, entry.name)
+        if (entry.isDirectory()) {
+          if (!['.git', 'node_modules', 'dist', 'data', '.postrider'].includes(entry.name)) visit(path)
+          continue
+        }
+        if (!entry.isFile() || (entry.name === 'postrider.toml' && folder === normalize(ROOT))) continue
+        const text = readFileSync(path, 'latin1')
+        for (const pattern of forbidden) {
+          const found = pattern.exec(text)
+          if (found)
+            faults.push(`${relative(ROOT, path)}:${text.slice(0, found.index).split('\n').length}: ${found[0]}`)
+        }
+      }
+    }
+    visit(ROOT)
+    assertNone(faults)
+  })
+})

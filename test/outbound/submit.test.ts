@@ -1,0 +1,376 @@
+// POST /outbound-emails: what is taken, what is refused and how, and that what was answered with 201 is what arrives.
+// Specification "Outbound emails", decisions D3, D6, D7, D22, D27, D30; standards JA14, MF5, MF7, MF8.
+import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { simpleParser } from 'mailparser'
+import { raw } from '../../src/store/query.ts'
+import { domainByKey, registerDomain } from '../../src/domains/register.ts'
+import { startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { mail, mailsOf } from './mails.ts'
+
+const MEGABYTE = 1024 * 1024
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+const { become, post, receiver, tryPost } = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  receiver('there.test')
+  await Promise.all([
+    postrider.activeDomain('here.test'),
+    postrider.activeDomain('mail.firm.co.uk'),
+    postrider.activeDomain('xn--bcher-kva.test'),
+    postrider.activeDomain('other.test', postrider.other),
+  ])
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const emails = (): number =>
+  postrider.appliance.desk.store.first(raw<{ n: number }>('select count(*) as n from outbound_emails'))!.n
+const spooled = (): string[] => {
+  try {
+    return readdirSync(join(postrider.dataDir, 'spool'))
+  } catch {
+    return []
+  }
+}
+
+/** The request was refused with these errors and no others, and nothing was stored. */
+async function refused(
+  attributes: Record<string, unknown>,
+  status: number,
+  ...errors: { code: string; pointer: string }[]
+): Promise<Answer> {
+  const before = emails()
+  const answer = await tryPost(attributes)
+  const told = JSON.stringify(answer.body).slice(0, 2000)
+  assert.equal(answer.status, status, told)
+  type Problem = { status: string; code: string; source?: { pointer: string } }
+  assert.deepEqual(
+    (answer.body.errors as Problem[]).map(({ code, source }) => ({ code, pointer: source?.pointer })),
+    errors,
+    told,
+  )
+  for (const error of answer.body.errors as Problem[]) assert.equal(error.status, String(status))
+  assert.equal(emails(), before)
+  return answer
+}
+const at = (code: string, name = ''): { code: string; pointer: string } => ({
+  code,
+  pointer: name === '' ? '/data/attributes' : `/data/attributes/${name}`,
+})
+
+test('an unknown sending domain and another user’s are the same 404 (rule 1)', async () => {
+  const unknown = await refused({ from: 'ann@nowhere.test' }, 404, at('not_found', 'from'))
+  const foreign = await refused({ from: 'ann@other.test' }, 404, at('not_found', 'from'))
+  const same = ({ body }: Answer): string =>
+    JSON.stringify({ ...body.errors[0], id: '' }).replace(/(nowhere|other)\.test/g, 'x')
+  assert.equal(same(foreign), same(unknown))
+  // A subdomain is a domain of its own.
+  await refused({ from: 'ann@sub.here.test' }, 404, at('not_found', 'from'))
+})
+
+test('a domain that is not active: 422 domain_not_active (rule 2)', async () => {
+  const domain = await registerDomain({ ...postrider.appliance.desk, ring: () => {} }, postrider.user.key, {
+    name: 'young.test',
+    purpose: 'both',
+  })
+  assert.equal(domainByKey(postrider.appliance.desk.store, domain.key)?.status, 'pending')
+  await refused({ from: 'ann@young.test' }, 422, at('domain_not_active', 'from'))
+})
+
+test('no active subscription: 403, for past_due and revoked alike (rule 4)', async () => {
+  const { store } = postrider.appliance.desk
+  const set = (state: string) =>
+    store.write((tx) =>
+      tx.run(raw('update users set subscription_state = ? where key = ?', [state, postrider.other.key])),
+    )
+  const send = () => postrider.asOther('POST', '/outbound-emails', mail({ from: 'bob@other.test' }))
+  for (const state of ['past_due', 'revoked']) {
+    await set(state)
+    const { status, body } = await send()
+    assert.equal(status, 403, state)
+    assert.equal(body.errors[0].code, 'subscription_inactive')
+  }
+  await set('active')
+  assert.equal((await send()).status, 201)
+})
+
+test('missing, wrong and unknown attributes are told all at once, each by its pointer', async () => {
+  const { status, body } = await postrider.api('POST', '/outbound-emails', {
+    data: { type: 'outbound-emails', attributes: { from: 'ann@here.test', to: 'nobody', html: 7, colour: 'red' } },
+  })
+  assert.equal(status, 422, JSON.stringify(body))
+  const pointers = body.errors.map(({ source }: { source: { pointer: string } }) => source.pointer).toSorted()
+  assert.deepEqual(pointers, [
+    '/data/attributes',
+    '/data/attributes/colour',
+    '/data/attributes/html',
+    '/data/attributes/to',
+  ])
+})
+
+test('reply_to: the family only, each stranger told by its own place in the request (D22, JA14)', async () => {
+  for (const good of [
+    'ann@here.test',
+    'Ann <ann@sub.here.test>',
+    ['ann@here.test', '"Bob" <bob@a.b.here.test>'],
+    [],
+    null,
+  ])
+    await post({ reply_to: good })
+  await post({ from: 'ann@mail.firm.co.uk', reply_to: ['ann@firm.co.uk', 'ann@x.mail.firm.co.uk'] })
+  await post({ from: 'ann@bücher.test', reply_to: ['ann@xn--bcher-kva.test', 'ann@www.BÜCHER.test'] })
+  const outside = (name: string) => at('address_outside_domain', name)
+  await refused({ reply_to: ['ann@there.test'] }, 422, outside('reply_to/0'))
+  await refused(
+    {
+      reply_to: [
+        'ann@here.test',
+        'eve@evil.test',
+        'ann@sub.here.test',
+        'eve@xhere.test',
+        'eve@test'.concat('ing.test'),
+      ],
+    },
+    422,
+    outside('reply_to/1'),
+    outside('reply_to/3'),
+    outside('reply_to/4'),
+  )
+  await refused({ from: 'ann@mail.firm.co.uk', reply_to: ['ann@co.uk'] }, 422, outside('reply_to/0'))
+  await refused({ from: 'ann@mail.firm.co.uk', reply_to: ['ann@www.firm.co.uk'] }, 422, outside('reply_to/0'))
+  await refused({ reply_to: ['ann@here.test', 'not an address'] }, 422, at('invalid', 'reply_to/1'))
+})
+
+test('reply_to: a repeated address does not shift the place of the next', async () => {
+  const reply_to = ['ann@here.test', 'Ann <ANN@here.test>', 'eve@evil.test']
+  await refused({ reply_to }, 422, at('address_outside_domain', 'reply_to/2'))
+})
+
+test('reply_to: a single address is told by the attribute, which has no items', async () => {
+  await refused({ reply_to: 'eve@evil.test' }, 422, at('address_outside_domain', 'reply_to'))
+})
+
+test('reply_to: ten addresses, not eleven', async () => {
+  const list = (count: number) => Array.from({ length: count }, (_, n) => `r${n}@here.test`)
+  const id = await post({ reply_to: list(10) })
+  const shown = await become(id, 'delivered')
+  assert.deepEqual(shown['reply_to'], list(10))
+  const heard = exchanger.heard.find(({ message }) => message.includes(shown['message_id']!))!
+  const parsed = await simpleParser(heard.message)
+  assert.deepEqual(
+    parsed.replyTo?.value.map(({ address }) => address),
+    list(10),
+  )
+  await refused({ reply_to: list(11) }, 422, at('invalid', 'reply_to'))
+})
+
+test('limits: subject 998 octets, html and text 5 MB, each on both sides (D27)', async () => {
+  await post({ subject: 's'.repeat(998) })
+  await post({ subject: 'ü'.repeat(499) })
+  await post({ subject: `${'word '.repeat(199)}end` })
+  await refused({ subject: 's'.repeat(999) }, 422, at('too_long', 'subject'))
+  await refused({ subject: `${'ü'.repeat(499)}x` }, 422, at('too_long', 'subject'))
+  await post({ html: 'h'.repeat(5 * MEGABYTE) })
+  await post({ text: 't'.repeat(5 * MEGABYTE) })
+  await refused({ html: 'h'.repeat(5 * MEGABYTE + 1) }, 422, at('too_long', 'html'))
+  await refused({ text: `${'t'.repeat(5 * MEGABYTE - 1)}ü` }, 422, at('too_long', 'text'))
+  await refused(
+    { html: 'h'.repeat(5 * MEGABYTE + 1), subject: 's'.repeat(999) },
+    422,
+    at('too_long', 'subject'),
+    at('too_long', 'html'),
+  )
+})
+
+test('what would end a header field is refused, wherever it stands (MF5)', async () => {
+  for (const evil of ['\r', '\n', '\r\n', '\0', '\u000b', '\u0085', '\u2028', '\u2029', '\r\nBcc: eve@evil.test']) {
+    await refused({ subject: `a${evil}b` }, 422, at('invalid', 'subject'))
+    await refused({ to: `"A${evil}" <bob@there.test>` }, 422, at('invalid', 'to'))
+    await refused({ from: `"A${evil}" <ann@here.test>` }, 422, at('invalid', 'from'))
+    await refused({ reply_to: [`"A${evil}" <ann@here.test>`] }, 422, at('invalid', 'reply_to/0'))
+  }
+  // Half a character is no text.
+  const body = JSON.stringify(mail({ subject: 'x' })).replace('"x"', '"\\ud800"')
+  const { status } = await postrider.api('POST', '/outbound-emails', body)
+  assert.equal(status, 422)
+})
+
+test('addresses in every form that is taken, and what the envelope makes of them (MF7, MF8)', async () => {
+  for (const [to, envelope] of [
+    ['bob@there.test', 'bob@there.test'],
+    ['<bob@there.test>', 'bob@there.test'],
+    ['Bob <bob@THERE.test>', 'bob@there.test'],
+    ['"Bob, \\"the\\" Other" <Bob+Tag@there.test>', 'Bob+Tag@there.test'],
+    ['Bøb 😀 <bob@there.test>', 'bob@there.test'],
+  ] as const) {
+    const id = await post({ to })
+    const shown = await become(id, 'delivered')
+    assert.equal(shown['to'], to)
+    const heard = exchanger.heard.find(({ message }) => message.includes(shown['message_id']!))!
+    assert.deepEqual(heard.to, [envelope])
+  }
+  for (const to of [
+    'bob',
+    'bob@there',
+    'bob@there.test.',
+    'bob@there.test, eve@there.test',
+    'bob@[127.0.0.1]',
+    '"b b"@there.test',
+    'Friends: bob@there.test;',
+    'bob@there.test (Bob)',
+    '',
+    ' ',
+  ])
+    await refused({ to }, 422, at('invalid', 'to'))
+  for (const to of [null, 7, ['bob@there.test'], { address: 'bob@there.test' }])
+    assert.equal((await tryPost({ to })).status, 422, JSON.stringify(to))
+})
+
+test('a sender written with other than ASCII letters selects the domain by its A-label', async () => {
+  const id = await post({ from: 'Jürgen <jurgen@BÜCHER.test>' })
+  const shown = await become(id, 'delivered')
+  assert.match(shown['message_id']!, /^<[^@<>]+@xn--bcher-kva\.test>$/)
+  const heard = exchanger.heard.find(({ message }) => message.includes(shown['message_id']!))!
+  const parsed = await simpleParser(heard.message)
+  assert.equal(parsed.from?.value[0]?.name, 'Jürgen')
+  assert.match(heard.message, /^From: [^\r\n]*<jurgen@xn--bcher-kva\.test>\r$/m)
+  assert.match(heard.message.replace(/\r\n[ \t]+/g, ' '), /DKIM-Signature:[^\r]* d=xn--bcher-kva\.test;/)
+})
+
+test('what was posted is what arrives: subject, html, text, addresses, and the message id that the API shows (MF10)', async () => {
+  const html = '<p>Ünïcödé \u00a0 &amp; “quotes”</p>\n.\nFrom here\n'
+  const text = 'Ünïcödé\n.\n..\nFrom here\n\ttab'
+  const id = await post({
+    from: '"Ann, A." <ann@here.test>',
+    to: '名前 <bob@there.test>',
+    subject: 'Grüße: “all”',
+    html,
+    text,
+  })
+  const shown = await become(id, 'delivered')
+  const heard = exchanger.heard.find(({ message }) => message.includes(shown['message_id']!))!
+  const parsed = await simpleParser(heard.message, { skipHtmlToText: true, skipTextToHtml: true })
+  assert.equal(parsed.subject, 'Grüße: “all”')
+  assert.equal(String(parsed.html).trimEnd(), html.trimEnd())
+  assert.equal(parsed.text?.trimEnd(), text)
+  assert.equal(parsed.messageId, shown['message_id'])
+  assert.deepEqual(parsed.from?.value, [{ address: 'ann@here.test', name: 'Ann, A.' }])
+  assert.deepEqual([parsed.to!].flat()[0]?.value, [{ address: 'bob@there.test', name: '名前' }])
+  assert.equal(shown['html'], html)
+  assert.equal(shown['text'], text)
+})
+
+test('idempotency: the same payload is the same email, another is 409, another user’s key is another key (D30)', async () => {
+  const attributes = { idempotency_key: 'order 1', reply_to: ['ann@here.test'], text: null }
+  const first = await tryPost(attributes)
+  assert.equal(first.status, 201)
+  assert.equal(first.headers.get('idempotent-replayed'), null)
+  const before = emails()
+  // The order of members does not count, nor whether null is written out.
+  for (const again of [attributes, { reply_to: ['ann@here.test'], idempotency_key: 'order 1' }]) {
+    const second = await tryPost(again)
+    assert.equal(second.status, 201)
+    assert.equal(second.headers.get('idempotent-replayed'), 'true')
+    assert.equal(second.body.data.id, first.body.data.id)
+    assert.equal(second.headers.get('location'), first.headers.get('location'))
+  }
+  for (const change of [
+    { subject: 'Another' },
+    { html: '<p>Another</p>' },
+    { text: 'Another' },
+    { to: 'eve@there.test' },
+    { from: 'eve@here.test' },
+    { reply_to: [] },
+  ])
+    await refused({ ...attributes, ...change }, 409, at('idempotency_conflict', 'idempotency_key'))
+  assert.equal(emails(), before)
+  const other = await postrider.asOther(
+    'POST',
+    '/outbound-emails',
+    mail({ from: 'bob@other.test', idempotency_key: 'order 1' }),
+  )
+  assert.equal(other.status, 201)
+  assert.notEqual(other.body.data.id, first.body.data.id)
+  // After delivery it is the same email still.
+  await become(first.body.data.id, 'delivered')
+  const late = await tryPost(attributes)
+  assert.equal(late.status, 201)
+  assert.equal(late.body.data.attributes.status, 'delivered')
+  // Once the record is gone the key is free.
+  assert.equal((await postrider.api('DELETE', `/outbound-emails/${first.body.data.id}`)).status, 204)
+  const anew = await tryPost(attributes)
+  assert.equal(anew.status, 201)
+  assert.notEqual(anew.body.data.id, first.body.data.id)
+})
+
+test('idempotency keys: 1 to 256 characters', async () => {
+  await post({ idempotency_key: 'k' })
+  await post({ idempotency_key: 'k'.repeat(256) })
+  await post({ idempotency_key: null })
+  await refused({ idempotency_key: '' }, 422, at('invalid', 'idempotency_key'))
+  await refused({ idempotency_key: 'k'.repeat(257) }, 422, at('too_long', 'idempotency_key'))
+})
+
+test('an idempotency key of 256 characters may be of any letters', async () => {
+  await post({ idempotency_key: 'ü'.repeat(256) })
+  await refused({ idempotency_key: 'ü'.repeat(257) }, 422, at('too_long', 'idempotency_key'))
+})
+
+test('ten requests at once under one key make one email, delivered once', async () => {
+  const attributes = { idempotency_key: 'at once', subject: 'only one of these' }
+  const answers = await Promise.all(Array.from({ length: 10 }, () => tryPost(attributes)))
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    Array.from({ length: 10 }, () => 201),
+  )
+  assert.equal(new Set(answers.map(({ body }) => body.data.id)).size, 1)
+  assert.equal(answers.filter(({ headers }) => headers.get('idempotent-replayed') === null).length, 1)
+  await become(answers[0]!.body.data.id, 'delivered')
+  assert.equal(exchanger.heard.filter(({ message }) => message.includes('only one of these')).length, 1)
+})
+
+test('ten large requests at once under one key leave one file in the spool', async () => {
+  const before = spooled().length
+  const attributes = { idempotency_key: 'large at once', html: `<p>${'large '.repeat(60_000)}</p>` }
+  const answers = await Promise.all(Array.from({ length: 10 }, () => tryPost(attributes)))
+  assert.equal(new Set(answers.map(({ body }) => body.data.id)).size, 1)
+  await become(answers[0]!.body.data.id, 'delivered')
+  assert.equal(spooled().length, before + 1)
+})
+
+test('a large body lies in the spool, arrives whole, is shown, and leaves the spool with its email', async () => {
+  const html = `<p>${'größer als 256 KB, '.repeat(20_000)}</p>`
+  assert.ok(Buffer.byteLength(html) > 256 * 1024)
+  const before = spooled()
+  const id = await post({ html })
+  assert.deepEqual(spooled().filter((name) => !before.includes(name)).length, 1)
+  const shown = await become(id, 'delivered')
+  assert.equal(shown['html'], html)
+  const heard = exchanger.heard.find(({ message }) => message.includes(shown['message_id']!))!
+  const parsed = await simpleParser(heard.message, { skipHtmlToText: true })
+  assert.equal(String(parsed.html).trimEnd(), html)
+  assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
+  assert.deepEqual(spooled(), before)
+  assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).status, 404)
+})
+
+test('bodies around the size at which they go to the spool arrive whole', async () => {
+  for (const length of [256 * 1024 - 30, 256 * 1024 - 20, 256 * 1024, 256 * 1024 + 1]) {
+    const html = 'x'.repeat(length)
+    const id = await post({ html })
+    assert.equal((await become(id, 'delivered'))['html'], html)
+    const { message } = exchanger.heard.find((heard) => heard.message.includes(id))!
+    const parsed = await simpleParser(message, { skipHtmlToText: true })
+    assert.equal(String(parsed.html).trimEnd(), html)
+  }
+})

@@ -1,0 +1,853 @@
+// The SMTP client against exchangers as they are and as they should not be: RFC 5321 §4, RFC 2920, RFC 1870, RFC 3207, RFC 6531;
+// standards SC4, SC6 to SC8, SC10 to SC13, SC15.
+import assert from 'node:assert/strict'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { after, test } from 'node:test'
+import { TLSSocket } from 'node:tls'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { toWire } from '../../src/message/compose.ts'
+import { openSession, TIMEOUTS, type SmtpSession, type Timeouts, type TlsWish } from '../../src/smtp/client.ts'
+import { ReplyReader, readCapabilities, type Reply } from '../../src/smtp/reply.ts'
+import type { Verdict } from '../../src/smtp/verdict.ts'
+import { startTestExchanger, type Script, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+
+const MESSAGE = 'Subject: x\r\n\r\nHello\r\n'
+const WIRE = toWire(MESSAGE)
+const PATIENT: Timeouts = {
+  ...TIMEOUTS,
+  connect: 10_000,
+  greeting: 10_000,
+  command: 10_000,
+  data: 10_000,
+  block: 10_000,
+  finalDot: 10_000,
+}
+const HASTY: Timeouts = { ...PATIENT, greeting: 150, command: 150, data: 150, block: 150, finalDot: 150 }
+
+const closing: (() => Promise<unknown>)[] = []
+after(() => Promise.all(closing.map((close) => close())))
+
+interface Wish {
+  tls?: TlsWish
+  timeouts?: Timeouts
+}
+const openAt = (port: number, { tls = 'none', timeouts = PATIENT }: Wish = {}): Promise<SmtpSession | Verdict> =>
+  openSession({ host: 'mx.there.test', address: '127.0.0.1', port, hostname: 'mx.here.test', tls, timeouts })
+
+async function exchangerWith(script: Script): Promise<TestExchanger> {
+  const exchanger = await startTestExchanger(script)
+  closing.push(() => exchanger.close())
+  return exchanger
+}
+
+/** Opens a session and sends one mail; the verdict of the opening stands for every recipient when there is no session. */
+async function sendAt(
+  port: number,
+  {
+    recipients = ['bob@there.test'],
+    wire = WIRE,
+    from = 'token@bounce.here.test',
+    ...wish
+  }: Wish & { recipients?: string[]; wire?: Buffer; from?: string } = {},
+): Promise<Verdict[]> {
+  const session = await openAt(port, wish)
+  if ('kind' in session) return recipients.map(() => session)
+  const verdicts = await session.send({ from, recipients }, wire)
+  session.quit()
+  return verdicts
+}
+
+type Step = string | ((socket: Socket) => void)
+/** Answers octet for octet, by verb; `greeting` and `.` (the final dot) are steps too. What is not given is answered as usual. */
+async function rawExchanger(steps: Record<string, Step>): Promise<{ port: number; lines: string[] }> {
+  const lines: string[] = []
+  const sockets = new Set<Socket>()
+  const usual: Record<string, string> = {
+    greeting: '220 mx.test\r\n',
+    EHLO: '250 mx.test\r\n',
+    DATA: '354 go\r\n',
+    QUIT: '221 bye\r\n',
+  }
+  const server = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
+    let rest = ''
+    let inData = false
+    const act = (name: string): void => {
+      const step = steps[name] ?? usual[name] ?? '250 ok\r\n'
+      if (name === 'DATA') inData = typeof step === 'string' && step.startsWith('354')
+      if (typeof step === 'string') socket.write(step)
+      else step(socket)
+    }
+    socket.on('data', (chunk: Buffer) => {
+      rest += chunk.toString('latin1')
+      for (let end = rest.indexOf('\r\n'); end >= 0; end = rest.indexOf('\r\n')) {
+        const line = rest.slice(0, end)
+        rest = rest.slice(end + 2)
+        if (inData) {
+          if (line !== '.') continue
+          inData = false
+          act('.')
+          continue
+        }
+        lines.push(line)
+        act(line.split(/[ :]/)[0]!.toUpperCase())
+      }
+    })
+    act('greeting')
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closing.push(
+    () =>
+      new Promise((resolve) => {
+        for (const socket of sockets) socket.destroy()
+        server.close(resolve)
+      }),
+  )
+  return { port: (server.address() as AddressInfo).port, lines }
+}
+
+const PIPELINING = ['PIPELINING', '8BITMIME', 'ENHANCEDSTATUSCODES']
+const BOTH = [
+  ['pipelined', PIPELINING],
+  ['one by one', ['8BITMIME']],
+] as const
+
+// ---- replies ----
+
+/** What a reader makes of octets cut at the given places. */
+function read(octets: Buffer, ...cuts: number[]): Reply[] | 'protocol error' {
+  const reader = new ReplyReader()
+  const replies: Reply[] = []
+  let from = 0
+  for (const to of [...cuts, octets.length]) {
+    const got = reader.push(octets.subarray(from, to))
+    if (got === 'protocol error') return got
+    replies.push(...got)
+    from = to
+  }
+  return replies
+}
+const one = (text: string | Buffer): Reply => {
+  const replies = read(Buffer.from(text as string))
+  assert.ok(Array.isArray(replies), `${JSON.stringify(text)} is a reply`)
+  assert.equal(replies.length, 1)
+  return replies[0]!
+}
+
+test('replies of every form are read: one line, many, bare LF, without text', () => {
+  for (const [octets, code, enhanced, text] of [
+    ['250 ok\r\n', 250, null, 'ok'],
+    ['250\r\n', 250, null, ''],
+    ['250 \r\n', 250, null, ''],
+    ['250 ok\n', 250, null, 'ok'],
+    ['550 5.1.1 no such user\r\n', 550, '5.1.1', 'no such user'],
+    ['550-5.1.1 no\r\n550 5.1.1 such user\r\n', 550, '5.1.1', 'no such user'],
+    ['550 5.1.1\r\n', 550, '5.1.1', ''],
+    // The class of the basic code counts (SC10); a code that contradicts it says nothing.
+    ['550 4.1.1 no such user\r\n', 550, null, '4.1.1 no such user'],
+    ['451 5.7.1 later\r\n', 451, null, '5.7.1 later'],
+    ['250 5.0.0 ok\r\n', 250, null, '5.0.0 ok'],
+    // Not an enhanced code: an address, a version, a digit too many.
+    ['550 5.1.1.2 x\r\n', 550, null, '5.1.1.2 x'],
+    ['550 5.1.1000 x\r\n', 550, null, '5.1.1000 x'],
+    ['550 x 5.1.1\r\n', 550, null, 'x 5.1.1'],
+  ] as const) {
+    const reply = one(octets)
+    assert.equal(reply.code, code, octets)
+    assert.equal(reply.enhanced, enhanced, octets)
+    assert.equal(reply.text, text, octets)
+  }
+})
+
+test('control characters and 8-bit rubbish are stripped, and do not hide what the code says (SC15)', () => {
+  for (const rubbish of [
+    '\0',
+    '\x07',
+    '\x1b[2J',
+    '\x7f',
+    '\t',
+    '\r',
+    '\u0085',
+    '\u009b',
+    '\u200b',
+    '\u202e',
+    '\u2028',
+    '\ufeff',
+  ]) {
+    const reply = one(`550 5.1.1 no${rubbish}user\r\n`)
+    assert.equal(reply.code, 550, JSON.stringify(rubbish))
+    assert.equal(reply.enhanced, '5.1.1')
+    assert.doesNotMatch(reply.text, /[\p{Cc}\p{Cf}\u2028\u2029]/u)
+    assert.match(reply.text, /^no.*user$/)
+  }
+  // Latin-1 and broken UTF-8.
+  const reply = one(Buffer.from('550 5.1.1 Empf\xe4nger \xff\xfe unbekannt\r\n', 'latin1'))
+  assert.equal(reply.code, 550)
+  assert.ok(reply.text.isWellFormed())
+  assert.match(reply.text, /unbekannt$/)
+  // Long text is cut, not refused.
+  assert.ok(one(`550 ${'x'.repeat(1500)}\r\n`).text.length <= 1000)
+})
+
+test('the same octets make the same replies, however the network cuts them', () => {
+  for (const text of [
+    '250-mx.test\r\n250-SIZE 1000\r\n250 PIPELINING\r\n250 2.1.0 ok\r\n550 5.1.1 no\r\n',
+    '550 5.1.1 Empfänger unbekannt: jürgen 😀\r\n',
+    `250 ${'x'.repeat(3000)}\r\n`,
+  ]) {
+    const octets = Buffer.from(text)
+    const whole = read(octets)
+    for (let cut = 1; cut < octets.length; cut++)
+      assert.deepEqual(read(octets, cut), whole, `cut at ${cut} of ${text.slice(0, 40)}`)
+    assert.deepEqual(read(octets, ...Array.from({ length: octets.length - 1 }, (_, index) => index + 1)), whole)
+  }
+})
+
+test('what is not SMTP, or has no end, is refused', () => {
+  for (const text of [
+    'hello\r\n',
+    '\r\n',
+    '25\r\n',
+    '2500 x\r\n',
+    '100 x\r\n',
+    '650 x\r\n',
+    '250_x\r\n',
+    'HTTP/1.1 400 Bad Request\r\n',
+  ])
+    assert.equal(read(Buffer.from(text)), 'protocol error', text)
+  assert.equal(read(Buffer.from('250-x\r\n'.repeat(10_000))), 'protocol error')
+  assert.equal(read(Buffer.alloc(100_000, 'x')), 'protocol error')
+  assert.equal(read(Buffer.from(`250 ${'x'.repeat(100_000)}`)), 'protocol error')
+})
+
+test('EHLO keywords: any case, parameters kept, the first line is no keyword', () => {
+  const capabilities = readCapabilities(
+    one('250-STARTTLS greets you\r\n250-size 1000\r\n250-AUTH PLAIN login\r\n250 8BitMime\r\n'),
+  )
+  assert.deepEqual(
+    [...capabilities],
+    [
+      ['SIZE', '1000'],
+      ['AUTH', 'PLAIN LOGIN'],
+      ['8BITMIME', ''],
+    ],
+  )
+})
+
+// ---- opening ----
+
+test('a greeting of 4xx, 5xx, nonsense or nothing opens no session, and no mail is lost by it', async () => {
+  for (const [greeting, code, stage] of [
+    ['421 4.3.2 later', 421, 'greeting'],
+    ['451 busy', 451, 'greeting'],
+    ['554 5.7.1 no', 554, 'greeting'],
+    ['354 what', 354, 'greeting'],
+    ['close', null, 'greeting'],
+    ['SSH-2.0-OpenSSH', null, 'greeting'],
+  ] as const) {
+    const exchanger = await exchangerWith({ greeting })
+    const [verdict] = await sendAt(exchanger.port)
+    assert.equal(verdict?.stage, stage, greeting)
+    assert.equal(verdict.code, code, greeting)
+    assert.notEqual(verdict.kind, 'delivered')
+    assert.equal(verdict.handed, false)
+    assert.equal(exchanger.heard.length, 0)
+    assert.ok(!exchanger.commands.some((line) => /^(EHLO|HELO|MAIL)/.test(line)), greeting)
+  }
+  const mute = await exchangerWith({ greeting: '' })
+  const [verdict] = await sendAt(mute.port, { timeouts: HASTY })
+  assert.equal(verdict?.kind, 'deferred')
+  assert.equal(verdict.stage, 'greeting')
+})
+
+test('nobody listening: deferred, stage connect', async () => {
+  const gone = await startTestExchanger()
+  await gone.close()
+  const [verdict] = await sendAt(gone.port)
+  assert.equal(verdict?.kind, 'deferred')
+  assert.equal(verdict.stage, 'connect')
+  assert.equal(verdict.enhanced, '4.4.1')
+})
+
+test('a greeting of many lines is read whole before EHLO', async () => {
+  const exchanger = await exchangerWith({ greeting: '220-mx.test\r\n220-No spam\r\n220 please' })
+  assert.equal((await sendAt(exchanger.port))[0]?.kind, 'delivered')
+  assert.deepEqual(exchanger.commands.slice(0, 2), ['EHLO mx.here.test', 'MAIL FROM:<token@bounce.here.test>'])
+})
+
+test('EHLO refused with 5xx: HELO, and nothing is used that was not offered (SC4)', async () => {
+  for (const code of [500, 501, 502, 503, 504, 550, 554]) {
+    const exchanger = await exchangerWith({ answer: (line) => (line.startsWith('EHLO') ? `${code} no` : undefined) })
+    const [verdict] = await sendAt(exchanger.port)
+    assert.equal(verdict?.kind, 'delivered', `EHLO ${code}`)
+    assert.deepEqual(exchanger.commands.slice(0, 5), [
+      'EHLO mx.here.test',
+      'HELO mx.here.test',
+      'MAIL FROM:<token@bounce.here.test>',
+      'RCPT TO:<bob@there.test>',
+      'DATA',
+    ])
+  }
+})
+
+test('EHLO answered 4xx, and EHLO and HELO refused alike: not delivered, no mail command', async () => {
+  for (const [ehlo, helo] of [
+    ['421 4.3.2 later', undefined],
+    ['451 later', undefined],
+    ['502 no', '554 no'],
+    ['502 no', '451 later'],
+  ] as const) {
+    const exchanger = await exchangerWith({
+      answer: (line) => (line.startsWith('EHLO') ? ehlo : line.startsWith('HELO') ? helo : undefined),
+    })
+    const [verdict] = await sendAt(exchanger.port)
+    assert.notEqual(verdict?.kind, 'delivered')
+    assert.equal(verdict?.stage, 'ehlo')
+    assert.ok(!exchanger.commands.some((line) => line.startsWith('MAIL')))
+  }
+})
+
+// ---- servers that waste our time ----
+
+test('endless replies, endless lines and drips end in a deferral, at every stage', async (t) => {
+  const flood =
+    (text: string): Step =>
+    (socket) => {
+      const go = (): void => {
+        while (!socket.destroyed && socket.write(text));
+        if (!socket.destroyed) socket.once('drain', go)
+      }
+      go()
+    }
+  const drip: Step = (socket) => {
+    const timer = setInterval(() => socket.write('2'), 15)
+    socket.once('close', () => clearInterval(timer))
+  }
+  const slowLines: Step = (socket) => {
+    const timer = setInterval(() => socket.write('250-still here\r\n'), 15)
+    socket.once('close', () => clearInterval(timer))
+  }
+  const plagues: [string, Step][] = [
+    ['250- lines without end', flood('250-and another\r\n'.repeat(100))],
+    ['a line without end', flood('x'.repeat(100_000))],
+    ['a line of 100 KB', `250 ${'y'.repeat(100_000)}\r\n`],
+    ['silence', () => {}],
+    ['a drip of octets', drip],
+    ['a drip of lines', slowLines],
+  ]
+  for (const [name, step] of plagues)
+    await t.test(name, async () => {
+      const stages = ['greeting', 'EHLO', 'MAIL', 'RCPT', 'DATA', '.']
+      await Promise.all(
+        stages.map(async (stage) => {
+          const { port } = await rawExchanger({ [stage]: step })
+          const [verdict] = await sendAt(port, { timeouts: HASTY })
+          assert.equal(verdict?.kind, 'deferred', stage)
+          assert.equal(verdict.handed, stage === '.', stage)
+          assert.ok(verdict.text.length <= 2000)
+          assert.ok((verdict.dialogue ?? '').length <= 16_000)
+        }),
+      )
+    })
+})
+
+test('a reply that drips in octet by octet, but ends, is taken', async () => {
+  const slowly =
+    (text: string): Step =>
+    (socket) => {
+      const octets = [...Buffer.from(text)]
+      const next = (): void => {
+        const octet = octets.shift()
+        if (octet !== undefined) socket.write(Buffer.from([octet]), () => setImmediate(next))
+      }
+      next()
+    }
+  const { port } = await rawExchanger({
+    EHLO: slowly('250-mx.test\r\n250 SIZE 5000\r\n'),
+    '.': slowly('250-2.0.0 a\r\n250 2.0.0 b\r\n'),
+  })
+  assert.equal((await sendAt(port))[0]?.kind, 'delivered')
+})
+
+// ---- the connection ends ----
+
+for (const [way, keywords] of BOTH)
+  test(`${way}: closed at any stage the mail is deferred, never delivered, never bounced`, async () => {
+    for (const stage of ['greeting', 'EHLO', 'MAIL', 'RCPT', 'DATA', '.'])
+      for (const [how, step] of [
+        ['at once', (socket: Socket) => void socket.destroy()],
+        ['orderly', (socket: Socket) => void socket.end()],
+        ['in a reply', (socket: Socket) => void socket.end('25')],
+        ['between lines', (socket: Socket) => void socket.end('250-2.0.0 Queued as 1234\r\n')],
+      ] as const) {
+        const { port } = await rawExchanger({
+          EHLO: ['250-mx.test', ...keywords.map((word) => `250-${word}`), '250 HELP', ''].join('\r\n'),
+          [stage]: step,
+        })
+        const [verdict] = await sendAt(port)
+        assert.equal(verdict?.kind, 'deferred', `${stage} ${how}`)
+        assert.equal(verdict.code, null, `${stage} ${how}`)
+        // Past the final dot nobody knows: the mail was handed over (SC7).
+        assert.equal(verdict.handed, stage === '.', `${stage} ${how}`)
+        assert.match(verdict.enhanced ?? '', /^4\./)
+      }
+  })
+
+test('closed in the middle of the mail: deferred', async () => {
+  const { port } = await rawExchanger({
+    DATA: (socket) => {
+      socket.removeAllListeners('data')
+      socket.write('354 go\r\n')
+      socket.once('data', () => socket.destroy())
+    },
+  })
+  const [verdict] = await sendAt(port, { wire: toWire(`Subject: x\r\n\r\n${'line\r\n'.repeat(500_000)}`) })
+  assert.equal(verdict?.kind, 'deferred')
+  assert.equal(verdict.code, null)
+})
+
+test('a 250 that came before the final dot is not the answer to it (D25)', async () => {
+  const { port } = await rawExchanger({
+    DATA: (socket) => {
+      socket.removeAllListeners('data')
+      socket.write('354 go\r\n250 2.0.0 Queued, or so I say\r\n')
+      let tail = ''
+      socket.on('data', (chunk: Buffer) => {
+        tail = (tail + chunk.toString('latin1')).slice(-5)
+        if (tail === '\r\n.\r\n') socket.destroy()
+      })
+    },
+  })
+  const [verdict] = await sendAt(port)
+  assert.equal(verdict?.kind, 'deferred')
+})
+
+// ---- envelopes ----
+
+for (const [way, keywords] of BOTH) {
+  test(`${way}: mixed RCPT results have mixed fates, and the mail goes to those accepted (SC6)`, async () => {
+    const exchanger = await exchangerWith({
+      keywords: [...keywords],
+      answer: (line) =>
+        line.includes('b@')
+          ? '451 4.2.1 later'
+          : line.includes('c@')
+            ? '550 5.1.1 who'
+            : line.includes('e@')
+              ? '251 will forward'
+              : undefined,
+    })
+    const recipients = ['a@there.test', 'b@there.test', 'c@there.test', 'd@there.test', 'e@there.test']
+    const verdicts = await sendAt(exchanger.port, { recipients })
+    assert.deepEqual(
+      verdicts.map(({ kind, code, stage }) => [kind, code, stage]),
+      [
+        ['delivered', 250, 'final dot'],
+        ['deferred', 451, 'rcpt'],
+        ['bounced', 550, 'rcpt'],
+        ['delivered', 250, 'final dot'],
+        ['delivered', 250, 'final dot'],
+      ],
+    )
+    assert.deepEqual(
+      exchanger.heard.map(({ to }) => to),
+      [['a@there.test', 'd@there.test', 'e@there.test']],
+    )
+    assert.deepEqual(
+      verdicts.map(({ handed }) => handed),
+      [true, false, false, true, true],
+    )
+  })
+
+  test(`${way}: the final dot refused is the fate of all that were accepted`, async () => {
+    for (const [reply, kind] of [
+      ['550 5.7.1 spam', 'bounced'],
+      ['451 4.3.0 later', 'deferred'],
+      ['552 5.3.4 too big', 'bounced'],
+    ] as const) {
+      const exchanger = await exchangerWith({ keywords: [...keywords], final: () => reply })
+      const verdicts = await sendAt(exchanger.port, { recipients: ['a@there.test', 'b@there.test'] })
+      assert.deepEqual(
+        verdicts.map((verdict) => [verdict.kind, verdict.handed]),
+        [
+          [kind, true],
+          [kind, true],
+        ],
+      )
+    }
+  })
+
+  test(`${way}: too many recipients for one transaction are put off, not given up (RFC 5321 §4.5.3.1.10)`, async () => {
+    for (const reply of ['452 4.5.3 Too many recipients', '552 5.5.3 Too many recipients', '552 Too many recipients']) {
+      const exchanger = await exchangerWith({
+        keywords: [...keywords],
+        answer: (line) => (line.includes('c@') ? reply : undefined),
+      })
+      const verdicts = await sendAt(exchanger.port, { recipients: ['a@there.test', 'b@there.test', 'c@there.test'] })
+      assert.deepEqual(
+        verdicts.map(({ kind }) => kind),
+        ['delivered', 'delivered', 'deferred'],
+        reply,
+      )
+    }
+  })
+
+  test(`${way}: MAIL refused is the fate of all, with the code that was given`, async () => {
+    for (const [reply, kind] of [
+      ['550 5.7.1 not you', 'bounced'],
+      ['451 4.7.1 later', 'deferred'],
+      ['421 4.7.0 go away', 'deferred'],
+      ['555 parameter', 'bounced'],
+    ] as const) {
+      const exchanger = await exchangerWith({
+        keywords: [...keywords],
+        answer: (line) => (line.startsWith('MAIL') ? reply : /^(RCPT|DATA)/.test(line) ? '503 5.5.1 order' : undefined),
+      })
+      const verdicts = await sendAt(exchanger.port, { recipients: ['a@there.test', 'b@there.test'] })
+      for (const verdict of verdicts) {
+        assert.equal(verdict.kind, kind, reply)
+        assert.equal(verdict.code, Number(reply.slice(0, 3)))
+        assert.equal(verdict.stage, 'mail')
+      }
+      assert.equal(exchanger.heard.length, 0)
+    }
+  })
+
+  test(`${way}: everything but 354 to DATA is a no, and everything but 2xx to the dot is no delivery`, async () => {
+    for (const [reply, kind] of [
+      ['250 2.0.0 ok', 'deferred'],
+      ['451 4.3.0 later', 'deferred'],
+      ['554 5.7.1 no', 'bounced'],
+    ] as const) {
+      const exchanger = await exchangerWith({
+        keywords: [...keywords],
+        answer: (line) => (line === 'DATA' ? reply : undefined),
+      })
+      const [verdict] = await sendAt(exchanger.port)
+      assert.equal(verdict?.kind, kind, `DATA ${reply}`)
+      assert.equal(verdict.stage, 'data')
+      assert.equal(verdict.handed, false)
+      assert.equal(exchanger.heard.length, 0)
+    }
+    for (const reply of ['354 go on', '334 what']) {
+      const exchanger = await exchangerWith({ keywords: [...keywords], final: () => reply })
+      assert.equal((await sendAt(exchanger.port))[0]?.kind, 'deferred', `final dot ${reply}`)
+    }
+  })
+}
+
+test('commands go in one flight only where PIPELINING was offered', async () => {
+  for (const [keywords, flight] of [
+    [PIPELINING, true],
+    [['8BITMIME'], false],
+  ] as const) {
+    // MAIL is never answered: what is heard nevertheless was sent without waiting.
+    const exchanger = await exchangerWith({
+      keywords: [...keywords],
+      answer: (line) => (/^(MAIL|RCPT|DATA)/.test(line) ? '' : undefined),
+    })
+    const [verdict] = await sendAt(exchanger.port, { timeouts: HASTY })
+    assert.equal(verdict?.kind, 'deferred')
+    assert.equal(exchanger.commands.includes('DATA'), flight)
+    assert.equal(
+      exchanger.commands.some((line) => line.startsWith('RCPT')),
+      flight,
+    )
+  }
+})
+
+test('all recipients refused while DATA was let through: an empty dot, no mail, and the connection goes on (RFC 2920 §3.1)', async () => {
+  for (const reply of ['354 go ahead', '503 5.5.1 no recipients', '554 5.5.1 no valid recipients']) {
+    let refusing = true
+    const exchanger = await exchangerWith({
+      answer: (line) => {
+        if (!refusing) return undefined
+        if (line.startsWith('RCPT')) return '550 5.1.1 who'
+        return line === 'DATA' ? reply : undefined
+      },
+      final: ({ message }) => (message === '' ? '554 5.5.1 no valid recipients' : undefined),
+    })
+    const session = await openAt(exchanger.port)
+    assert.ok(!('kind' in session))
+    const envelope = { from: 'token@bounce.here.test', recipients: ['a@there.test', 'b@there.test'] }
+    const verdicts = await session.send(envelope, WIRE)
+    assert.deepEqual(
+      verdicts.map(({ kind, code, handed }) => [kind, code, handed]),
+      [
+        ['bounced', 550, false],
+        ['bounced', 550, false],
+      ],
+      reply,
+    )
+    assert.equal(exchanger.heard.length, 0)
+    refusing = false
+    const again = await session.send(envelope, WIRE)
+    assert.deepEqual(
+      again.map(({ kind }) => kind),
+      ['delivered', 'delivered'],
+      reply,
+    )
+    assert.deepEqual(
+      exchanger.heard.map(({ message }) => message),
+      [MESSAGE],
+    )
+    assert.equal(exchanger.connections, 1)
+    session.quit()
+  }
+})
+
+test('a connection is used again after a mail that was refused: RSET in between, nothing left over', async () => {
+  for (const [refused, way] of [
+    ['MAIL', PIPELINING],
+    ['RCPT', PIPELINING],
+    ['DATA', PIPELINING],
+    ['MAIL', []],
+    ['RCPT', []],
+    ['DATA', []],
+  ] as const) {
+    let refuse = true
+    const exchanger = await exchangerWith({
+      keywords: [...way],
+      answer: (line) => {
+        if (!refuse) return undefined
+        if (line.startsWith(refused)) return '550 5.7.1 no'
+        return line === 'DATA' ? '503 5.5.1 order' : undefined
+      },
+    })
+    const session = await openAt(exchanger.port)
+    assert.ok(!('kind' in session))
+    const [first] = await session.send({ from: 'one@bounce.here.test', recipients: ['a@there.test'] }, WIRE)
+    assert.equal(first?.kind, 'bounced', refused)
+    refuse = false
+    const [second] = await session.send({ from: 'two@bounce.here.test', recipients: ['b@there.test'] }, WIRE)
+    assert.equal(second?.kind, 'delivered', refused)
+    assert.deepEqual(
+      exchanger.heard.map(({ from, to }) => [from, to]),
+      [['two@bounce.here.test', ['b@there.test']]],
+    )
+    assert.equal(exchanger.connections, 1)
+    assert.equal(exchanger.commands.filter((line) => line === 'RSET').length, 1)
+    // The dialogue of the second mail does not tell of the first (it is shown to its owner).
+    assert.doesNotMatch(second.dialogue ?? '', /one@bounce|a@there/)
+    session.quit()
+  }
+})
+
+test('many mails on one connection, one after the other', async () => {
+  const exchanger = await exchangerWith({})
+  const session = await openAt(exchanger.port)
+  assert.ok(!('kind' in session))
+  for (let n = 0; n < 50; n++) {
+    const verdicts: Verdict[] = await session.send(
+      { from: 'x@bounce.here.test', recipients: [`n${n}@there.test`] },
+      WIRE,
+    )
+    assert.equal(verdicts[0]?.kind, 'delivered')
+    assert.ok(session.usable)
+  }
+  assert.equal(exchanger.heard.length, 50)
+  assert.equal(exchanger.connections, 1)
+  session.quit()
+})
+
+test('421 at any stage is temporary and carries its code', async () => {
+  for (const stage of ['MAIL', 'RCPT', 'DATA', '.']) {
+    const { port } = await rawExchanger({ [stage]: (socket) => void socket.end('421 4.3.2 shutting down\r\n') })
+    const [verdict] = await sendAt(port)
+    assert.equal(verdict?.kind, 'deferred', stage)
+    assert.equal(verdict.code, 421, stage)
+  }
+})
+
+test('a 421 and a close while nobody speaks: the next mail on that session is deferred, not lost', async () => {
+  const exchanger = await rawExchanger({ '.': (socket) => void socket.end('250 ok\r\n421 4.4.2 idle too long\r\n') })
+  const session = await openAt(exchanger.port)
+  assert.ok(!('kind' in session))
+  const envelope = { from: 'x@bounce.here.test', recipients: ['a@there.test'] }
+  assert.equal((await session.send(envelope, WIRE))[0]?.kind, 'delivered')
+  const [verdict] = await session.send(envelope, WIRE)
+  assert.equal(verdict?.kind, 'deferred')
+  assert.equal(verdict.handed, false)
+  await until(() => !session.usable)
+})
+
+// ---- extensions ----
+
+test('SIZE: a mail that is too big is not offered; the size is named only where SIZE is known (SC12)', async () => {
+  const wire = toWire(`Subject: x\r\n\r\n${'line\r\n'.repeat(400)}`)
+  const small = await exchangerWith({ keywords: ['PIPELINING', 'SIZE 2000'] })
+  const [verdict] = await sendAt(small.port, { wire })
+  assert.equal(verdict?.kind, 'bounced')
+  assert.equal(verdict.enhanced, '5.3.4')
+  assert.ok(!small.commands.some((line) => /^(MAIL|RCPT|DATA)/.test(line)))
+  for (const [keyword, parameter] of [
+    ['SIZE 1000000', true],
+    ['SIZE 0', true],
+    ['SIZE', true],
+    ['SIZE nonsense', true],
+    ['HELP', false],
+  ] as const) {
+    const exchanger = await exchangerWith({ keywords: [keyword] })
+    assert.equal((await sendAt(exchanger.port, { wire }))[0]?.kind, 'delivered', keyword)
+    const mail = exchanger.commands.find((line) => line.startsWith('MAIL'))!
+    assert.equal(/ SIZE=\d+/.test(mail), parameter, `${keyword}: ${mail}`)
+  }
+})
+
+test('addresses of other than ASCII letters need SMTPUTF8, else 5.6.7 for good (MF7)', async () => {
+  const recipients = ['jürgen@there.test']
+  const without = await exchangerWith({})
+  const [verdict] = await sendAt(without.port, { recipients })
+  assert.equal(verdict?.kind, 'bounced')
+  assert.equal(verdict.enhanced, '5.6.7')
+  assert.ok(!without.commands.some((line) => /^(MAIL|RCPT|DATA)/.test(line)))
+  const { port, lines } = await rawExchanger({ EHLO: '250-mx.test\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n' })
+  assert.equal((await sendAt(port, { recipients }))[0]?.kind, 'delivered')
+  assert.match(
+    lines.find((line) => line.startsWith('MAIL'))!,
+    / SMTPUTF8$/,
+  )
+  assert.ok(lines.map((line) => Buffer.from(line, 'latin1').toString()).includes('RCPT TO:<jürgen@there.test>'))
+})
+
+test('no MAIL parameter stands there that EHLO did not offer', async () => {
+  const exchanger = await exchangerWith({ keywords: ['PIPELINING'] })
+  await sendAt(exchanger.port)
+  assert.ok(exchanger.commands.includes('MAIL FROM:<token@bounce.here.test>'))
+})
+
+// ---- the mail itself ----
+
+test('dots are stuffed at every place, at any boundary of blocks, and one CRLF ends the mail (SC13)', async () => {
+  const exchanger = await exchangerWith({})
+  const session = await openAt(exchanger.port)
+  assert.ok(!('kind' in session))
+  const envelope = { from: 'x@bounce.here.test', recipients: ['a@there.test'] }
+  const messages = [
+    'Subject: x\r\n\r\n.\r\n',
+    'Subject: x\r\n\r\n.\r\n.\r\n..\r\n...\r\n.x\r\n',
+    'Subject: x\r\n\r\nx\r\n\r\n.\r\n\r\nQUIT\r\n.\r\nMAIL FROM:<y@z.test>\r\n',
+    // Around the block of 64 KB in which the mail is written.
+    ...[-4, -3, -2, -1, 0, 1, 2].map((shift) => `Subject: x\r\n\r\n${'y'.repeat(65_536 - 14 + shift)}\r\n.\r\n.z\r\n`),
+  ]
+  for (const message of messages) assert.equal((await session.send(envelope, toWire(message)))[0]?.kind, 'delivered')
+  assert.deepEqual(
+    exchanger.heard.map(({ message }) => message),
+    messages,
+  )
+  session.quit()
+})
+
+test('a big mail to a slow reader arrives whole; one who stops reading is left', async () => {
+  const wire = toWire(`Subject: x\r\n\r\n${'0123456789'.repeat(7).concat('\r\n').repeat(120_000)}`)
+  let octets = 0
+  const reading =
+    (stop: boolean): Step =>
+    (socket) => {
+      socket.write('354 go\r\n')
+      socket.removeAllListeners('data')
+      let tail = ''
+      socket.on('data', (chunk: Buffer) => {
+        octets += chunk.length
+        tail = (tail + chunk.toString('latin1')).slice(-5)
+        socket.pause()
+        if (!stop) setImmediate(() => socket.resume())
+        if (tail === '\r\n.\r\n') socket.write('250 2.0.0 ok\r\n')
+      })
+    }
+  const slow = await rawExchanger({ DATA: reading(false) })
+  assert.equal((await sendAt(slow.port, { wire }))[0]?.kind, 'delivered')
+  assert.equal(octets, wire.length)
+  const stuck = await rawExchanger({ DATA: reading(true) })
+  const [verdict] = await sendAt(stuck.port, { wire, timeouts: HASTY })
+  assert.equal(verdict?.kind, 'deferred')
+})
+
+// ---- STARTTLS ----
+
+test('STARTTLS: TLS 1.2 or newer, EHLO again, what was offered before is forgotten (SC11)', async () => {
+  let hellos = 0
+  const exchanger = await exchangerWith({
+    answer: (line) =>
+      line.startsWith('EHLO')
+        ? hellos++ === 0
+          ? '250-mx.test\r\n250-SIZE 10\r\n250-PIPELINING\r\n250 STARTTLS'
+          : '250 mx.test'
+        : undefined,
+  })
+  const [verdict] = await sendAt(exchanger.port, { tls: 'optional' })
+  assert.equal(verdict?.kind, 'delivered')
+  assert.match(verdict.tls ?? '', /^TLSv1\.[23]$/)
+  assert.equal(exchanger.heard[0]?.tls, true)
+  assert.deepEqual(exchanger.commands.slice(0, 4), [
+    'EHLO mx.here.test',
+    'STARTTLS',
+    'EHLO mx.here.test',
+    'MAIL FROM:<token@bounce.here.test>',
+  ])
+})
+
+test('STARTTLS not offered: clear text where TLS is optional, no mail command where it is required', async () => {
+  const exchanger = await exchangerWith({})
+  const [optional] = await sendAt(exchanger.port, { tls: 'optional' })
+  assert.equal(optional?.kind, 'delivered')
+  assert.equal(optional.tls, null)
+  exchanger.commands.length = 0
+  const [required] = await sendAt(exchanger.port, { tls: 'required' })
+  assert.equal(required?.kind, 'deferred')
+  assert.equal(required.stage, 'starttls')
+  assert.ok(!exchanger.commands.some((line) => /^(MAIL|RCPT|DATA)/.test(line)))
+  assert.equal(exchanger.heard.length, 1)
+})
+
+test('STARTTLS that goes wrong is no session, and nothing said before it counts after it', async () => {
+  const old = makeCertificate('mx.test', Date.now())
+  const upTo =
+    (maxVersion: 'TLSv1' | 'TLSv1.1'): Step =>
+    (socket) => {
+      socket.write('220 go\r\n')
+      socket.removeAllListeners('data')
+      const secure = new TLSSocket(socket, {
+        isServer: true,
+        ...old,
+        minVersion: 'TLSv1',
+        maxVersion,
+        ciphers: 'ALL@SECLEVEL=0',
+      })
+      secure.on('error', () => socket.destroy())
+    }
+  for (const [what, step] of [
+    ['454 instead of 220', '454 4.7.0 TLS not available\r\n'],
+    ['501 instead of 220', '501 no\r\n'],
+    // CVE-2011-0411: replies injected in clear text would be taken for ones said inside.
+    ['replies behind 220 in the same packet', '220 go\r\n250-mx.test\r\n250 ok\r\n'],
+    ['half a reply behind 220', '220 go\r\n25'],
+    ['no TLS behind 220', (socket) => void (socket.write('220 go\r\n'), socket.write('not TLS at all\r\n'))],
+    ['closed after 220', (socket) => void socket.end('220 go\r\n')],
+    ['silent after 220', '220 go\r\n'],
+    ['TLS 1.0 only', upTo('TLSv1')],
+    ['TLS 1.1 only', upTo('TLSv1.1')],
+  ] as [string, Step][])
+    for (const tls of ['optional', 'required'] as const) {
+      const { port, lines } = await rawExchanger({ EHLO: '250-mx.test\r\n250 STARTTLS\r\n', STARTTLS: step })
+      const session = await openAt(port, { tls, timeouts: what.startsWith('silent') ? HASTY : PATIENT })
+      assert.ok('kind' in session, what)
+      assert.equal(session.kind, 'deferred', what)
+      assert.equal(session.stage, 'starttls', what)
+      assert.equal(session.tls, null, what)
+      assert.ok(!lines.some((line) => /^(MAIL|RCPT|DATA)/.test(line)), what)
+    }
+})
+
+test('the session says QUIT when it is no longer needed', async () => {
+  const exchanger = await exchangerWith({})
+  await sendAt(exchanger.port)
+  await until(() => exchanger.commands.at(-1) === 'QUIT')
+  // And the port is free of us: a new connection is a new conversation.
+  const socket = connect(exchanger.port, '127.0.0.1')
+  await new Promise((resolve) => socket.once('data', resolve))
+  socket.destroy()
+  assert.equal(exchanger.connections, 2)
+})
