@@ -239,7 +239,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(status, 'bounced')
       assert.equal(recipients[0]!.smtp_code, 550)
       assert.equal(recipients[0]!.enhanced_code, '5.1.1')
-      const words = '5.1.1 <nobody@there.example>: Recipient address rejected: No such user here'
+      const words = '<nobody@there.example>: Recipient address rejected: No such user here'
       assert.equal(recipients[0]!.response, words)
       assert.ok(main.log().includes(`reject: RCPT from unknown[127.0.0.1]: 550 ${words}`))
       assert.equal(recipients[0]!.next_attempt_at, null)
@@ -267,7 +267,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       const put = await postrider.settled(mail.id, (to) => to.attempts === 1 && to.next_attempt_at !== null)
       assert.equal(put.status, 'queued')
       assert.equal(put.recipients[0]!.smtp_code, null)
-      assert.match(put.recipients[0]!.response!, /ECONNREFUSED/)
+      assert.match(put.recipients[0]!.response!, /connection refused/)
       // Another one waits for the same exchanger, due earlier than the retry will be.
       await postrider.post(simple('eve@down.example'))
       const { port } = main
