@@ -241,7 +241,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(recipients[0]!.enhanced_code, '5.1.1')
       const words = '<nobody@there.example>: Recipient address rejected: No such user here'
       assert.equal(recipients[0]!.response, words)
-      assert.ok(main.log().includes(`reject: RCPT from unknown[127.0.0.1]: 550 ${words}`))
+      assert.ok(main.log().includes(`reject: RCPT from unknown[127.0.0.1]: 550 5.1.1 ${words}`))
       assert.equal(recipients[0]!.next_attempt_at, null)
     })
 
