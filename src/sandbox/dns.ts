@@ -6,8 +6,8 @@ import dnsPacket, { type Answer, type Packet } from 'dns-packet'
 
 export interface Zone {
   /** Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined = NXDOMAIN;
-   *  'silence' = no answer at all. */
-  lookUp(name: string, type: string): string[] | 'silence' | undefined
+   *  'failure' = SERVFAIL. */
+  lookUp(name: string, type: string): string[] | 'failure' | undefined
 }
 
 export interface DnsServer {
@@ -16,6 +16,9 @@ export interface DnsServer {
 }
 
 const TTL = 5
+/** Response codes (RFC 1035 §4.1.1). */
+const SERVFAIL = 2
+const NXDOMAIN = 3
 
 export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
   const socket = createSocket('udp4')
@@ -44,10 +47,10 @@ function answer(zone: Zone, message: Buffer): Buffer | undefined {
   if (!question) return undefined
   const name = question.name.toLowerCase()
   const values = zone.lookUp(name, question.type)
-  if (values === 'silence') return undefined
-  const NXDOMAIN = 3
-  const flags = dnsPacket.AUTHORITATIVE_ANSWER | dnsPacket.RECURSION_AVAILABLE | (values === undefined ? NXDOMAIN : 0)
-  const answers = (values ?? []).flatMap((value) => record(question.name, question.type, value))
+  const code = values === undefined ? NXDOMAIN : values === 'failure' ? SERVFAIL : 0
+  const flags = dnsPacket.AUTHORITATIVE_ANSWER | dnsPacket.RECURSION_AVAILABLE | code
+  const found = Array.isArray(values) ? values : []
+  const answers = found.flatMap((value) => record(question.name, question.type, value))
   return dnsPacket.encode({ type: 'response', id: query.id ?? 0, flags, questions: [question], answers })
 }
 

@@ -235,13 +235,13 @@ test('an advised record that goes missing changes nothing', async () => {
 test('silence of DNS raises and lowers nobody', async () => {
   const [active, pending] = [await activate('silent-active.test'), await register('silent-pending.test')]
   const before = recordsFor(active)
-  postrider.dns.silence(true)
+  postrider.dns.fail(true)
   try {
     postrider.clock.leap(6 * HOUR)
     await checked(active)
     await checked(pending)
   } finally {
-    postrider.dns.silence(false)
+    postrider.dns.fail(false)
   }
   assert.equal(await statusOf(active), 'active')
   assert.equal(await statusOf(pending), 'pending')

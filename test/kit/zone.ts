@@ -6,8 +6,8 @@ export interface TestDns extends DnsServer {
   resolver: Resolver
   /** Sets the records of a name and type; [] = the name exists without them, undefined = no such name. */
   set(name: string, type: string, values: string[] | undefined): void
-  /** Makes every look-up fail (SERVFAIL-like: no answer in time) until called with false. */
-  silence(silent: boolean): void
+  /** Makes every look-up fail (SERVFAIL) until called with false. */
+  fail(failing: boolean): void
   /** The questions asked, "MX example.net". */
   asked: string[]
 }
@@ -17,17 +17,17 @@ export async function startTestDns(): Promise<TestDns> {
   const records = new Map<string, string[]>()
   const names = new Set<string>()
   const asked: string[] = []
-  let silent = false
+  let failing = false
   const server = await startDns({
     lookUp(name, type) {
       asked.push(`${type} ${name}`)
-      if (silent) return 'silence'
+      if (failing) return 'failure'
       return records.get(`${type} ${name}`) ?? (names.has(name) ? [] : undefined)
     },
   })
   return {
     ...server,
-    resolver: createResolver({ servers: [{ host: '127.0.0.1', port: server.port }], timeout: 150, tries: 1 }),
+    resolver: createResolver({ servers: [{ host: '127.0.0.1', port: server.port }], timeout: 2000, tries: 3 }),
     asked,
     set(name, type, values) {
       if (values === undefined) {
@@ -38,6 +38,6 @@ export async function startTestDns(): Promise<TestDns> {
         names.add(name)
       }
     },
-    silence: (value) => void (silent = value),
+    fail: (value) => void (failing = value),
   }
 }

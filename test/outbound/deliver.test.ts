@@ -224,10 +224,10 @@ test('deferred to the end: the schedule of D26 with its jitter, delayed events 4
 
 test('DNS that does not answer: deferred 4.4.3, delivered when it does', async () => {
   receiver('dark.test')
-  postrider.dns.silence(true)
+  postrider.dns.fail(true)
   const id = await post({ to: 'a@dark.test' })
   const put = await attempted(id, 1)
-  postrider.dns.silence(false)
+  postrider.dns.fail(false)
   assert.equal(put.status, 'queued')
   assert.equal(put.recipients[0]?.enhanced_code, '4.4.3')
   await turnToNext(id)
