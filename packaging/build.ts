@@ -4,7 +4,7 @@
 //
 // The order matters: a binary that is stripped after the injection no longer runs.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, copyFileSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { build } from 'esbuild'
 
 const DIST = new URL('../dist/', import.meta.url).pathname
@@ -64,7 +64,7 @@ const sea = {
   assets: {
     'better_sqlite3.node': `${ROOT}node_modules/better-sqlite3/prebuilds/${platform}.node`,
     'worker.mjs': `${DIST}worker.mjs`,
-    'postrider.toml': `${ROOT}config/postrider.toml`,
+    ...Object.fromEntries(readdirSync(`${ROOT}config`).map((name) => [name, `${ROOT}config/${name}`])),
   },
 }
 writeFileSync(`${DIST}sea.json`, JSON.stringify(sea, null, 2))

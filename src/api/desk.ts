@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import type { FetchDesk } from '../outbound/fetch.ts'
 import { definer } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
@@ -14,6 +15,7 @@ export interface ApiDesk {
   keyring: Keyring
   log: Log
   config: Config
+  fetching: FetchDesk
   /** The bells of the loops. */
   bells: { domains: () => void; deliveries: (lane: string) => void }
 }

@@ -8,18 +8,18 @@ import type { ListedRow } from '../store/list.ts'
 import { bodyOf } from '../outbound/body.ts'
 import { deliveriesOf } from '../outbound/queue.ts'
 import type { Delivery } from '../outbound/settle.ts'
-import {
-  deleteEmail,
-  requireSubscription,
-  requireSendingDomain,
-  submitEmail,
-  type SubmitDesk,
-} from '../outbound/submit.ts'
+import { requireSendingDomain, requireSubscription } from '../outbound/admit.ts'
+import { deleteEmail, submitEmail, type SubmitDesk } from '../outbound/submit.ts'
 import { define, type ApiDesk } from './desk.ts'
-import { address, addresses, line, text } from './schemas.ts'
+import { address, addresses, attachment, headerFields, line, text } from './schemas.ts'
 
 const MEGABYTE = 1024 * 1024
+const MAX_ADDRESSES = 10
+const MAX_ATTACHMENTS = 20
 const deskOf = ({ bells, ...parts }: ApiDesk): SubmitDesk => ({ ...parts, ring: bells.deliveries })
+const choice = (about: string) =>
+  field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
+const more = (about: string) => field(addresses(MAX_ADDRESSES).nullable(), { create: 'optional', kind: 'json', about })
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
 const recipient = z.object({
@@ -74,17 +74,35 @@ export const outboundEmails = define('outbound-emails', {
   attributes: {
     from: field(address(), { create: 'required', about: 'The sender; its domain selects the sending domain.' }),
     to: field(address(), { create: 'required', about: 'The primary recipient.' }),
-    reply_to: field(addresses(10).nullable(), {
-      create: 'optional',
-      kind: 'json',
-      about: 'Where replies go: up to 10 addresses of the sending domain’s family.',
-    }),
+    cc: more('Further recipients that all can see: one address or up to 10.'),
+    bcc: more('Further recipients that nobody sees: one address or up to 10.'),
+    reply_to: more('Where replies go: one address or up to 10 of the sending domain’s family.'),
     subject: field(line(998), { create: 'required', sort: true, about: 'The subject.' }),
     html: field(text(5 * MEGABYTE), { create: 'required', read: 'single', about: 'The HTML body.' }),
     text: field(text(5 * MEGABYTE).nullable(), { create: 'optional', read: 'single', about: 'The plain text body.' }),
     idempotency_key: field(line(256, 'characters').min(1, 'must not be empty').nullable(), {
       create: 'optional',
       about: 'A repeat with the same key and payload answers the same email.',
+    }),
+    agent_id: field(line(128, 'characters').min(1, 'must not be empty').nullable(), {
+      create: 'optional',
+      about: 'The agent that sends it, for its own reputation.',
+    }),
+    track_opens: choice('Whether opens are tracked; null follows the domain.'),
+    track_clicks: choice('Whether clicks are tracked; null follows the domain.'),
+    ai_disclosure: choice('True says in a header that a machine wrote it.'),
+    attachments: field(
+      z.array(attachment()).max(MAX_ATTACHMENTS, { error: `must hold at most ${MAX_ATTACHMENTS} attachments` }),
+      {
+        create: 'optional',
+        read: 'single',
+        about: 'Files that travel with it; read as their names, types and sizes.',
+      },
+    ),
+    headers: field(headerFields(), {
+      create: 'optional',
+      read: 'single',
+      about: 'Header fields of your own, by name.',
     }),
     status: field(z.enum(EMAIL_STATUSES), { sort: true, about: 'What became of the mail to its primary recipient.' }),
     message_id: field(z.string(), { about: 'The Message-ID header, for replies.' }),
@@ -97,11 +115,18 @@ export const outboundEmails = define('outbound-emails', {
     rejected_at: timeOrNull('When this server refused to send it.'),
     suppressed_at: timeOrNull('When it was stopped by a suppression.'),
     failed_at: timeOrNull('When it could not be delivered in time.'),
+    first_opened_at: timeOrNull('When a person first opened it.'),
+    first_clicked_at: timeOrNull('When a person first followed a link.'),
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was created.' }),
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
   },
   relationships: { domain: { type: 'domains', column: 'domain_key' } },
-  filters: { status: { column: 'status' }, domain: { column: 'domain_key', type: 'domains' }, to: { column: 'to' } },
+  filters: {
+    status: { column: 'status' },
+    agent_id: { column: 'agent_id' },
+    domain: { column: 'domain_key', type: 'domains' },
+    to: { column: 'to' },
+  },
   extend,
   actions: [
     {
@@ -115,10 +140,7 @@ export const outboundEmails = define('outbound-emails', {
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, {
-          ...attributes,
-          reply_to: attributes.reply_to ?? undefined,
-        })
+        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, attributes)
         return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
       },
     },

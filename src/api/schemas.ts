@@ -1,6 +1,7 @@
 // The forms of values that several resources take. Messages are made to follow the attribute's name: "subject" must be …
 import { z } from 'zod'
 import { parseAddress } from '../message/address.ts'
+import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
 
 const octets = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })
@@ -32,14 +33,74 @@ export const address = () =>
       'must be one email address such as ann@example.org or "Ann" <ann@example.org>',
     )
 
-/** One address or a list of up to `max`; always a list afterwards, without duplicates. */
+/** One address or a list of up to `max`. */
 export const addresses = (max: number) =>
-  z.union(
-    [address().transform((one) => [one]), z.array(address()).max(max, { error: `must hold at most ${max} addresses` })],
-    {
-      error: 'must be an email address or a list of email addresses',
-    },
-  )
+  z.union([address(), z.array(address()).max(max, { error: `must hold at most ${max} addresses` })], {
+    error: 'must be an email address or a list of email addresses',
+  })
+
+/** The sender's own header fields as pairs; every fault names its field. */
+export const headerFields = () =>
+  z
+    .custom<Record<string, string>>(
+      (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+      'must be an object of names and values',
+    )
+    .transform((fields, context) => {
+      const entries = Object.entries(fields)
+      if (entries.length > MAX_HEADERS)
+        context.addIssue({ code: 'custom', message: `must hold at most ${MAX_HEADERS} headers`, input: fields })
+      const seen = new Set<string>()
+      for (const [name, value] of entries) {
+        const repeated = seen.has(name.toLowerCase()) && {
+          code: 'invalid',
+          message: 'is given more than once; names compare without case',
+        }
+        const fault = headerFault(name, value) || repeated
+        seen.add(name.toLowerCase())
+        if (fault)
+          context.addIssue({
+            code: 'custom',
+            message: fault.message,
+            path: [name],
+            params: { code: fault.code },
+            input: value,
+          })
+      }
+      return entries
+    })
+
+/** Strict base64 (RFC 4648 §4). Looked at, not decoded: an attachment may have 40 MB. */
+const base64 = z
+  .string('must be a string')
+  .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
+
+/** One attachment: inline or by URL, exactly one of the two. */
+export const attachment = () =>
+  z
+    .strictObject({
+      content: base64.optional(),
+      path: line(2000).optional(),
+      filename: line(255).refine(
+        (name) => name.trim() !== '' && !/[/\\]/.test(name),
+        'must be a file name without a path',
+      ),
+      content_type: line(127)
+        .regex(/^[\w.+-]+\/[\w.+-]+$/, 'must be a media type such as "application/pdf"')
+        .optional(),
+      content_id: line(78)
+        .regex(/^[\w.!#$%&'*+/=?^`{|}~@-]+$/, 'must be letters, digits and . _ - @ without spaces or angle brackets')
+        .optional(),
+      disposition: z.enum(['attachment', 'inline'], { error: 'must be attachment or inline' }).optional(),
+    })
+    .superRefine(({ content, path }, context) => {
+      if ((content === undefined) === (path === undefined))
+        context.addIssue({
+          code: 'custom',
+          message: 'must have exactly one of "content" (base64) and "path" (https URL)',
+          input: content,
+        })
+    })
 
 /** A name that people give things. */
 export const name = () => line(255).refine((value) => value.trim() !== '', 'must not be empty')

@@ -13,12 +13,22 @@ import { createGate } from './auth.ts'
 import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
 import { outboundEmails } from './outbound-emails.ts'
+import { outboundEmailStats } from './outbound-email-stats.ts'
+import { createPublic } from './public.ts'
+import { suppressions } from './suppressions.ts'
 import { tokens } from './tokens.ts'
 
 export const API_PATH = '/api/v1'
 
 /** Every resource of the API, in the order of its documentation. */
-export const resources: readonly Resource<ApiDesk>[] = [tokens, outboundEmails, domains, records]
+export const resources: readonly Resource<ApiDesk>[] = [
+  tokens,
+  outboundEmails,
+  outboundEmailStats,
+  domains,
+  records,
+  suppressions,
+]
 
 export const openApi = (publicUrl: string): object =>
   createOpenApi(resources as readonly Resource<never>[], publicUrl + API_PATH)
@@ -54,6 +64,7 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
       resources,
     }),
   )
+  app.route('/', createPublic(desk))
   app.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)

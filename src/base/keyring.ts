@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 
 /** What keys are derived for. */
-export type Purpose = 'seal' | 'return-path'
+export type Purpose = 'seal' | 'return-path' | 'tracking'
 
 const NONCE = 12
 const TAG = 16
@@ -27,6 +27,11 @@ export class Keyring {
       this.#keys.set(purpose, key)
     }
     return key
+  }
+
+  /** The key of a purpose itself, for code that works without the keyring (a worker thread). */
+  derive(purpose: Exclude<Purpose, 'seal'>): Buffer {
+    return this.#key(purpose)
   }
 
   /** HMAC-SHA-256, cut to `bytes`. */

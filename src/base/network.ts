@@ -10,6 +10,8 @@ for (const [network, bits] of [
   ['100.64.0.0', 10],
   ['127.0.0.0', 8],
   ['169.254.0.0', 16],
+  // The metadata service of one large cloud has a public address.
+  ['168.63.129.16', 32],
   ['172.16.0.0', 12],
   ['192.0.0.0', 24],
   ['192.168.0.0', 16],
@@ -19,7 +21,8 @@ for (const [network, bits] of [
 ] as const)
   FORBIDDEN.addSubnet(network, bits, 'ipv4')
 for (const [network, bits] of [
-  ['::', 127],
+  // With the IPv4-compatible addresses of old, ::127.0.0.1 and its like.
+  ['::', 96],
   ['64:ff9b::', 96],
   ['64:ff9b:1::', 48],
   ['100::', 64],

@@ -38,19 +38,41 @@ export interface ResolverOptions {
 /** The strings of one record are joined; more than this is no record of ours and would only fill memory. */
 const MAX_RECORDS = 100
 
+/** Questions under way at once: a burst of hundreds overruns the buffers of sockets, and what is lost looks like no answer. */
+const MAX_ASKED = 50
+
+/** Lets so many through at a time; the others wait in their order. */
+function gate(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+  let busy = 0
+  const waiting: (() => void)[] = []
+  return async (work) => {
+    if (busy < most) busy++
+    else await new Promise<void>((resolve) => waiting.push(resolve))
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next) next()
+      else busy--
+    }
+  }
+}
+
 export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
+  const turn = gate(MAX_ASKED)
+  const inTurn = <T>(question: () => Promise<T[]>): Promise<Answer<T>> => turn(() => ask(question))
   const clean = (host: string): string => host.toLowerCase().replace(/\.$/, '')
   return {
     mx: (name) =>
-      ask(async () =>
+      inTurn(async () =>
         (await resolver.resolveMx(name)).map(({ exchange, priority }) => ({ exchange: clean(exchange), priority })),
       ),
-    txt: (name) => ask(async () => (await resolver.resolveTxt(name)).map((strings) => strings.join(''))),
-    a: (name) => ask(() => resolver.resolve4(name)),
-    aaaa: (name) => ask(() => resolver.resolve6(name)),
-    cname: (name) => ask(async () => (await resolver.resolveCname(name)).map(clean)),
+    txt: (name) => inTurn(async () => (await resolver.resolveTxt(name)).map((strings) => strings.join(''))),
+    a: (name) => inTurn(() => resolver.resolve4(name)),
+    aaaa: (name) => inTurn(() => resolver.resolve6(name)),
+    cname: (name) => inTurn(async () => (await resolver.resolveCname(name)).map(clean)),
   }
 }
 

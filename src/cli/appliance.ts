@@ -6,19 +6,19 @@ import { OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { allowPublicAnd, formatEndpoint } from '../base/network.ts'
-import { Pool } from '../base/pool.ts'
+import { formatEndpoint } from '../base/network.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
-import type { ComposeJob } from '../message/worker.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import { explained, openStore, type Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
-import { raw } from '../store/query.ts'
 import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
-import { eraseKeys, OpenKeys } from '../domains/keys.ts'
-import { DeliveryEngine } from '../outbound/deliver.ts'
+import { eraseKeys, type OpenKeys } from '../domains/keys.ts'
+import { forgetSoftBounces } from '../outbound/suppressions.ts'
+import { ownsFile } from '../outbound/body.ts'
+import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
+import { createEngine, fetchingOf } from './engine.ts'
 import { createApp, listen } from '../api/server.ts'
 
 export interface ApplianceOptions {
@@ -29,6 +29,8 @@ export interface ApplianceOptions {
   /** What an operator sets the HTTP address with: --http of the sandbox. */
   httpKey?: string
   timeouts?: Timeouts
+  /** Port of MTA-STS policy servers, for tests. */
+  stsPort?: number
 }
 
 export interface Appliance {
@@ -65,24 +67,11 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   try {
     const keyring = openKeyring(config.data_dir)
     const spool = new Spool(config.data_dir)
-    await spool.sweep((name) => store.first(raw(`select 1 from outbound_bodies where spool = ?`, [name])) !== undefined)
+    await spool.sweep((name) => ownsFile(store, name))
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
-    const composer = new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url))
+    const parts = { store, spool, clock, keyring, log, config, resolver }
+    const { composer, engine, keys } = createEngine(parts, { timeouts: options.timeouts, stsPort: options.stsPort })
     undo.push(() => composer.close())
-
-    const engine = new DeliveryEngine({
-      store,
-      clock,
-      spool,
-      keyring,
-      keys: new OpenKeys(store, keyring),
-      log,
-      composer,
-      resolver,
-      config,
-      allowed: allowPublicAnd(config.network.allow_private),
-      timeouts: options.timeouts,
-    })
     const polling = new Loop({
       name: 'domains',
       clock,
@@ -90,13 +79,8 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       run: (now) => checkDue({ store, clock, resolver, log, config }, now),
     })
     const desk = {
-      store,
-      spool,
-      clock,
-      keyring,
-      log,
-      config,
-      resolver,
+      ...parts,
+      fetching: fetchingOf(parts),
       bells: { domains: () => polling.ring(), deliveries: (lane: string) => engine.ring(lane) },
     }
     const http = await listen(createApp(desk), config.http.listen, options.httpKey)
@@ -104,10 +88,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 
     await engine.start()
     polling.start()
-    const erasing = schedule('7 * * * *', async () => void (await eraseKeys(store, clock.now())), {
-      name: 'erase keys',
-      noOverlap: true,
-    })
+    const hourly = schedule('7 * * * *', () => tidy(desk, keys), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     function watch(): void {
       if (store.changedOutside()) {
@@ -123,7 +104,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       http,
       async stop() {
         watching()
-        await erasing.destroy()
+        await hourly.destroy()
         await Promise.all([http.close(PATIENCE), polling.stop(), engine.stop(PATIENCE)])
         await composer.close()
         store.close()
@@ -135,4 +116,11 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     for (const step of undo.reverse()) await step()
     throw explained(thrown, config.data_dir)
   }
+}
+
+/** What is done by the wall clock, every hour: keys whose time is over go, and what no longer counts. */
+async function tidy({ store, clock }: Pick<ApiDesk, 'store' | 'clock'>, keys: OpenKeys): Promise<void> {
+  const now = clock.now()
+  if ((await eraseKeys(store, now)) > 0) keys.forget()
+  await forgetSoftBounces(store, now)
 }

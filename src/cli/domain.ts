@@ -42,7 +42,7 @@ const showRecord = ({ record_type, name, value, ttl, required, verified, observe
 })
 
 /** The domain of that name; --user tells apart those of several users. Throws an OperatorError. */
-function theDomain(reader: Reader, name: string, user?: string): Domain & { email: string } {
+export function theDomain(reader: Reader, name: string, user?: string): Domain & { email: string } {
   const found = listDomains(reader, name).filter(
     ({ email }) => user === undefined || email.toLowerCase() === user.toLowerCase(),
   )

@@ -12,6 +12,7 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from './queue.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
+import { suppressionCommand } from './suppression.ts'
 import { tokenCommand } from './token.ts'
 import { userCommand } from './user.ts'
 
@@ -23,6 +24,7 @@ const COMMANDS = [
   tokenCommand,
   domainCommand,
   queueCommand,
+  suppressionCommand,
   sendCommand,
   openapiCommand,
   completionCommand,

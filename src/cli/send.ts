@@ -3,16 +3,12 @@
 import type { Command } from 'commander'
 import { SECOND } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { allowPublicAnd } from '../base/network.ts'
-import { Pool } from '../base/pool.ts'
-import type { ComposeJob } from '../message/worker.ts'
 import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
-import { OpenKeys } from '../domains/keys.ts'
 import { listDomains } from '../domains/register.ts'
-import { DeliveryEngine } from '../outbound/deliver.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { submitEmail } from '../outbound/submit.ts'
+import { createEngine, fetchingOf } from './engine.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { detail, showMail } from './queue.ts'
 import { answer } from './terminal.ts'
@@ -38,12 +34,13 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
             `No user has the domain ${parseAddress(from)!.domain}; register it with "postrider domain add".`,
           )
         const html = `<p>${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</p>`
-        const { email } = await submitEmail(
-          { ...desk, ring: () => {} },
-          domain.user_key,
-          { from, to, subject, html, text },
-          true,
-        )
+        const { email } = await submitEmail({ ...desk, fetching: fetchingOf(desk) }, domain.user_key, {
+          from,
+          to,
+          subject,
+          html,
+          text,
+        })
         const mail = await followed(desk, email.id)
         answer(invocation().terminal, showMail(mail), detail)
         if (mail.deliveries.some(({ status }) => status !== 'delivered')) process.exitCode = 1
@@ -54,18 +51,9 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
 /** Waits until the mail was attempted once; delivers itself when no server does. */
 async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const release = takeLock(desk.config.data_dir)
-  const composer =
-    release && new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url), 1)
-  const engine =
-    composer &&
-    new DeliveryEngine({
-      ...desk,
-      composer,
-      keys: new OpenKeys(desk.store, desk.keyring),
-      allowed: allowPublicAnd(desk.config.network.allow_private),
-    })
+  const own = release && createEngine(desk, { workers: 1 })
   try {
-    await engine?.start()
+    await own?.engine.start()
     const end = desk.clock.now() + PATIENCE
     for (;;) {
       const mail = showQueued(desk.store, id)
@@ -75,8 +63,8 @@ async function followed(desk: Desk, id: string): Promise<QueuedMail> {
       await new Promise<void>((resolve) => void desk.clock.wake(desk.clock.now() + LOOK_EVERY, resolve))
     }
   } finally {
-    await engine?.stop()
-    await composer?.close()
+    await own?.engine.stop()
+    await own?.composer.close()
     release?.()
   }
 }

@@ -1,5 +1,5 @@
 // DNS polling: asks for a domain's records, keeps what was seen, and moves the domain by its state table (D20). A look-up that
-// fails (SERVFAIL, a timeout) changes nothing: only an answer may raise or lower a domain.
+// fails (SERVFAIL, a timeout) changes no record: only an answer may raise or lower one. Windows run on meanwhile.
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'

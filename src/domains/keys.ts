@@ -15,6 +15,9 @@ export const KEY_RETENTION = 7 * DAY
 /** Keys kept open at once. */
 const MAX_OPEN = 1000
 
+/** Octets that a selector and `._domainkey.` put in front of a domain's name. */
+export const SELECTOR_OCTETS = 'prxxxxxxxx._domainkey.'.length
+
 export interface KeyPair {
   selector: string
   /** Base64 of the SPKI, as in `p=`. */
@@ -137,6 +140,11 @@ export class OpenKeys {
   constructor(reader: Reader, keyring: Keyring) {
     this.#reader = reader
     this.#keyring = keyring
+  }
+
+  /** Drops all that is open, once keys were erased. */
+  forget(): void {
+    this.#open.clear()
   }
 
   /** Undefined when the key has been erased. */

@@ -16,7 +16,7 @@ export const TTL = 3600
 const MX_PREFERENCE = 10
 const MAX_OBSERVED = 1000
 
-export type RecordsConfig = Pick<Config, 'hostname'> & { delivery: Pick<Config['delivery'], 'source'> }
+export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
 
 /** The records a domain should have now. */
 function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
@@ -31,6 +31,16 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
     ...dkim,
     { record_type: 'SPF', name: mailFrom, value: spfValue(config), required: 1 },
     { record_type: 'MAIL_FROM_MX', name: mailFrom, value: `${MX_PREFERENCE} ${config.hostname}`, required: 1 },
+    ...(domain.tracking_redirect_mode === 'branded'
+      ? [
+          {
+            record_type: 'TRACKING' as const,
+            name: `links.${domain.name}`,
+            value: new URL(config.http.public_url).hostname,
+            required: 0 as const,
+          },
+        ]
+      : []),
     {
       record_type: 'DMARC',
       name: `_dmarc.${organisationalDomain(domain.name) ?? domain.name}`,

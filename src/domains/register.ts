@@ -13,7 +13,7 @@ import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { planOf } from '../accounts/plan.ts'
 import { moveDomain } from './check.ts'
-import { insertKey, makeKeyPair, rotateKeys, scheduleErasure } from './keys.ts'
+import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS } from './keys.ts'
 import { syncRecords, type RecordsConfig } from './records.ts'
 
 export type Domain = RowOf<'domains'>
@@ -45,11 +45,20 @@ export interface DomainChange {
   tracking_redirect_mode?: Domain['tracking_redirect_mode'] | undefined
 }
 
+/** A DNS name has at most 253 octets (RFC 1035 §2.3.4). */
+const LONGEST_NAME = 253 - SELECTOR_OCTETS
+
 /** The name as it is kept: A-label, lower case, not a public suffix (D17). Throws 422. */
 function canonicalName(name: string): string {
   const ascii = toAscii(name)
   if (ascii === undefined || !ascii.includes('.'))
     throw refuseAttribute('invalid', 'name', `"${name}" is not a fully qualified domain name such as mail.example.org.`)
+  if (ascii.length > LONGEST_NAME)
+    throw refuseAttribute(
+      'too_long',
+      'name',
+      `"${ascii}" leaves no room for the DKIM record's name; at most ${LONGEST_NAME} octets.`,
+    )
   if (organisationalDomain(ascii) === undefined)
     throw refuseAttribute('invalid', 'name', `"${ascii}" is a public suffix; register a name below it.`)
   return ascii
@@ -148,7 +157,9 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
         .where('key', '=', domainKey),
     )
     if (fresh) rotateKeys(tx, keyring, domainKey, fresh, now)
-    if (moved || fresh) {
+    const redirected =
+      change.tracking_redirect_mode !== undefined && change.tracking_redirect_mode !== before.tracking_redirect_mode
+    if (moved || fresh || redirected) {
       syncRecords(tx, domainByKey(tx, domainKey)!, config, now)
       if (moved) moveDomain(tx, log, before, 'prefix', now)
       if (fresh) moveDomain(tx, log, domainByKey(tx, domainKey)!, 'rotate', now)
@@ -193,15 +204,17 @@ export async function removeDomain(desk: DomainsDesk, domainKey: number): Promis
     await store.write((tx) => tearDown(tx, domainKey, clock.now()))
   } catch (thrown) {
     log.fault(`teardown of ${previous.name}`, thrown)
-    await store.write((tx) =>
-      appendEvent(tx, {
-        type: 'domain.suspended',
-        user_key: previous.user_key,
-        domain_key: domainKey,
-        data: { previous_status: previous.status, status: 'suspended', reason: 'teardown_failed' },
-        at: clock.now(),
-      }),
-    )
+    // A repeated failure is no news.
+    if (previous.status !== 'suspended')
+      await store.write((tx) =>
+        appendEvent(tx, {
+          type: 'domain.suspended',
+          user_key: previous.user_key,
+          domain_key: domainKey,
+          data: { previous_status: previous.status, status: 'suspended', reason: 'teardown_failed' },
+          at: clock.now(),
+        }),
+      )
     throw refuse(
       'teardown_failed',
       `The domain ${previous.name} could not be torn down. It is suspended and sends nothing; delete it again.`,

@@ -1,7 +1,7 @@
 // The OpenAPI 3.1 document, derived from the descriptions that the routes are made of.
 import { z } from 'zod'
 import { JSON_API } from './media.ts'
-import { sortable, type Action, type Field, type Resource } from './resource.ts'
+import { paramsOf, sortable, type Action, type Field, type Resource } from './resource.ts'
 
 type Json = Record<string, unknown>
 type AnyAction = Action<never, Record<string, Field>>
@@ -152,8 +152,7 @@ function parameters(resource: Resource<never>, action: AnyAction): Json[] {
     description,
     schema: { type: 'string' },
   })
-  const known =
-    action.kind === 'list' ? action.params : action.kind === 'delete' ? [] : (['include', 'fields'] as const)
+  const known = paramsOf(action)
   const each: Record<string, () => Json[]> = {
     filter: () =>
       Object.keys(resource.filters ?? {}).map((name) => query(`filter[${name}]`, 'Exact match; commas mean any of.')),

@@ -1,11 +1,14 @@
 // Reads a request document and judges it: first its form (400), then ids and relationships (403), then whose it is (409),
 // then each attribute (422), all of them at once and each with a pointer to what exists in the request (D6).
 import { z } from 'zod'
+import { release } from '../base/memory.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
 import type { Resource } from './resource.ts'
 
 /** 60 MB: a mail of 40 MB in base64 with its JSON around it (D5). */
 export const MAX_BODY = 60 * 1024 * 1024
+/** Bodies up to here are read in one go. */
+const SMALL_BODY = 256 * 1024
 
 export interface RequestDocument {
   type: string
@@ -22,23 +25,31 @@ export async function readBody(request: Request): Promise<string> {
   const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${MAX_BODY} bytes.`)
   const length = request.headers.get('content-length')
   if (length !== null && Number(length) > MAX_BODY) throw tooLarge()
-  let bytes: Uint8Array
-  if (length !== null) bytes = new Uint8Array(await request.arrayBuffer())
-  else {
-    const chunks: Uint8Array[] = []
-    let size = 0
-    for await (const chunk of request.body ?? []) {
-      size += chunk.length
-      if (size > MAX_BODY) throw tooLarge()
-      chunks.push(chunk)
-    }
-    bytes = Buffer.concat(chunks)
-  }
+  const bytes =
+    length !== null && Number(length) <= SMALL_BODY
+      ? new Uint8Array(await request.arrayBuffer())
+      : await collect(request, Number(length), tooLarge)
   try {
     return utf8.decode(bytes)
   } catch {
     throw refuse('invalid_document', 'The request body is not UTF-8.', { pointer: '' })
+  } finally {
+    release(bytes)
   }
+}
+
+/** Reads a body piece by piece into one buffer, so that a large one is in memory once; `expected` octets are made room for. */
+async function collect(request: Request, expected: number, tooLarge: () => Error): Promise<Uint8Array> {
+  let buffer = Buffer.allocUnsafeSlow(expected || SMALL_BODY)
+  let size = 0
+  for await (const chunk of request.body ?? []) {
+    if (size + chunk.length > MAX_BODY) throw tooLarge()
+    if (size + chunk.length > buffer.length)
+      buffer = Buffer.concat([buffer.subarray(0, size)], Math.min(MAX_BODY, (size + chunk.length) * 2))
+    buffer.set(chunk, size)
+    size += chunk.length
+  }
+  return buffer.subarray(0, size)
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
@@ -154,6 +165,14 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
         [...issue.path, key],
       )
     })
+  if (issue.code === 'invalid_union') {
+    // The alternative that came further says what is wrong: one item of a list, not the list.
+    const deeper = issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ?? []
+    const problems = deeper.flatMap((inner) =>
+      problemsOf({ ...inner, path: [...issue.path, ...inner.path] }, resource, document),
+    )
+    if (problems.length > 0) return problems
+  }
   const value = issue.path.reduce<unknown>(
     (tree, key) => (tree as Record<PropertyKey, unknown> | undefined)?.[key],
     document.attributes,

@@ -109,7 +109,7 @@ export interface Within {
 
 export type Action<Parts, F extends Fields> =
   | (Common & { kind: 'list'; params: readonly Param[]; within?: Within })
-  | (Common & { kind: 'show' })
+  | (Common & { kind: 'show'; params?: readonly Param[] })
   | (Common & {
       kind: 'create'
       /** Finds what the request refers to before its attributes are judged: 404 comes before 422 (D3). */
@@ -143,6 +143,21 @@ export function definer<Parts>() {
   return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
     return { ...(definition as unknown as Definition<Parts, Fields>), type, self: own?.path }
+  }
+}
+
+/** The families of query parameters that an action takes. */
+export function paramsOf(action: Action<never, Fields>): readonly Param[] {
+  switch (action.kind) {
+    case 'list':
+      return action.params
+    case 'show':
+      return action.params ?? ['include', 'fields']
+    case 'create':
+    case 'update':
+      return ['include', 'fields']
+    case 'delete':
+      return []
   }
 }
 

@@ -13,7 +13,7 @@ import { buildDocument, type Writer } from './document.ts'
 import { checkAccept, checkContentType, JSON_API } from './media.ts'
 import { parseQuery, type Query, type Types } from './query.ts'
 import * as request from './request.ts'
-import type { Action, Call, Caller, Param, Resource } from './resource.ts'
+import { paramsOf, type Action, type Call, type Caller, type Resource } from './resource.ts'
 
 /** What stands before every route. Both throw a Refusal. */
 export interface Gate {
@@ -38,13 +38,6 @@ export interface RouterOptions<Parts> {
 
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
 const METHODS = { list: 'GET', show: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE' } as const
-const PARAMS: Record<Exclude<AnyAction<never>['kind'], 'list'>, readonly Param[]> = {
-  show: ['include', 'fields'],
-  create: ['include', 'fields'],
-  update: ['include', 'fields'],
-  delete: [],
-}
-
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
@@ -106,7 +99,7 @@ async function answer<Parts>(
   const self = resource as Resource<never>
   const types = options.types
   const search = new URL(context.req.url).searchParams
-  const query = parseQuery(search, self, action.kind === 'list' ? action.params : PARAMS[action.kind], types)
+  const query = parseQuery(search, self, paramsOf(action), types)
 
   gate.permit(caller, action.scope)
   if (document) request.checkForbidden(document, self, action.kind as 'create' | 'update')

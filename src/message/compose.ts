@@ -1,73 +1,68 @@
 // Composes a mail as it goes on the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 octets,
 // exactly one of each required field. What it makes is within the bounds of the DKIM signer (message/dkim.ts).
+import { convert } from 'html-to-text'
 import type { Address } from './address.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
-import { encodeQuotedPrintable } from './quoted-printable.ts'
+import { attachmentPart, multipart, textPart, type Attachment, type Part } from './mime.ts'
+import { MAX_CONVERTED } from './size.ts'
+import { track, type Tracking } from './tracking.ts'
 
 export interface Mail {
   from: Address
   to: readonly Address[]
+  cc: readonly Address[]
   replyTo: readonly Address[]
   subject: string
   html: string
+  /** Null: made from the html. */
   text: string | null
+  attachments: readonly (Attachment & { bytes: () => Buffer })[]
   /** With angle brackets. */
   messageId: string
   date: number
-  /** Fields of ours, put after the standard ones: name and value. */
+  /** The sender's own fields and ours, after the standard ones: name and value. */
   extra: readonly (readonly [name: string, value: string])[]
+  tracking: Tracking | null
 }
 
-const MAX_PLAIN_LINE = 998
-
-/** The whole message; ASCII unless an address is not. */
-export function compose(mail: Mail): string {
-  return (
+/** The whole message in pieces, each ending with CRLF; ASCII unless an address is not. */
+export function* compose(mail: Mail): Iterable<string> {
+  const root = structure(mail)
+  yield (
     addressField('From', [mail.from]) +
-    addressField('To', mail.to) +
-    (mail.replyTo.length > 0 ? addressField('Reply-To', mail.replyTo) : '') +
-    unstructured('Subject', mail.subject) +
-    headerField('Message-ID', mail.messageId) +
-    headerField('Date', rfc5322Date(mail.date)) +
-    'MIME-Version: 1.0\r\n' +
-    mail.extra.map(([name, value]) => headerField(name, value)).join('') +
-    body(mail)
+      addressField('To', mail.to) +
+      (mail.cc.length > 0 ? addressField('Cc', mail.cc) : '') +
+      (mail.replyTo.length > 0 ? addressField('Reply-To', mail.replyTo) : '') +
+      unstructured('Subject', mail.subject) +
+      headerField('Message-ID', mail.messageId) +
+      headerField('Date', rfc5322Date(mail.date)) +
+      'MIME-Version: 1.0\r\n' +
+      mail.extra.map(([name, value]) => headerField(name, value)).join('') +
+      root.header +
+      '\r\n'
   )
+  yield* root.body()
 }
 
-function body({ html, text, messageId }: Mail): string {
-  if (text === null) return textPart('html', html)
-  // The message id is unique and holds no "=_", which quoted-printable cannot hold either.
-  const boundary = `=_${messageId.replace(/[^A-Za-z0-9]/g, '').slice(0, 40)}`
-  return (
-    `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n\r\n` +
-    `--${boundary}\r\n${textPart('plain', text)}--${boundary}\r\n${textPart('html', html)}--${boundary}--\r\n`
-  )
+/** mixed( alternative( text, related( html, what it shows ) ), what is attached ), each roof only where it is needed. */
+function structure({ attachments, html, messageId, text, tracking }: Mail): Part {
+  const seed = messageId.replace(/[^A-Za-z0-9]/g, '').slice(0, 32)
+  const shown = attachments.filter(({ contentId, disposition }) => contentId !== null && disposition === 'inline')
+  const attached = attachments.filter((attachment) => !shown.includes(attachment))
+  const part = (attachment: Mail['attachments'][number]): Part => attachmentPart(attachment, attachment.bytes)
+  const page = textPart('html', tracking ? track(html, tracking) : html)
+  const related = multipart('related', seed, [page, ...shown.map(part)])
+  const alternative = multipart('alternative', seed, [textPart('plain', text ?? plainText(html)), related])
+  return multipart('mixed', seed, [alternative, ...attached.map(part)])
 }
 
-/** A text part with its header, in the plainest encoding that carries it unharmed. Ends with CRLF. */
-function textPart(subtype: 'plain' | 'html', content: string): string {
-  const lines = content.replace(/\r\n?|\n/g, '\r\n')
-  const whole = lines.endsWith('\r\n') ? lines : `${lines}\r\n`
-  const plain = isPlain(whole)
-  const encoded = plain ? whole : encodeQuotedPrintable(whole)
-  return (
-    `Content-Type: text/${subtype}; charset=utf-8\r\n` +
-    `Content-Transfer-Encoding: ${plain ? '7bit' : 'quoted-printable'}\r\n\r\n` +
-    // A body without a visible character is where signers and verifiers disagree; a soft line break is visible.
-    (/\S/.test(encoded) ? encoded : '=\r\n'.repeat(plain ? 0 : 1) + encoded)
-  )
-}
-
-/** True when text may go as it is: printable ASCII, short lines, no line that software on the way would change. */
-function isPlain(text: string): boolean {
-  if (/[^\t\r\n\x20-\x7e]/.test(text) || /^From /m.test(text) || !/\S/.test(text)) return false
-  let start = 0
-  for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n', start)) {
-    if (end - start > MAX_PLAIN_LINE) return false
-    start = end + 2
-  }
-  return true
+/** The text of an html page, for those who read mail as text. */
+export function plainText(html: string): string {
+  return convert(html.slice(0, MAX_CONVERTED), {
+    wordwrap: 76,
+    selectors: [{ selector: 'img', format: 'skip' }],
+    limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
+  })
 }
 
 const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat']
@@ -81,8 +76,8 @@ export function rfc5322Date(time: number): string {
   return `${DAYS[date.getUTCDay()]}, ${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()} ${clock} +0000`
 }
 
-/** The message as DATA carries it (RFC 5321 §4.5.2): dots at line starts doubled, the final dot at its end. */
-export function toWire(message: string): Buffer {
-  const stuffed = message.includes('\r\n.') ? message.replaceAll('\r\n.', '\r\n..') : message
-  return Buffer.from(`${stuffed}.\r\n`, 'utf8')
+/** Text as DATA carries it (RFC 5321 §4.5.2): dots at line starts doubled. The text begins and ends with a line. */
+export function stuffDots(text: string): string {
+  const inner = text.includes('\r\n.') ? text.replaceAll('\r\n.', '\r\n..') : text
+  return inner.startsWith('.') ? `.${inner}` : inner
 }

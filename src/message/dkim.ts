@@ -2,7 +2,9 @@
 //
 // The signer is the library dkim-signer. It is right only on CRLF messages with an ASCII body that is neither empty nor holds
 // form feeds or vertical tabs; compose.ts makes nothing else, and `sign` refuses whatever is not so, rather than sign wrongly.
+// It holds a message several times over, so that one above LARGE is signed by mailauth's signer, which reads it as a stream.
 import type { KeyObject } from 'node:crypto'
+import { Readable } from 'node:stream'
 import { DKIMSign } from 'dkim-signer'
 
 /** The fields that a signature covers when they are present. */
@@ -46,4 +48,31 @@ export function sign(message: string, { domain, selector, privateKey }: Signatur
   if (split < 0 || !/\S/.test(body) || /[^\t\r\n\x20-\x7e]/.test(body) || /\r(?!\n)|(?<!\r)\n/.test(message))
     throw new Error('DKIM: the message is not in the form that can be signed.')
   return `${DKIMSign(message, { privateKey, domainName: domain, keySelector: selector, headerFieldNames: HEADER_LIST })}\r\n${message}`
+}
+
+/** Octets from which on a message is signed as a stream. */
+export const LARGE = 1024 * 1024
+const STEP = 64 * 1024
+
+/** The DKIM-Signature field of a large message, with its line end. Throws when it cannot be signed. */
+export async function signLarge(
+  message: Buffer,
+  { domain, selector, privateKey }: Omit<Signature, 'privateKey'> & { privateKey: string },
+): Promise<string> {
+  const { dkimSign } = await import('mailauth/lib/dkim/sign.js')
+  function* steps(): Iterable<Buffer> {
+    for (let at = 0; at < message.length; at += STEP) yield message.subarray(at, at + STEP)
+  }
+  const { signatures, errors } = await dkimSign(Readable.from(steps()), {
+    canonicalization: 'relaxed/relaxed',
+    headerList: [...SIGNED_FIELDS],
+    strict: true,
+    signingDomain: domain,
+    selector,
+    privateKey,
+    signatureData: [{ signingDomain: domain, selector, privateKey, algorithm: 'rsa-sha256' }],
+  })
+  if (!signatures || errors.length > 0)
+    throw new Error(`DKIM: ${errors.map(({ err }) => err.message).join(', ') || 'no signature was made'}`)
+  return signatures.endsWith('\r\n') ? signatures : `${signatures}\r\n`
 }

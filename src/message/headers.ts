@@ -19,8 +19,10 @@ const encode = (text: string): string =>
 
 /** One header field with its line end. */
 export function headerField(name: string, value: string): string {
-  const line = `${name}: ${value}`
-  return line.length <= 76 ? `${line}\r\n` : `${foldLines(line, 76)}\r\n`
+  const line = `${name}: ${value}`.trimEnd()
+  // Folding inside a long run of white space would leave lines of nothing else (RFC 5322 §3.2.2).
+  const whole = line.length <= 76 || (line.length <= 998 && /[ \t]{60}/.test(value))
+  return `${whole ? line : foldLines(line, 76)}\r\n`
 }
 
 /** Free text (Subject): encoded when it is not ASCII, looks encoded, or has a word that no line could hold. */

@@ -1,16 +1,38 @@
 // The worker thread that composes and signs. It keeps parsed keys; a mail comes in as data and leaves as the bytes for DATA.
+// Attachments are read from their files one at a time, and a large mail is written into one buffer, so that 40 MB cost little
+// more than themselves.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
 import { messageOf } from '../base/errors.ts'
 import type { Reply } from '../base/pool.ts'
-import { compose, toWire, type Mail } from './compose.ts'
-import { sign } from './dkim.ts'
+import { compose, stuffDots, type Mail } from './compose.ts'
+import { LARGE, sign, signLarge } from './dkim.ts'
+import type { Attachment } from './mime.ts'
+
+/** Where a part of the mail lies: in the job, or in a file. */
+export type Stored = { text: string } | { file: string }
+
+export interface StoredAttachment extends Attachment {
+  /** Base64 when in the job, bytes when in a file. */
+  content: Stored
+  size: number
+}
+
+export interface StoredBody {
+  html: string
+  text: string | null
+  /** The sender's own header fields. */
+  headers?: [name: string, value: string][]
+  attachments?: StoredAttachment[]
+}
 
 export interface ComposeJob {
-  mail: Omit<Mail, 'html' | 'text'>
-  /** JSON {html, text}, or the file that holds it. */
-  content: { json: string } | { file: string }
+  mail: Omit<Mail, 'html' | 'text' | 'attachments'>
+  /** JSON of a StoredBody whose files are names in `spool`. */
+  content: Stored
+  /** Directory of the files that attachments name. */
+  spool: string
   signature: { domain: string; selector: string; keyId: string; privateKey: string }
 }
 
@@ -29,18 +51,63 @@ function keyOf({ keyId, privateKey }: ComposeJob['signature']): KeyObject {
 }
 
 /** The bytes that follow DATA, final dot included. */
-export function composeAndSign({ mail, content, signature }: ComposeJob): Uint8Array<ArrayBuffer> {
-  const json = 'json' in content ? content.json : readFileSync(content.file, 'utf8')
-  const message = compose({ ...mail, ...(JSON.parse(json) as { html: string; text: string | null }) })
-  const signed = sign(message, { domain: signature.domain, selector: signature.selector, privateKey: keyOf(signature) })
-  return new Uint8Array(toWire(signed))
+export async function composeAndSign({
+  mail,
+  content,
+  spool,
+  signature,
+}: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
+  const body = JSON.parse('text' in content ? content.text : readFileSync(content.file, 'utf8')) as StoredBody
+  const attachments = (body.attachments ?? []).map((attachment) => ({
+    ...attachment,
+    bytes: () =>
+      'text' in attachment.content
+        ? Buffer.from(attachment.content.text, 'base64')
+        : readFileSync(`${spool}/${attachment.content.file}`),
+  }))
+  const extra = [...(body.headers ?? []), ...mail.extra]
+  const whole: Mail = { ...mail, html: body.html, text: body.text, attachments, extra }
+  const size = body.html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
+  if (size >= LARGE) return composeLarge(whole, signature, Math.ceil(size))
+  const { domain, selector } = signature
+  const signed = sign([...compose(whole)].join(''), { domain, selector, privateKey: keyOf(signature) })
+  return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
-parentPort?.on('message', ({ id, job }: { id: number; job: ComposeJob }) => {
+/** Room in front of a large message for the signature, which is known last. */
+const HEADROOM = 4096
+const END = Buffer.from('.\r\n')
+
+async function composeLarge(
+  mail: Mail,
+  { domain, selector, privateKey }: ComposeJob['signature'],
+  guess: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  let buffer = Buffer.allocUnsafeSlow(HEADROOM + guess + 64 * 1024)
+  let end = HEADROOM
+  const put = (bytes: Buffer): void => {
+    if (end + bytes.length + END.length > buffer.length)
+      buffer = Buffer.concat([buffer, Buffer.allocUnsafeSlow(buffer.length + bytes.length)])
+    end += bytes.copy(buffer, end)
+  }
+  for (const piece of compose(mail)) put(Buffer.from(piece))
+  const message = buffer.subarray(HEADROOM, end)
+  const field = Buffer.from(await signLarge(message, { domain, selector, privateKey }))
+  // Only a header field of the sender's can begin with a dot; text that does is encoded.
+  if (message.includes('\r\n.'))
+    return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))
+  field.copy(buffer, HEADROOM - field.length)
+  put(END)
+  return new Uint8Array(buffer.buffer, HEADROOM - field.length, end - HEADROOM + field.length)
+}
+
+async function work(id: number, job: ComposeJob): Promise<void> {
   try {
-    const value = composeAndSign(job)
+    const value = await composeAndSign(job)
     parentPort!.postMessage({ id, value } satisfies Reply, [value.buffer])
   } catch (thrown) {
     parentPort!.postMessage({ id, error: messageOf(thrown) } satisfies Reply)
   }
-})
+}
+
+parentPort?.on('message', ({ id, job }: { id: number; job: ComposeJob }) => void work(id, job))

@@ -1,7 +1,7 @@
 // One attempt to deliver one consignment: compose and sign, find or open a connection, talk. What comes of it is a verdict for
 // each recipient; what is thrown is a fault of ours and says nothing about the mail.
 import { messageOf } from '../base/errors.ts'
-import type { Keyring } from '../base/keyring.ts'
+import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
 import { WorkerLost, type Pool } from '../base/pool.ts'
 import type { ComposeJob } from '../message/worker.ts'
@@ -11,16 +11,16 @@ import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { Spool } from '../store/spool.ts'
 import type { Consignment } from './claim.ts'
-import { connectLane, type ConnectDesk } from './connect.ts'
+import { connectAlong, type ConnectDesk } from './connect.ts'
 import type { Lane } from './lanes.ts'
-import { composeJob, envelopeOf } from './letter.ts'
+import type { Delivery } from './settle.ts'
+import { suppressedFor } from './suppressions.ts'
+import { composeJob, envelopeOf, type LetterDesk } from './letter.ts'
 
-export interface AttemptDesk extends ConnectDesk {
+export interface AttemptDesk extends ConnectDesk, LetterDesk {
   store: Store
-  spool: Spool
-  keyring: Keyring
+  config: ConnectDesk['config'] & LetterDesk['config']
   keys: OpenKeys
   log: Log
   composer: Pool<ComposeJob, Uint8Array<ArrayBuffer>>
@@ -53,9 +53,38 @@ export async function attempt(
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
+  const blocked = work.deliveries.map((delivery) => suppressedNow(desk, delivery))
+  const free = work.deliveries.filter((_, index) => blocked[index] === undefined)
+  if (free.length === 0) return { verdicts: blocked as Verdict[], connection: open }
+  const { connection, verdicts } = await attemptFree(desk, lane, { ...work, deliveries: free }, open, sessions)
+  return { connection, verdicts: blocked.map((verdict) => verdict ?? verdicts.shift()!) }
+}
+
+/** Suppressed between acceptance and attempt: the address is not written to (D25). */
+function suppressedNow({ clock, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
+  const entry = suppressedFor(store, domain_key, address, clock.now())
+  return (
+    entry &&
+    ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${entry.reason}).`, {
+      stage: 'compose',
+    })
+  )
+}
+
+async function attemptFree(
+  desk: AttemptDesk,
+  lane: Lane,
+  work: Consignment,
+  open: Connection | undefined,
+  sessions: Sessions,
+): Promise<Attempted> {
   const letter = await composed(desk, work)
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
-  return talk(desk, lane, work, Buffer.from(letter.buffer), open, sessions)
+  const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
+  const attempted = await talk(desk, lane, work, wire, open, sessions)
+  // A server that answered early leaves octets on their way; then the collector comes for the buffer.
+  if (attempted.connection?.session.flushed) release(wire)
+  return attempted
 }
 
 const emailNow = statement<{ key: number }>()((arg) =>
@@ -79,14 +108,14 @@ function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
 }
 
 async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Array<ArrayBuffer> | Verdict> {
-  const { composer, keys, log, spool } = desk
+  const { composer, keys, log } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
   const stopped = stoppedBy(desk.store, work)
   if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
-  const job = composeJob(work, key, spool)
+  const job = composeJob(desk, work, key)
   if (!job) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
   try {
     return await composer.run(job)
@@ -119,14 +148,14 @@ async function talk(
   for (;;) {
     const reused = connection !== undefined
     if (!connection) {
-      const session = await connectLane(desk, lane, policy)
+      const session = await connectAlong(desk, lane.domain, lane.route!, policy)
       if ('kind' in session) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       sessions.opened(session)
       connection = { session, mails: 0 }
     }
     const stopped = stoppedBy(desk.store, work)
     if (stopped) return { connection, verdicts: work.deliveries.map(() => stopped) }
-    const verdicts = await connection.session.send(envelopeOf(work, desk.keyring), wire)
+    const verdicts = await sendToAll(desk, connection.session, work, wire)
     connection.mails++
     // The server had closed an idle connection: that says nothing about this mail.
     const stale =
@@ -136,4 +165,22 @@ async function talk(
     sessions.leave(connection)
     connection = undefined
   }
+}
+
+/** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */
+const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
+  stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
+
+/** One transaction, and further ones for recipients that were one too many for it. */
+async function sendToAll(desk: AttemptDesk, session: SmtpSession, work: Consignment, wire: Buffer): Promise<Verdict[]> {
+  const verdicts = new Map<Delivery, Verdict>()
+  let rest = work.deliveries
+  for (;;) {
+    const answers = await session.send(envelopeOf({ ...work, deliveries: rest }, desk.keyring), wire)
+    for (const [index, delivery] of rest.entries()) verdicts.set(delivery, answers[index]!)
+    const left = rest.filter((_, index) => tooMany(answers[index]!))
+    if (left.length === 0 || left.length === rest.length || !session.usable) break
+    rest = left
+  }
+  return work.deliveries.map((delivery) => verdicts.get(delivery)!)
 }

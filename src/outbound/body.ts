@@ -1,8 +1,11 @@
 // A mail's body as its owner gave it, from the database or the spool; nulls once it is no longer kept.
 import { readFileSync } from 'node:fs'
+import type { StoredBody } from '../message/worker.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
+
+export type { StoredBody }
 
 const bodyByEmail = statement<{ email_key: number }>()((arg) =>
   db.selectFrom('outbound_bodies').select(['content', 'spool']).where('email_key', '=', arg.email_key),
@@ -11,10 +14,44 @@ const bodyByEmail = statement<{ email_key: number }>()((arg) =>
 export interface Body {
   html: string | null
   text: string | null
+  headers: Record<string, string> | null
+  attachments:
+    | { filename: string; content_type: string; content_id: string | null; disposition: string; size: number }[]
+    | null
 }
 
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
-  const json = stored?.content ?? (stored?.spool ? readFileSync(spool.path(stored.spool), 'utf8') : null)
-  return json === null ? { html: null, text: null } : (JSON.parse(json) as Body)
+  const json = stored?.content ?? (stored?.spool ? readFileSync(spool.path(filesOf(stored.spool)[0]!), 'utf8') : null)
+  if (json === null) return { html: null, text: null, headers: null, attachments: null }
+  const { html, text, headers = [], attachments = [] } = JSON.parse(json) as StoredBody
+  return {
+    html,
+    text,
+    headers: Object.fromEntries(headers),
+    attachments: attachments.map(({ filename, contentType, contentId, disposition, size }) => ({
+      filename,
+      content_type: contentType,
+      content_id: contentId,
+      disposition,
+      size,
+    })),
+  }
+}
+
+/** The files of a body's `spool` column. */
+export const filesOf = (spool: string | null): string[] => (spool === null ? [] : (JSON.parse(spool) as string[]))
+
+const withFile = statement<{ id: string }>()((arg) =>
+  db
+    .selectFrom('outbound_bodies as b')
+    .innerJoin('outbound_emails as e', 'e.key', 'b.email_key')
+    .select('b.spool')
+    .where('e.id', '=', arg.id),
+)
+
+/** Whether a file of the spool belongs to a mail; what belongs to none was left by a crash. Names begin with the mail's id. */
+export function ownsFile(reader: Reader, name: string): boolean {
+  const row = reader.first(withFile({ id: name.slice(0, 36) }))
+  return filesOf(row?.spool ?? null).includes(name)
 }

@@ -1,7 +1,6 @@
 // Takes due deliveries out of the queue: the attempt is written before the work (status active, attempts + 1, a lease), so
 // that a crash in the middle is seen as an attempt and never as a mail that was forgotten.
 import { HOUR } from '../base/clock.ts'
-import type { DomainStatus } from '../states/domain.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 import { signingKeyOf } from '../domains/keys.ts'
@@ -24,13 +23,19 @@ export interface ClaimedEmail {
   domain: string
   mail_from_prefix: string
   tls_policy: 'Require' | 'Optional'
-  domain_status: DomainStatus
-  domain_deleted_at: number | null
   user_id: string
   from: string
   to: string
+  cc: string | null
   reply_to: string | null
   subject: string
+  agent_id: string | null
+  opens_tracked: 0 | 1
+  clicks_tracked: 0 | 1
+  ai_disclosure: 0 | 1 | null
+  tracking_redirect_mode: 'shared' | 'branded'
+  /** Whether the record of the branded host stands in DNS. */
+  branded: 0 | 1
   message_id: string
   created_at: number
   content: string | null
@@ -62,18 +67,34 @@ const emailByKey = statement<{ key: number }>()((arg) =>
       'd.name as domain',
       'd.mail_from_prefix',
       'd.tls_policy',
-      'd.status as domain_status',
-      'd.deleted_at as domain_deleted_at',
       'u.id as user_id',
       'e.from',
       'e.to',
+      'e.cc',
       'e.reply_to',
       'e.subject',
+      'e.agent_id',
+      'e.opens_tracked',
+      'e.clicks_tracked',
+      'e.ai_disclosure',
+      'd.tracking_redirect_mode',
       'e.message_id',
       'e.created_at',
       'b.content',
       'b.spool',
     ])
+    .select((eb) =>
+      eb
+        .exists(
+          eb
+            .selectFrom('records as r')
+            .select('r.key')
+            .whereRef('r.domain_key', '=', 'd.key')
+            .where('r.record_type', '=', 'TRACKING')
+            .where('r.verified', '=', 1),
+        )
+        .as('branded'),
+    )
     .where('e.key', '=', arg.key),
 )
 

@@ -1,75 +1,123 @@
-// From a lane to an open SMTP session: its exchangers in order, every address of each, TLS as the sending domain wishes.
+// The way to a recipient domain, and an open SMTP session along it: its exchangers in order, every address of each, TLS as the
+// sending domain, the recipient's MTA-STS policy and the relay's configuration want it, the strictest of them.
+import { readFileSync } from 'node:fs'
+import { rootCertificates } from 'node:tls'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { codeOf } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
 import type { Resolver } from '../base/resolver.ts'
-import { openSession, type SmtpSession, type Timeouts, type TlsWish } from '../smtp/client.ts'
-import { findAddresses, findHosts, type Host } from '../smtp/route.ts'
+import { openSession, type ConnectOptions, type Credentials, type SmtpSession, type Timeouts } from '../smtp/client.ts'
+import { allowsHost } from '../smtp/mta-sts.ts'
+import { findAddresses, findHosts, type Host, type Relay } from '../smtp/route.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { Lane } from './lanes.ts'
+import type { StsPolicies } from './sts.ts'
 
 export interface ConnectDesk {
   clock: Clock
   resolver: Resolver
   allowed: AddressCheck
-  config: Pick<Config, 'delivery' | 'hostname'>
+  sts: StsPolicies
+  log: Log
+  config: Pick<Config, 'delivery' | 'hostname' | 'webhooks'>
   timeouts?: Timeouts | undefined
 }
 
-/** A session to the lane's best exchanger that answers; a verdict when there is none. */
-export async function connectLane(
+export interface Route {
+  /** Best first. */
+  hosts: Host[]
+  /** MTA-STS says: a good certificate or no delivery (RFC 8461 §5). */
+  enforced: boolean
+  at: number
+}
+
+/** Finds the way to a domain; a verdict when there is none. */
+export async function findRoute(
+  { clock, config, log, resolver, sts }: ConnectDesk,
+  domain: string,
+): Promise<Route | Verdict> {
+  const { port, routes } = config.delivery
+  const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname }, domain)
+  if (!Array.isArray(hosts)) return hosts
+  const at = clock.now()
+  const policy = hosts[0]?.relay ? undefined : await sts.get(domain)
+  if (!policy || policy.mode === 'none') return { hosts, enforced: false, at }
+  const named = hosts.filter(({ name }) => allowsHost(policy, name))
+  if (policy.mode === 'testing') {
+    if (named.length < hosts.length)
+      log.warn('mta-sts testing', { domain, failed: 'an exchanger is not in the policy' })
+    return { hosts, enforced: false, at }
+  }
+  if (named.length > 0) return { hosts: named, enforced: true, at }
+  const text = `No exchanger of ${domain} is one that its MTA-STS policy names.`
+  return ownVerdict('deferred', '4.7.5', text, { stage: 'dns' })
+}
+
+/** A session to the best exchanger that answers; a verdict when there is none. */
+export async function connectAlong(
   desk: ConnectDesk,
-  lane: Lane,
+  domain: string,
+  route: Route,
   policy: 'Require' | 'Optional',
 ): Promise<SmtpSession | Verdict> {
-  const hosts = await hostsOf(desk, lane)
-  if (!Array.isArray(hosts)) return hosts
   const verdicts: Verdict[] = []
-  for (const host of hosts) {
+  for (const host of route.hosts) {
     const addresses = await findAddresses(desk.resolver, host, desk.allowed)
     if (!Array.isArray(addresses)) {
       verdicts.push(addresses)
       continue
     }
     for (const address of addresses) {
-      const session = await openHost(desk, host, address, wishOf(policy, host))
+      const session = await openHost(desk, host, address, wishOf(desk, policy, route, host))
       if (!('kind' in session)) return session
       verdicts.push(session)
     }
   }
-  return overall(lane.domain, verdicts)
+  return overall(domain, verdicts)
 }
 
-async function hostsOf({ clock, config, resolver }: ConnectDesk, lane: Lane): Promise<Host[] | Verdict> {
-  const known = lane.routeAt(clock.now())
-  if (known) return known
-  const { port, routes } = config.delivery
-  const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname }, lane.domain)
-  if (Array.isArray(hosts)) lane.route = { hosts, at: clock.now() }
-  return hosts
+type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
+
+function wishOf({ config }: ConnectDesk, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
+  const { ca_file } = config.webhooks
+  const authorities = ca_file === '' ? undefined : [...rootCertificates, readFileSync(ca_file, 'utf8')]
+  // Credentials go only to a relay that proves its name.
+  if (enforced || (relay && relay.tls !== 'none' && relay.username !== ''))
+    return { tls: 'required', verify: { authorities } }
+  if (policy === 'Require' || relay?.tls === 'required') return { tls: 'required' }
+  return { tls: relay?.tls === 'none' ? 'none' : 'optional' }
 }
 
-/** The stricter of what the sending domain and the relay's configuration want. */
-function wishOf(policy: 'Require' | 'Optional', { relay }: Host): TlsWish {
-  if (policy === 'Require' || relay?.tls === 'required') return 'required'
-  return relay?.tls === 'none' ? 'none' : 'optional'
-}
-
-async function openHost(desk: ConnectDesk, host: Host, address: string, tls: TlsWish): Promise<SmtpSession | Verdict> {
+async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wish): Promise<SmtpSession | Verdict> {
   const v6 = address.includes(':')
+  const credentials = credentialsOf(host.relay)
+  if (typeof credentials === 'string')
+    return ownVerdict('deferred', '4.7.8', credentials, { stage: 'auth', host: host.name })
   const options = {
     host: host.name,
     address,
     port: host.port,
     localAddress: desk.config.delivery.source.find((source) => source.includes(':') === v6),
     hostname: desk.config.hostname,
-    ...(desk.timeouts ? { timeouts: desk.timeouts } : {}),
+    credentials,
+    timeouts: desk.timeouts,
   }
-  const session = await openSession({ ...options, tls })
+  const session = await openSession({ ...options, ...wish })
   // Opportunistic TLS that cannot be agreed gives way to clear text, on a connection of its own (D18).
-  if ('kind' in session && session.stage === 'starttls' && tls === 'optional')
+  if ('kind' in session && session.stage === 'starttls' && wish.tls === 'optional')
     return openSession({ ...options, tls: 'none' })
   return session
+}
+
+/** The credentials of a relay; a sentence when its password file cannot be read. */
+function credentialsOf(relay: Relay | undefined): Credentials | string | undefined {
+  if (!relay || relay.username === '') return undefined
+  try {
+    return { username: relay.username, password: readFileSync(relay.password_file, 'utf8').trim() }
+  } catch (thrown) {
+    return `The password file of the relay ${relay.host} cannot be read (${codeOf(thrown)}).`
+  }
 }
 
 /** Temporary unless every exchanger said or is no for good (RFC 5321 §5.1, RFC 7504). */

@@ -7,16 +7,16 @@ import type { Config } from '../base/config.ts'
 import { Loop } from '../base/loop.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import { deliveryMachine } from '../states/delivery.ts'
-import { move } from '../store/move.ts'
 import { attempt, type AttemptDesk, type Attempted, type Connection, type Sessions } from './attempt.ts'
 import { becameDue, claimLane, dueLanes, laneDue, releaseAll, type Consignment } from './claim.ts'
-import { IDLE, Lane, LANE_CONNECTIONS, MAILS_PER_CONNECTION } from './lanes.ts'
-import { settle } from './settle.ts'
+import { findRoute } from './connect.ts'
+import { heldByProvider, Lane, shareOf, someIdle } from './lanes.ts'
+import { aboutTheHost, conclude, putBack, wantsPatience } from './conclude.ts'
+import { Shaping } from './shaping.ts'
 
 export interface DeliveryDesk extends AttemptDesk {
   clock: Clock
-  config: Pick<Config, 'delivery' | 'hostname'>
+  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'webhooks'>
 }
 
 /** Consignments in memory for each connection that may be open. */
@@ -26,16 +26,19 @@ export class DeliveryEngine {
   readonly #desk: DeliveryDesk
   readonly #lanes = new Map<string, Lane>()
   readonly #loop: Loop
+  readonly #shaping: Shaping
   readonly #open = new Set<SmtpSession>()
   readonly #sessions: Sessions
   readonly #running = new Set<Promise<void>>()
   #senders = 0
+  #idle = 0
   #inMemory = 0
   #rescan = true
   #stopping = false
 
-  constructor(desk: DeliveryDesk) {
+  constructor(desk: DeliveryDesk, shaping: Shaping = new Shaping()) {
     this.#desk = desk
+    this.#shaping = shaping
     const stopping = (): boolean => this.#stopping
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
@@ -53,11 +56,8 @@ export class DeliveryEngine {
   /** Takes back what a dead process had claimed, and begins. */
   async start(): Promise<void> {
     const released = await releaseAll(this.#desk.store, this.#desk.clock.now())
-    if (released > 0)
-      this.#desk.log.info('deliveries released', {
-        count: released,
-        reason: 'an earlier process ended while it had them',
-      })
+    const reason = 'an earlier process ended while it had them'
+    if (released > 0) this.#desk.log.info('deliveries released', { count: released, reason })
     this.#loop.start()
   }
 
@@ -74,7 +74,7 @@ export class DeliveryEngine {
     await this.#loop.stop()
     for (const lane of this.#lanes.values()) {
       for (const hand of lane.idle.splice(0)) hand(undefined)
-      await this.#release(lane.waiting.splice(0))
+      await this.#release(lane, lane.waiting.splice(0))
     }
     const cut = setTimeout(() => {
       for (const session of this.#open) session.destroy()
@@ -85,7 +85,7 @@ export class DeliveryEngine {
 
   #lane(domain: string): Lane {
     let lane = this.#lanes.get(domain)
-    if (!lane) this.#lanes.set(domain, (lane = new Lane(domain)))
+    if (!lane) this.#lanes.set(domain, (lane = new Lane(domain, this.#shaping.limitsFor(undefined))))
     return lane
   }
 
@@ -101,30 +101,35 @@ export class DeliveryEngine {
       }
     }
     const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
-    const ready = [...this.#lanes.values()].filter((lane) => (lane.wakeAt() ?? Infinity) <= now && lane.room(now) > 0)
+    const held = heldByProvider(this.#lanes.values())
+    const roomOf = (lane: Lane): number => Math.min(lane.room(now), shareOf(lane) - (held.get(lane.limits.name) ?? 0))
+    const ready = [...this.#lanes.values()].filter((lane) => (lane.wakeAt() ?? Infinity) <= now && roomOf(lane) > 0)
+    const served: Lane[] = []
     let space = window - this.#inMemory
     if (ready.length > 0 && space > 0) {
       const share = Math.max(1, Math.floor(space / ready.length))
       const claimed = await store.write((tx) =>
         ready.flatMap((lane) => {
-          const limit = Math.min(lane.room(now), share, space)
+          const limit = Math.min(roomOf(lane), share, space)
           if (limit <= 0) return []
+          served.push(lane)
           const consignments = claimLane(tx, lane.domain, now, limit)
           lane.due = laneDue(tx, lane.domain)
           space -= consignments.length
+          held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
           return consignments
         }),
       )
       for (const consignment of claimed) this.#dispatch(consignment)
       // Those served go to the back of the line.
-      for (const lane of ready) if (this.#lanes.delete(lane.domain)) this.#lanes.set(lane.domain, lane)
+      for (const lane of served) if (this.#lanes.delete(lane.domain)) this.#lanes.set(lane.domain, lane)
     }
     let next: number | null = null
     for (const lane of this.#lanes.values()) {
       const wake = lane.wakeAt()
       if (lane.empty) this.#lanes.delete(lane.domain)
       // A lane without room is looked at again when it has some.
-      else if (wake !== null && (wake > now || (lane.room(now) > 0 && space > 0))) next = Math.min(next ?? wake, wake)
+      else if (wake !== null && (wake > now || (roomOf(lane) > 0 && space > 0))) next = Math.min(next ?? wake, wake)
     }
     return next
   }
@@ -138,28 +143,66 @@ export class DeliveryEngine {
     this.#staff(lane)
   }
 
-  /** Starts a sender where mail waits and both the lane and the whole have a connection left. */
+  /** Starts senders where mail waits, the way is known, and lane, provider and whole have a connection left. */
   #staff(lane: Lane): void {
+    if (this.#stopping || lane.waiting.length === 0) return
+    if (!lane.knowsWay(this.#desk.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
     const { max_connections } = this.#desk.config.delivery
+    const { limits } = lane
     while (
-      !this.#stopping &&
       lane.waiting.length > 0 &&
-      lane.senders < LANE_CONNECTIONS &&
-      this.#senders < max_connections
+      lane.senders < limits.domain_connections &&
+      this.#senders < max_connections &&
+      this.#shaping.hasRoom(limits)
     ) {
-      const work = lane.waiting.shift()!
       lane.senders++
       this.#senders++
-      const run = this.#send(lane, work)
-        .catch((thrown) => void this.#desk.log.fault(`sender for ${lane.domain}`, thrown))
-        .finally(() => {
-          lane.senders--
-          this.#senders--
-          this.#running.delete(run)
-          for (const other of this.#lanes.values()) this.#staff(other)
-        })
-      this.#running.add(run)
+      this.#shaping.opened(limits)
+      const sent = this.#send(lane, lane.waiting.shift()).finally(() => {
+        lane.senders--
+        this.#senders--
+        this.#shaping.closed(limits)
+        for (const other of this.#lanes.values()) this.#staff(other)
+      })
+      this.#track(sent, `sender for ${lane.domain}`)
     }
+    // A connection that is kept without work ends where another lane needs its place.
+    if (lane.waiting.length > 0 && lane.senders < limits.domain_connections && this.#idle > 0)
+      someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
+  }
+
+  /** Something that runs on its own: its faults are logged, and stop() waits for it. */
+  #track(work: Promise<void>, name: string): void {
+    const run = work
+      .catch((thrown) => void this.#desk.log.fault(name, thrown))
+      .finally(() => void this.#running.delete(run))
+    this.#running.add(run)
+  }
+
+  /** Looks for the way to a lane's domain; where there is none, what waits for it is settled. */
+  async #findWay(lane: Lane): Promise<void> {
+    if (lane.routing) return
+    lane.routing = true
+    try {
+      const route = await findRoute(this.#desk, lane.domain)
+      if ('kind' in route) {
+        const now = this.#desk.clock.now()
+        if (route.kind === 'deferred') lane.backOff(now)
+        await this.#settleWaiting(lane, route)
+        return
+      }
+      lane.route = route
+      lane.limits = this.#shaping.limitsFor(route.hosts[0])
+      // Claimed before it was known whose it is: what the provider has no room for goes back.
+      const over =
+        shareOf(lane) === Infinity
+          ? 0
+          : (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - shareOf(lane)
+      if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
+    } finally {
+      lane.routing = false
+    }
+    this.#staff(lane)
   }
 
   /** One sender: works off the lane on one connection, renewed when it is used up. */
@@ -185,18 +228,10 @@ export class DeliveryEngine {
   /** Waits a little with an open connection for more mail; undefined when none came. */
   #nextFor(lane: Lane, connection: Connection | undefined): Promise<Consignment | undefined> | undefined {
     const { clock, config } = this.#desk
-    if (!connection || this.#stopping || this.#senders >= config.delivery.max_connections) return undefined
-    return new Promise((resolve) => {
-      const hand = (work: Consignment | undefined): void => {
-        cancel()
-        resolve(work)
-      }
-      const cancel = clock.wake(clock.now() + IDLE, () => {
-        lane.idle.splice(lane.idle.indexOf(hand), 1)
-        resolve(undefined)
-      })
-      lane.idle.push(hand)
-    })
+    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(lane.limits)
+    if (!connection || this.#stopping || full) return undefined
+    this.#idle++
+    return lane.idleFor(clock).finally(() => void this.#idle--)
   }
 
   /** One consignment, settled or released whatever happens; returns the connection if it can carry more. */
@@ -210,76 +245,55 @@ export class DeliveryEngine {
       attempted = { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
     await this.#settle(lane, work, attempted.verdicts)
+    this.#heed(lane, attempted.verdicts)
     const { connection } = attempted
-    if (!connection || (connection.session.usable && connection.mails < MAILS_PER_CONNECTION)) return connection
+    if (!connection || (connection.session.usable && connection.mails < lane.limits.mails_per_connection))
+      return connection
     this.#sessions.leave(connection)
     return undefined
   }
 
-  async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[], heed = true): Promise<void> {
-    const { clock, config, log, store } = this.#desk
-    const now = clock.now()
-    const unsent = (verdict: Verdict): boolean =>
-      this.#stopping && verdict.kind === 'deferred' && verdict.code === null && !verdict.handed
-    await store.write((tx) => {
-      for (const [index, delivery] of work.deliveries.entries()) {
-        const verdict = verdicts[index]!
-        if (unsent(verdict))
-          move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
-        else settle(tx, { delivery, verdict, now, config })
-      }
-    })
-    for (const [index, { address }] of work.deliveries.entries()) {
-      const { kind, code, enhanced, text, host, tls } = verdicts[index]!
-      log.info('delivery', {
-        message_id: work.email.message_id,
-        to: address,
-        result: kind,
-        code,
-        enhanced,
-        response: text,
-        host,
-        tls,
-      })
-    }
-    if (!heed) void 0
-    else if (verdicts.some(({ kind }) => kind === 'deferred')) this.#note(lane, now, verdicts)
-    else lane.relax()
+  async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
+    await conclude(this.#desk, work, verdicts, this.#stopping)
     // What was put off is due again some time; the lane must know when.
-    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = laneDue(store, lane.domain)
+    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = laneDue(this.#desk.store, lane.domain)
     this.#loop.ring()
   }
 
-  /** An exchanger that nobody reaches, or that asks for patience, gets it; what was claimed for it is deferred with it. */
-  #note(lane: Lane, now: number, verdicts: readonly Verdict[]): void {
-    const host = verdicts.find(
-      ({ stage, code }) => code === 421 || ['dns', 'connect', 'greeting', 'ehlo'].includes(stage),
-    )
-    if (!host) return
-    lane.backOff(now)
-    const others = lane.waiting.splice(0)
-    if (others.length > 0)
-      void Promise.all(
-        others.map((other) => {
-          this.#inMemory--
-          return this.#settle(
-            lane,
-            other,
-            other.deliveries.map(() => ({ ...host, handed: false, dialogue: null })),
-            false,
-          )
-        }),
-      ).catch((thrown) => void this.#desk.log.fault('settle', thrown))
+  /** An exchanger that nobody reaches, or that asks for patience, gets it. What else was claimed for it shares the verdict
+   *  where it would have had the same, and goes back into the queue where it might have had another. */
+  #heed(lane: Lane, verdicts: readonly Verdict[]): void {
+    const now = this.#desk.clock.now()
+    const host = verdicts.find(aboutTheHost)
+    if (host) {
+      lane.backOff(now)
+      this.#track(this.#settleWaiting(lane, { ...host, handed: false, dialogue: null }), `settle ${lane.domain}`)
+    } else if (verdicts.some(wantsPatience)) {
+      lane.backOff(now)
+      this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+    } else if (verdicts.every(({ kind }) => kind !== 'deferred')) lane.relax()
   }
 
-  async #release(waiting: Consignment[]): Promise<void> {
+  async #settleWaiting(lane: Lane, verdict: Verdict): Promise<void> {
+    const others = lane.waiting.splice(0)
+    this.#inMemory -= others.length
+    await Promise.all(
+      others.map((other) =>
+        this.#settle(
+          lane,
+          other,
+          other.deliveries.map(() => verdict),
+        ),
+      ),
+    )
+  }
+
+  async #release(lane: Lane, waiting: Consignment[]): Promise<void> {
     if (waiting.length === 0) return
-    const now = this.#desk.clock.now()
-    await this.#desk.store.write((tx) => {
-      for (const { deliveries } of waiting)
-        for (const { key } of deliveries)
-          move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now })
-    })
+    // Due now, when the lane's pause is over; said before the wait, so that the lane is not forgotten meanwhile.
+    lane.due = this.#desk.clock.now()
+    await putBack(this.#desk, waiting)
     this.#inMemory -= waiting.length
+    this.#loop.ring()
   }
 }

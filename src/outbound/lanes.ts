@@ -1,17 +1,14 @@
 // A lane is all mail for one recipient domain: it has its own connections, its own due time and its own patience, so that a
 // slow or refusing exchanger holds up nobody else.
-import { MINUTE, SECOND } from '../base/clock.ts'
-import type { Host } from '../smtp/route.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Consignment } from './claim.ts'
+import type { Route } from './connect.ts'
+import type { Limits } from './shaping.ts'
 
-/** Connections at once to one recipient domain. */
-export const LANE_CONNECTIONS = 20
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
-/** Mails on one connection before a new one is opened. */
-export const MAILS_PER_CONNECTION = 200
 /** How long an unused connection is kept. */
-export const IDLE = 3 * SECOND
+const IDLE = 3 * SECOND
 /** How long the exchangers of a domain are believed. */
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
@@ -28,20 +25,25 @@ export class Lane {
   inHand = 0
   /** Senders without work, each waiting to be handed some. */
   readonly idle: ((work: Consignment | undefined) => void)[] = []
-  route: { hosts: Host[]; at: number } | null = null
+  /** The way there, once it was found. */
+  route: Route | null = null
+  /** The way is being looked for. */
+  routing = false
+  limits: Limits
   /** No new work before this time: the exchanger asked for patience (421) or cannot be reached. */
   pausedUntil = 0
   /** When that pause began. */
   pausedAt = 0
   #pause = 0
 
-  constructor(domain: string) {
+  constructor(domain: string, limits: Limits) {
     this.domain = domain
+    this.limits = limits
   }
 
   /** How many more mails may be claimed now. */
   room(now: number): number {
-    return now < this.pausedUntil ? 0 : LANE_CONNECTIONS * AHEAD - this.waiting.length - this.inHand
+    return now < this.pausedUntil ? 0 : this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
   }
 
   /** When there may be something to claim; null when nothing is known of. */
@@ -49,8 +51,8 @@ export class Lane {
     return this.due === null ? null : Math.max(this.due, this.pausedUntil)
   }
 
-  routeAt(now: number): Host[] | undefined {
-    return this.route && now - this.route.at < ROUTE_LIFETIME ? this.route.hosts : undefined
+  knowsWay(now: number): boolean {
+    return this.route !== null && now - this.route.at < ROUTE_LIFETIME
   }
 
   /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
@@ -66,8 +68,41 @@ export class Lane {
     this.#pause = 0
   }
 
+  /** Waits a little for more mail, with an open connection; undefined when none came. */
+  idleFor(clock: Clock): Promise<Consignment | undefined> {
+    return new Promise((resolve) => {
+      const hand = (work: Consignment | undefined): void => {
+        cancel()
+        resolve(work)
+      }
+      const cancel = clock.wake(clock.now() + IDLE, () => {
+        this.idle.splice(this.idle.indexOf(hand), 1)
+        resolve(undefined)
+      })
+      this.idle.push(hand)
+    })
+  }
+
   /** Nothing to remember: the lane may be forgotten. */
   get empty(): boolean {
-    return this.due === null && this.waiting.length === 0 && this.senders === 0
+    return this.due === null && this.waiting.length === 0 && this.senders === 0 && !this.routing
   }
+}
+
+/** Mails that may be in memory for all lanes of a provider together. */
+export const shareOf = ({ limits }: Lane): number =>
+  limits.provider_connections === 0 ? Infinity : limits.provider_connections * AHEAD
+
+/** Mails in memory by provider: one at its limit must not fill the window that others need. */
+export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
+  const held = new Map<string, number>()
+  for (const { inHand, limits, waiting } of lanes)
+    held.set(limits.name, (held.get(limits.name) ?? 0) + waiting.length + inHand)
+  return held
+}
+
+/** A sender without work, of a provider's lanes or of any; taken off its lane's list. */
+export function someIdle(lanes: Iterable<Lane>, of?: Limits): Lane['idle'][number] | undefined {
+  for (const { idle, limits } of lanes) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
+  return undefined
 }

@@ -1,42 +1,77 @@
 // From a claimed consignment to what the composer and the exchanger need: the letter and its envelope.
+import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddress, type Address } from '../message/address.ts'
+import { AI_DISCLOSURE } from '../message/custom-headers.ts'
 import { returnPathToken } from '../message/return-path.ts'
+import type { Tracking } from '../message/tracking.ts'
 import type { ComposeJob } from '../message/worker.ts'
 import type { Envelope } from '../smtp/client.ts'
 import type { Spool } from '../store/spool.ts'
 import type { SigningKey } from '../domains/keys.ts'
-import type { Consignment } from './claim.ts'
+import { filesOf } from './body.ts'
+import type { ClaimedEmail, Consignment } from './claim.ts'
+
+export interface LetterDesk {
+  keyring: Keyring
+  spool: Spool
+  config: Pick<Config, 'http'>
+}
 
 // What stands in the store was parsed when it was accepted.
 const known = (text: string): Address => parseAddress(text)!
+const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(known))
 
 /** The job that makes the letter's bytes; undefined when its body is no longer kept. */
-export function composeJob({ email }: Consignment, key: SigningKey, spool: Spool): ComposeJob | undefined {
-  const content =
-    email.content !== null
-      ? { json: email.content }
-      : email.spool !== null
-        ? { file: spool.path(email.spool) }
-        : undefined
-  if (!content) return undefined
+export function composeJob(
+  { keyring, spool, config }: LetterDesk,
+  { email, deliveries }: Consignment,
+  key: SigningKey,
+): ComposeJob | undefined {
+  const [file] = filesOf(email.spool)
+  if (email.content === null && file === undefined) return undefined
   const mailFrom = `${email.mail_from_prefix}.${email.domain}`
   return {
     mail: {
       from: known(email.from),
       to: [known(email.to)],
-      replyTo: email.reply_to === null ? [] : (JSON.parse(email.reply_to) as string[]).map(known),
+      cc: list(email.cc),
+      replyTo: list(email.reply_to),
       subject: email.subject,
       messageId: email.message_id,
       date: email.created_at,
       extra: [
+        ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
         // campaign:customer:kind:sender, the order that mailbox providers read (D31).
         ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
         ['CFBL-Address', `fbl@${mailFrom}; report=arf`],
       ],
+      tracking: trackingOf(keyring, config, email, deliveries[0]!.key),
     },
-    content,
+    content: email.content === null ? { file: spool.path(file!) } : { text: email.content },
+    spool: spool.path(''),
     signature: { domain: email.domain, selector: key.selector, keyId: key.keyId, privateKey: key.privateKey },
+  }
+}
+
+/** The host that tracked links lead over: ours, or the customer's once its record stands in DNS (D38). */
+function trackingOf(
+  keyring: Keyring,
+  { http }: Pick<Config, 'http'>,
+  email: ClaimedEmail,
+  delivery: number,
+): Tracking | null {
+  if (email.opens_tracked === 0 && email.clicks_tracked === 0) return null
+  const base =
+    email.tracking_redirect_mode === 'branded' && email.branded === 1
+      ? `https://links.${email.domain}`
+      : http.public_url
+  return {
+    base,
+    key: keyring.derive('tracking').toString('base64'),
+    delivery,
+    opens: email.opens_tracked === 1,
+    clicks: email.clicks_tracked === 1,
   }
 }
 

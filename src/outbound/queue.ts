@@ -4,7 +4,7 @@ import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, raw } from '../store/query.ts'
-import { moveEmail, type Delivery } from './settle.ts'
+import { emit, moveEmail, type Delivery } from './settle.ts'
 
 export interface QueuedMail {
   id: string
@@ -99,8 +99,10 @@ export function moveQueued(
       move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }),
     )
     const primary = moved.find(({ role }) => role === 'to')
-    if (on === 'drop' && primary)
-      moveEmail(tx, email, 'expired', now, primary, { kind: 'failed', response: 'Dropped by the operator.' })
+    const details = { kind: 'failed', response: 'Dropped by the operator.' }
+    if (on === 'drop' && primary) moveEmail(tx, email, 'expired', now, primary, details)
+    if (on === 'drop')
+      for (const delivery of moved) if (delivery !== primary) emit(tx, 'email.bounced', email, delivery, details, now)
     return moved.length
   })
 }

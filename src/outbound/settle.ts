@@ -3,6 +3,7 @@
 import type { Config } from '../base/config.ts'
 import { HOUR } from '../base/clock.ts'
 import { retryDelay } from '../base/retry.ts'
+import { classify, type BounceClass } from '../smtp/bounce-class.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import { emailMachine, type EmailMove } from '../states/outbound-email.ts'
@@ -12,6 +13,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { noteSoftBounce, suppress } from './suppressions.ts'
 
 export type Delivery = RowOf<'deliveries'>
 type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key'>
@@ -25,6 +27,7 @@ const MOVES: Record<Exclude<Verdict['kind'], 'deferred'>, { delivery: DeliveryMo
   bounced: { delivery: 'refuse', email: 'refused' },
   failed: { delivery: 'expire', email: 'expired' },
   rejected: { delivery: 'reject', email: 'rejected' },
+  suppressed: { delivery: 'suppress', email: 'suppressed' },
 }
 
 const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
@@ -32,6 +35,7 @@ const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
   bounced: 'email.bounced',
   failed: 'email.bounced',
   rejected: 'email.rejected',
+  suppressed: 'email.rejected',
 }
 
 const emailOf = statement<{ key: number }>()((arg) =>
@@ -57,7 +61,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): vo
     response: verdict.text,
     remote_mta: verdict.host,
     tls: verdict.tls,
-    dialogue: verdict.kind !== 'delivered' || delivery.trace === 1 ? verdict.dialogue : null,
+    dialogue: verdict.dialogue,
     leased_until: null,
     updated_at: now,
   }
@@ -84,9 +88,27 @@ export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): vo
   const kind = verdict.kind === 'deferred' ? 'failed' : verdict.kind
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
-  const details = { ...describe(verdict), kind }
+  const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
+  const bounce = lost && classify(verdict)
+  const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
+  if (lost && bounce) hold(tx, email, delivery, lost, bounce, now)
   if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
   else emit(tx, EVENTS[kind], email, delivery, details, now)
+}
+
+/** What a bounce means for the address: gone for good, or one more soft bounce (D35). A way that is broken means neither. */
+function hold(
+  tx: Tx,
+  email: EmailKeys,
+  { address }: Delivery,
+  kind: 'bounced' | 'failed',
+  bounce: BounceClass,
+  now: number,
+): void {
+  const { domain_key, user_key } = email
+  const about = { user_key, domain_key, address, source: 'smtp' as const }
+  if (kind === 'bounced' && bounce === 'hard') suppress(tx, { ...about, reason: 'hard_bounce', scope: 'all' }, now)
+  else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }
 
 /** Moves the email by its table, stamps the time of its new status and emits the table's event. */
@@ -107,7 +129,7 @@ function statusAfter(on: EmailMove): string {
   return emailMachine.rows.find((row) => row[1] === on)![2]
 }
 
-function emit(
+export function emit(
   tx: Tx,
   type: EventType,
   email: EmailKeys,

@@ -22,7 +22,13 @@ const WORDS: Record<string, string> = {
 }
 
 /** A socket's error in a person's words. */
-const wordsFor = (error: Error): string => WORDS[codeOf(error)] ?? cleanText(messageOf(error))
+const wordsFor = (error: Error): string =>
+  WORDS[codeOf(error)] ?? cleanText(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
+
+/** The certificate must chain to an authority that is trusted: the system's, or these (PEM). */
+export interface Verify {
+  authorities: string[] | undefined
+}
 
 export const isFailure = (answer: object): answer is Failure => 'failure' in answer
 
@@ -66,13 +72,14 @@ export class Channel {
   }
 
   /** Writes commands in one flight. */
-  write(lines: readonly string[]): void {
-    for (const line of lines) this.note(`-> ${line}`)
+  write(lines: readonly string[], shown: readonly string[] = lines): void {
+    for (const line of shown) this.note(`-> ${line}`)
     if (this.broken === null) this.#socket.write(`${lines.join('\r\n')}\r\n`)
   }
 
-  async command(line: string, timeout: number): Promise<Reply | Failure> {
-    this.write([line])
+  /** One command and its reply; `shown` stands in the dialogue for a command that holds a secret. */
+  async command(line: string, timeout: number, shown = line): Promise<Reply | Failure> {
+    this.write([line], [shown])
     return this.reply(timeout)
   }
 
@@ -107,13 +114,13 @@ export class Channel {
     return undefined
   }
 
-  /** Changes to TLS 1.2 or newer. Fails when the server said anything that would be read as said inside (RFC 3207 §6). */
-  async startTls(servername: string, timeout: number): Promise<Failure | undefined> {
+  /** Changes to TLS 1.2 or newer; with `verify` the certificate must be good for the name. Fails when the server said anything that would be read as said inside (RFC 3207 §6). */
+  async startTls(servername: string, timeout: number, verify: Verify | undefined): Promise<Failure | undefined> {
     if (this.#reader.hasRest || this.#replies.length > 0)
       return { failure: 'the server sent text between STARTTLS and the handshake' }
     const plain = this.#socket
     for (const event of ['data', 'error', 'close']) plain.removeAllListeners(event)
-    const secure = await handshake(plain, servername, timeout)
+    const secure = await handshake(plain, servername, timeout, verify)
     if (isFailure(secure)) {
       this.#break(secure)
       plain.destroy()
@@ -125,6 +132,11 @@ export class Channel {
     this.note(`-- ${this.tls} ${secure.getCipher().name}`)
     this.#listen()
     return undefined
+  }
+
+  /** True when all that was written has left: its memory is no longer read. */
+  get flushed(): boolean {
+    return this.#socket.writableLength === 0
   }
 
   /** Says goodbye without waiting for the answer. */
@@ -183,13 +195,21 @@ export class Channel {
   }
 }
 
-function handshake(plain: Socket, servername: string, timeout: number): Promise<TLSSocket | Failure> {
+function handshake(
+  plain: Socket,
+  servername: string,
+  timeout: number,
+  verify: Verify | undefined,
+): Promise<TLSSocket | Failure> {
   return new Promise((resolve) => {
     const secure = connectTls({
       socket: plain,
       minVersion: 'TLSv1.2',
+      // The name or address that the certificate must be for; without it an address would be taken for "localhost".
+      host: servername,
       // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
-      rejectUnauthorized: false,
+      rejectUnauthorized: verify !== undefined,
+      ...(verify?.authorities ? { ca: verify.authorities } : {}),
       ...(/[a-z]/i.test(servername) ? { servername } : {}),
     })
     const give = (result: TLSSocket | Failure): void => {

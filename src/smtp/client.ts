@@ -4,12 +4,17 @@
 // Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before a TLS
 // handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
-import { isFailure, openChannel, type Channel, type Failure } from './channel.ts'
+import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { readCapabilities, type Reply } from './reply.ts'
 import { ownVerdict, verdictOf, type Stage, type Verdict } from './verdict.ts'
 
 /** How TLS is wanted: not at all, when offered, or not without. */
 export type TlsWish = 'none' | 'optional' | 'required'
+
+export interface Credentials {
+  username: string
+  password: string
+}
 
 /** Milliseconds for each step; RFC 5321 §4.5.3.2 where it says one. */
 export const TIMEOUTS = {
@@ -33,7 +38,10 @@ export interface ConnectOptions {
   /** Our name in EHLO. */
   hostname: string
   tls: TlsWish
-  timeouts?: Timeouts
+  /** The certificate must be good; only with `tls: 'required'`. */
+  verify?: Verify | undefined
+  credentials?: Credentials | undefined
+  timeouts?: Timeouts | undefined
 }
 
 export interface Envelope {
@@ -63,6 +71,11 @@ export class SmtpSession {
     return this.#channel.broken === null && performance.now() - this.#born < this.#timeouts.session
   }
 
+  /** True when the octets of the last mail are no longer read from its buffer. */
+  get flushed(): boolean {
+    return this.#channel.flushed
+  }
+
   get tls(): string | null {
     return this.#channel.tls
   }
@@ -75,13 +88,20 @@ export class SmtpSession {
     this.#channel.destroy()
   }
 
-  /** Greeting, EHLO and STARTTLS; undefined when the session is ready for mail. */
-  async open({ hostname, tls }: ConnectOptions): Promise<Verdict | undefined> {
+  /** Greeting, EHLO, STARTTLS and AUTH; undefined when the session is ready for mail. */
+  async open(options: ConnectOptions): Promise<Verdict | undefined> {
     const greeting = this.#unlessOk(await this.#channel.reply(this.#timeouts.greeting), 'greeting')
     if (greeting) return greeting
-    const hello = await this.#hello(hostname)
-    if (hello || tls === 'none') return hello
-    if (this.#capabilities.has('STARTTLS')) return this.#startTls(hostname)
+    return (
+      (await this.#hello(options.hostname)) ??
+      (await this.#secure(options)) ??
+      (await this.#authenticate(options.credentials))
+    )
+  }
+
+  async #secure({ hostname, tls, verify }: ConnectOptions): Promise<Verdict | undefined> {
+    if (tls === 'none') return undefined
+    if (this.#capabilities.has('STARTTLS')) return this.#startTls(hostname, verify)
     if (tls === 'optional') return undefined
     return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
   }
@@ -136,17 +156,45 @@ export class SmtpSession {
     return this.#unlessOk(unknown ? await this.#channel.command(`HELO ${hostname}`, command) : answer, 'ehlo')
   }
 
-  async #startTls(hostname: string): Promise<Verdict | undefined> {
+  async #startTls(hostname: string, verify: Verify | undefined): Promise<Verdict | undefined> {
     const { command } = this.#timeouts
     const answer = await this.#channel.command('STARTTLS', command)
     if (isFailure(answer) || answer.code !== 220) {
       const said = isFailure(answer) ? answer.failure : answer.text
       return this.#own('deferred', '4.7.5', `STARTTLS was refused: ${said}`, 'starttls')
     }
-    const failed = await this.#channel.startTls(this.host, command)
+    const failed = await this.#channel.startTls(this.host, command, verify)
     if (failed) return this.#own('deferred', '4.7.5', `TLS could not be agreed: ${failed.failure}`, 'starttls')
     // What was offered in clear text no longer counts.
     return this.#hello(hostname)
+  }
+
+  /** AUTH PLAIN or LOGIN (RFC 4954), never in clear text. What is wrong with it is the operator's to mend: mail waits. */
+  async #authenticate(credentials: Credentials | undefined): Promise<Verdict | undefined> {
+    if (!credentials) return undefined
+    const { username, password } = credentials
+    const refused = (text: string): Verdict => this.#own('deferred', '4.7.8', text, 'auth')
+    if (this.tls === null) return refused('The relay takes no TLS; credentials are not sent in clear text.')
+    const mechanisms = (this.#capabilities.get('AUTH') ?? '').split(' ')
+    const base64 = (text: string): string => Buffer.from(text).toString('base64')
+    const { command } = this.#timeouts
+    let answer: Reply | Failure
+    if (mechanisms.includes('PLAIN'))
+      answer = await this.#channel.command(
+        `AUTH PLAIN ${base64(`\0${username}\0${password}`)}`,
+        command,
+        'AUTH PLAIN (hidden)',
+      )
+    else if (mechanisms.includes('LOGIN')) {
+      answer = await this.#channel.command('AUTH LOGIN', command)
+      for (const secret of [username, password])
+        if (!isFailure(answer) && answer.code === 334)
+          answer = await this.#channel.command(base64(secret), command, '(hidden)')
+    } else return refused('The relay offers neither AUTH PLAIN nor AUTH LOGIN.')
+    if (!isFailure(answer) && answer.code < 300) return undefined
+    return refused(
+      `The relay did not take the credentials: ${isFailure(answer) ? answer.failure : `${answer.code} ${answer.text}`}`,
+    )
   }
 
   /** MAIL, RCPT … and DATA, in one flight where the server takes it. `data` is undefined when DATA was not sent. */

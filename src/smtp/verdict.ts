@@ -17,8 +17,8 @@ export type Stage =
   | 'compose'
 
 /** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
- *  rejected: refused by ourselves. */
-export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected'
+ *  rejected: refused by ourselves. suppressed: the address may not be written to. */
+export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed'
 
 export interface Verdict {
   kind: Kind

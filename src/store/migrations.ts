@@ -100,8 +100,16 @@ create table outbound_emails (
   domain_key integer not null references domains,
   "from" text not null,
   "to" text not null,
+  cc text,
+  bcc text,
   reply_to text,
   subject text not null,
+  agent_id text,
+  track_opens integer,
+  track_clicks integer,
+  opens_tracked integer not null,
+  clicks_tracked integer not null,
+  ai_disclosure integer,
   message_id text not null,
   idempotency_key text,
   payload_hash blob,
@@ -114,6 +122,8 @@ create table outbound_emails (
   rejected_at integer,
   suppressed_at integer,
   failed_at integer,
+  first_opened_at integer,
+  first_clicked_at integer,
   created_at integer not null,
   updated_at integer not null
 ) strict;
@@ -147,7 +157,6 @@ create table deliveries (
   remote_mta text,
   tls text,
   dialogue text,
-  trace integer not null,
   updated_at integer not null
 ) strict;
 create index deliveries_by_email on deliveries (email_key);
@@ -166,6 +175,41 @@ create table events (
 ) strict;
 create index events_by_email on events (email_key) where email_key is not null;
 create index events_by_creation on events (created_at);
+
+create table suppressions (
+  key integer primary key,
+  id text not null unique,
+  user_key integer not null references users on delete cascade,
+  domain_key integer not null references domains,
+  email text not null,
+  reason text not null,
+  source text not null,
+  scope text not null,
+  strikes integer not null,
+  expires_at integer,
+  created_at integer not null,
+  updated_at integer not null
+) strict;
+create unique index suppressions_by_email on suppressions (domain_key, email, reason);
+create index suppressions_by_creation on suppressions (user_key, created_at);
+
+create table soft_bounces (
+  key integer primary key,
+  domain_key integer not null references domains on delete cascade,
+  email text not null,
+  at integer not null
+) strict;
+create index soft_bounces_by_email on soft_bounces (domain_key, email, at);
+create index soft_bounces_by_time on soft_bounces (at);
+
+create table sts_policies (
+  domain text primary key,
+  id text not null,
+  mode text not null,
+  mx text not null,
+  fetched_at integer not null,
+  expires_at integer not null
+) strict, without rowid;
 `
 
 export const migrations: readonly { name: string; sql: string }[] = [{ name: 'foundation', sql: foundation }]

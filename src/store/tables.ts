@@ -108,8 +108,20 @@ export interface OutboundEmails {
   from: string
   to: string
   /** string[] */
+  cc: Json | null
+  /** string[] */
+  bcc: Json | null
+  /** string[] */
   reply_to: Json | null
   subject: string
+  agent_id: string | null
+  /** As asked for; null follows the domain. */
+  track_opens: Flag | null
+  track_clicks: Flag | null
+  /** As it was done. */
+  opens_tracked: Flag
+  clicks_tracked: Flag
+  ai_disclosure: Flag | null
   message_id: string
   idempotency_key: string | null
   payload_hash: Uint8Array | null
@@ -122,15 +134,18 @@ export interface OutboundEmails {
   rejected_at: number | null
   suppressed_at: number | null
   failed_at: number | null
+  first_opened_at: number | null
+  first_clicked_at: number | null
   created_at: number
   updated_at: number
 }
 
 export interface OutboundBodies {
   email_key: number
-  /** {html, text}, or null when it lies in the spool. */
+  /** A StoredBody (outbound/body.ts), or null when it lies in the spool. */
   content: Json | null
-  spool: string | null
+  /** string[]: the files of the spool that belong to it; the body itself is the first when `content` is null. */
+  spool: Json | null
 }
 
 export interface Deliveries {
@@ -154,10 +169,8 @@ export interface Deliveries {
   remote_mta: string | null
   /** TLS protocol of the last attempt, null in clear text. */
   tls: string | null
-  /** The SMTP dialogue of the last attempt that was refused or deferred, bounded. */
+  /** The SMTP dialogue of the last attempt, bounded. */
   dialogue: string | null
-  /** Keep the dialogue also of a delivery that went well. */
-  trace: Flag
   updated_at: number
 }
 
@@ -172,6 +185,43 @@ export interface Events {
   created_at: number
 }
 
+export interface Suppressions {
+  key: Key
+  id: string
+  user_key: number
+  domain_key: number
+  /** Lower case, the domain as A-label. */
+  email: string
+  reason: 'unsubscribe' | 'hard_bounce' | 'complaint' | 'manual' | 'list_import' | 'soft_bounce'
+  source: 'smtp' | 'dsn' | 'arf' | 'unsubscribe_link' | 'unsubscribe_mail' | 'manual' | 'import'
+  scope: 'marketing' | 'all'
+  /** How often soft bounces led here; each time doubles the next. */
+  strikes: number
+  /** Null: permanent. */
+  expires_at: number | null
+  created_at: number
+  updated_at: number
+}
+
+export interface SoftBounces {
+  key: Key
+  domain_key: number
+  email: string
+  at: number
+}
+
+/** MTA-STS policies of recipient domains (RFC 8461). */
+export interface StsPolicies {
+  domain: string
+  /** Of the TXT record it was fetched for. */
+  id: string
+  mode: 'enforce' | 'testing' | 'none'
+  /** string[]: host patterns. */
+  mx: Json
+  fetched_at: number
+  expires_at: number
+}
+
 export interface Tables {
   users: Users
   tokens: Tokens
@@ -182,6 +232,9 @@ export interface Tables {
   outbound_bodies: OutboundBodies
   deliveries: Deliveries
   events: Events
+  suppressions: Suppressions
+  soft_bounces: SoftBounces
+  sts_policies: StsPolicies
 }
 
 export type TableName = keyof Tables
@@ -199,4 +252,7 @@ export const OWNERS: Record<TableName, string> = {
   outbound_bodies: 'outbound',
   deliveries: 'outbound',
   events: 'store',
+  suppressions: 'outbound',
+  soft_bounces: 'outbound',
+  sts_policies: 'outbound',
 }

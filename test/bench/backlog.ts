@@ -33,8 +33,8 @@ function fill(server: Server, rows: number, status: 'delivered' | 'queued', doma
     ${numbers} insert into outbound_emails (key, id, user_key, domain_key, "from", "to", subject, message_id, status, queued_at, created_at, updated_at)
       select ${first} + i, '${status}-' || i, ${user}, ${domain}, 'hello@bench.example', 'r' || i || '@d' || (i % ${domains}) || '.example', 'Old mail ' || i, '<' || i || '@bench.example>', '${status}', ${old} + i, ${old} + i, ${old} + i from n;
     ${numbers} insert into outbound_bodies (email_key, content) select ${first} + i, '{"html":"<p>Old mail</p>","text":null}' from n;
-    ${numbers} insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, trace, updated_at)
-      select ${first} + i, ${domain}, 'to', 'r' || i || '@d' || (i % ${domains}) || '.example', 'd' || (i % ${domains}) || '.example', '${status}', 0, ${status === 'queued' ? `${old} + i` : 'null'}, ${Date.now() + 432_000_000}, 0, ${old} from n;
+    ${numbers} insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, updated_at)
+      select ${first} + i, ${domain}, 'to', 'r' || i || '@d' || (i % ${domains}) || '.example', 'd' || (i % ${domains}) || '.example', '${status}', 0, ${status === 'queued' ? `${old} + i` : 'null'}, ${Date.now() + 432_000_000}, ${old} from n;
     ${numbers} insert into events (id, user_key, domain_key, email_key, type, data, created_at) select '${status}-' || i, ${user}, ${domain}, ${first} + i, 'email.sent', '{}', ${old} + i from n;
     commit;`)
   database.close()

@@ -8,6 +8,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConfigInput } from '../../src/base/config.ts'
 
+/** The domain whose exchanger the benchmark's DNS puts on 127.0.0.2. */
+export const TARPIT = 'tarpit.example'
+
 export interface Report {
   cpuMs: number
   loopP99Ms: number

@@ -15,10 +15,17 @@ import { sandboxZone } from '../../src/sandbox/zone.ts'
 import { startDns } from '../../src/sandbox/dns.ts'
 import { createResolver } from '../../src/base/resolver.ts'
 import type { Store } from '../../src/store/database.ts'
+import { TARPIT } from './rig.ts'
 
 const input = JSON.parse(process.argv[2]!) as ConfigInput
 const opened: { store?: Store } = {}
-const dns = await startDns(sandboxZone(() => opened.store))
+const zone = sandboxZone(() => opened.store)
+const dns = await startDns({
+  lookUp(name, type) {
+    if (name === TARPIT && type === 'MX') return [`10 mx.${TARPIT}`]
+    return name === `mx.${TARPIT}` && type === 'A' ? ['127.0.0.2'] : zone.lookUp(name, type)
+  },
+})
 const config = parseConfig({ ...input, dns: { servers: [`127.0.0.1:${dns.port}`] } })
 const resolver = createResolver({ servers: config.dns.servers })
 // A server writes its log; so does this one, to nowhere.

@@ -440,6 +440,70 @@ describe('queue and send', () => {
   })
 })
 
+describe('suppression', () => {
+  const onDomain = ['--domain', 'mail.test']
+
+  test('add, list, remove: what is added stops a mail, what is removed does not', async () => {
+    const added = await commands.json('suppression', 'add', 'No.Mail@There.test', ...onDomain)
+    assert.match(added.created_at, ISO)
+    assert.partialDeepStrictEqual(added, {
+      email: 'no.mail@there.test',
+      domain: 'mail.test',
+      reason: 'manual',
+      source: 'manual',
+      scope: 'all',
+      expires_at: null,
+    })
+    const letter = ['send', '--from', 'ann@mail.test', '--subject', 'x', '--to']
+    assert.match(await commands.fails(...letter, 'no.mail@there.test'), /suppressed/)
+    const listed = await commands.json<{ email: string }[]>('suppression', 'list')
+    assert.equal(listed[0]?.email, 'no.mail@there.test', 'newest first')
+    assert.deepEqual(await commands.json('suppression', 'list', ...onDomain), listed)
+    assert.deepEqual(await commands.json('suppression', 'list', '--domain', 'once.test'), [])
+    // Once more changes the entry, it makes no second one.
+    const again = await commands.json('suppression', 'add', 'no.mail@there.test', ...onDomain, '--scope', 'marketing')
+    assert.deepEqual([again.id, again.scope], [added.id, 'marketing'])
+    assert.equal((await commands.json('suppression', 'list', ...onDomain)).length, listed.length)
+    // A campaign's suppression stops no transactional mail.
+    assert.equal((await commands.json(...letter, 'no.mail@there.test')).status, 'delivered')
+
+    const person = await commands.run(['suppression', 'list'])
+    assert.match(person.stdout, /ADDRESS[\s\S]*no\.mail@there\.test +mail\.test +marketing +manual/)
+    const removed = await commands.json('suppression', 'remove', 'NO.MAIL@there.test', ...onDomain)
+    assert.deepEqual(removed, { email: 'no.mail@there.test', domain: 'mail.test', removed: 1 })
+    assert.match(await commands.fails('suppression', 'remove', 'no.mail@there.test', ...onDomain), /not suppressed/)
+  })
+
+  test('a hard bounce is listed, and the operator may lift it', async () => {
+    exchanger.script = { tls: true, answer: (line) => (line.startsWith('RCPT') ? '550 5.1.1 No such user' : undefined) }
+    const letter = ['send', '--from', 'ann@mail.test', '--subject', 'x', '--to', 'gone@there.test']
+    await commands.run(['--json', ...letter])
+    exchanger.script = { tls: true }
+    const [entry] = await commands.json<Record<string, string>[]>('suppression', 'list', ...onDomain)
+    assert.partialDeepStrictEqual(entry, {
+      email: 'gone@there.test',
+      reason: 'hard_bounce',
+      source: 'smtp',
+      scope: 'all',
+    })
+    assert.match(await commands.fails(...letter), /suppressed/)
+    await commands.json('suppression', 'remove', 'gone@there.test', ...onDomain)
+    assert.equal((await commands.json(...letter)).status, 'delivered')
+  })
+
+  test('what is wrong is said in a sentence', async () => {
+    assert.match(await commands.fails('suppression', 'add', 'nobody', ...onDomain), /nobody/)
+    assert.match(
+      await commands.fails('suppression', 'add', 'a@there.test', '--domain', 'no.such.test'),
+      /no\.such\.test/,
+    )
+    assert.match(await commands.fails('suppression', 'list', '--domain', 'no.such.test'), /no\.such\.test/)
+    assert.match(await commands.fails('suppression', 'remove', 'never@there.test', ...onDomain), /never@there\.test/)
+    await commands.misused('suppression', 'add', 'a@there.test')
+    await commands.misused('suppression', 'add', 'a@there.test', ...onDomain, '--scope', 'some')
+  })
+})
+
 describe('openapi', () => {
   test('one document, with --json on one line', async () => {
     const document = await commands.json('openapi')

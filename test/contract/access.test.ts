@@ -5,6 +5,8 @@ import { request as httpRequest } from 'node:http'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
+import { suppress } from '../../src/outbound/suppressions.ts'
+import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import {
@@ -55,7 +57,18 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return body.data[0].id
   },
   outboundEmail: async (token) => (await wire.mails(1, () => ({}), token))[0]!,
+  // No request makes one: the operator does, or the wire.
+  suppression: async (token) => {
+    const { store, clock: now } = wire.postrider.appliance.desk
+    const { key, user_key } = store.first<{ key: number; user_key: number }>(
+      raw('select key, user_key from domains where id = ?', [await MAKERS['domain']!(token)]),
+    )!
+    const given = { user_key, domain_key: key, reason: 'manual', source: 'manual', scope: 'all' } as const
+    const address = `gone${++suppressed}@nowhere.test`
+    return (await store.write((tx) => suppress(tx, { ...given, address }, now.now()))).id
+  },
 }
+let suppressed = 0
 
 before(async () => {
   clock = new ManualClock()
@@ -336,11 +349,13 @@ test('what belongs to another user cannot be told from what does not exist, on a
     for (const odd of ['1', 'null', '%27', foreign.toUpperCase(), `${foreign}%20`, `${foreign}%00`, '%F0%9F%93%AB'])
       assert.deepEqual(await look(odd), missing, `${method} ${fill(path, odd)}`)
     // Whoever could have harmed it has not: its owner still reaches it.
-    if (name === 'token') assert.equal((await ask('DELETE', `/tokens/${foreign}`)).status, 204)
+    if (name === 'suppression')
+      assert.ok((await ask('GET', '/suppressions')).body.data.some(({ id }: { id: string }) => id === foreign))
+    else if (name === 'token') assert.equal((await ask('DELETE', `/tokens/${foreign}`)).status, 204)
     else if (method === 'GET') assert.equal((await ask('GET', fill(path, foreign))).status, 200)
     compared++
   }
-  assert.ok(compared >= 7)
+  assert.ok(compared >= 9)
   const domain = await MAKERS['domain']!(token)
   assert.equal((await ask('GET', `/domains/${domain}`)).status, 200)
 })
@@ -350,6 +365,7 @@ test('collections, filters and sending know nothing of other users', async () =>
   const mine = await wire.mails(2)
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
+  for (const owner of [token, otherToken]) await MAKERS['suppression']!(owner)
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{'),
   )) {

@@ -10,7 +10,7 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { eraseKeys, OpenKeys, signingKeyOf, type DkimKey } from '../../src/domains/keys.ts'
 import { recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import { resumeDomain, type Domain } from '../../src/domains/register.ts'
-import { LANE_CONNECTIONS } from '../../src/outbound/lanes.ts'
+import { Shaping } from '../../src/outbound/shaping.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
@@ -323,10 +323,10 @@ test('DELETE: gone at once; what refers to it keeps its reference; its key lives
 test('DELETE also stops what the queue has already taken into its hands', async () => {
   const id = await activate('stopped.test')
   door.shut()
-  const COUNT = 3 * LANE_CONNECTIONS
+  const COUNT = 3 * new Shaping().limitsFor(undefined).domain_connections
   await Promise.all(Array.from({ length: COUNT }, (_, index) => send('a@stopped.test', `n${index}@crowd.test`)))
   // Some are on their way and wait for the greeting; the others wait for a connection.
-  await until(() => door.waiting === LANE_CONNECTIONS, 'the connections')
+  await until(() => door.waiting === new Shaping().limitsFor(undefined).domain_connections, 'the connections')
   await until(
     () =>
       store().first<{ n: number }>(
@@ -344,7 +344,10 @@ test('DELETE also stops what the queue has already taken into its hands', async 
     'the end of all',
   )
   const left = exchanger.heard.filter(({ to }) => to[0]!.endsWith('@crowd.test')).length
-  assert.ok(left <= LANE_CONNECTIONS, `${left} of ${COUNT} mails left; at most ${LANE_CONNECTIONS} were under way`)
+  assert.ok(
+    left <= new Shaping().limitsFor(undefined).domain_connections,
+    `${left} of ${COUNT} mails left; at most ${new Shaping().limitsFor(undefined).domain_connections} were under way`,
+  )
 })
 
 test('a teardown that fails: 502, suspended, nothing is sent; DELETE again succeeds', async () => {

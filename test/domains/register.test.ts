@@ -327,7 +327,7 @@ test('the SPF record names the addresses that the operator sends from', async ()
     syncRecords(
       tx,
       domainByKey(tx, key)!,
-      { hostname: 'mx.postrider.test', delivery: { source: ['192.0.2.7', '2001:db8::7'] } },
+      { ...postrider.config, delivery: { ...postrider.config.delivery, source: ['192.0.2.7', '2001:db8::7'] } },
       1,
     ),
   )

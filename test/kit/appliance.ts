@@ -56,6 +56,8 @@ export interface TestOptions {
   clock?: ManualClock
   log?: Log
   timeouts?: Timeouts
+  /** Port of MTA-STS policy servers. */
+  stsPort?: number
 }
 
 export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
@@ -78,6 +80,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     log: options.log ?? silentLog,
     resolver: dns.resolver,
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
+    ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
   })
   const { desk } = appliance
   const app = createApp(desk)

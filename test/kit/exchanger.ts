@@ -1,6 +1,6 @@
 // A receiving exchanger that a test scripts line by line: it says what it is told to, and keeps what it hears.
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
-import { TLSSocket } from 'node:tls'
+import { createSecureContext, TLSSocket } from 'node:tls'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 
 export interface Heard {
@@ -16,6 +16,8 @@ export interface Script {
   /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
   keywords?: string[]
   tls?: boolean
+  /** The certificate for the name that the client asks for; undefined = one for mx.test. */
+  certificate?: (name: string) => Certificate | undefined
   /** Answers to a command; undefined = the usual one. '' = say nothing. 'close' = cut the connection. */
   answer?: (command: string, connection: number) => string | undefined
   /** The answer after the final dot; undefined = 250. A promise keeps the client waiting; the mail counts as heard. */
@@ -28,6 +30,8 @@ export interface TestExchanger {
   /** Every line the clients sent, message bodies left out. */
   commands: string[]
   connections: number
+  /** The address of each connection's client, in the order in which they came. */
+  peers: string[]
   script: Script
   /** Cuts every open connection; new ones are taken. */
   cut(): void
@@ -41,6 +45,7 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
   // Replies to pipelined commands are small writes; delaying them would cost 40 ms a mail.
   const server: Server = createServer({ noDelay: true }, (socket) => {
     exchanger.connections++
+    exchanger.peers.push(socket.remoteAddress ?? '')
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket)).on('error', () => {})
     converse(socket, exchanger, exchanger.connections, false)
@@ -50,6 +55,7 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
     heard: [],
     commands: [],
     connections: 0,
+    peers: [],
     script,
     cut() {
       for (const socket of sockets) socket.destroy()
@@ -94,7 +100,12 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
         say('220 2.0.0 Go ahead')
         certificate ??= makeCertificate('mx.test', Date.now())
         socket.removeAllListeners('data')
-        const secure = new TLSSocket(socket, { isServer: true, ...certificate })
+        const secure = new TLSSocket(socket, {
+          isServer: true,
+          ...certificate,
+          SNICallback: (name, done) =>
+            done(null, createSecureContext(exchanger.script.certificate?.(name) ?? certificate!)),
+        })
         secure.on('error', () => socket.destroy())
         converse(secure, exchanger, connection, true)
         return undefined

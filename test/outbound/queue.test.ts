@@ -121,6 +121,105 @@ test('drop: failed for good, with its event, from the queue and from a hold', as
   assert.equal(heardBy('true@drop.test').length + heardBy('false@drop.test').length, 0)
 })
 
+test('hold, release and drop move every recipient that is undecided, copies too, and leave the others (D24)', async () => {
+  receiver('copies.test')
+  const { desk, engine } = postrider.appliance
+  const { store } = desk
+  const late = ['to', 'cc', 'bcc'].map((role) => `${role}-late@copies.test`)
+  const of = (id: string) =>
+    showQueued(store, id)!.deliveries.map(({ address, status }) => `${address.split('@')[0]} ${status}`)
+  const partly = async (to: string, cc: string[], bcc: string[]): Promise<string> => {
+    for (const address of late) rcpt.set(address, '451 4.7.1 later')
+    const id = await post({ to, cc, bcc })
+    await until(() =>
+      showQueued(store, id)!.deliveries.every(({ status, attempts }) => status !== 'active' && attempts === 1),
+    )
+    for (const address of late) rcpt.delete(address)
+    return id
+  }
+  const [to, cc, bcc] = late as [string, string, string]
+  const held = await partly(to, [cc, 'cc-done@copies.test'], [bcc])
+  assert.equal(await moveQueued(desk, held, 'hold'), 3)
+  assert.deepEqual(of(held), ['to-late held', 'cc-late held', 'cc-done delivered', 'bcc-late held'])
+  postrider.clock.leap(7 * HOUR)
+  engine.ring()
+  await become(await post({ to: 'tick@copies.test' }), 'delivered')
+  assert.equal(heardBy(cc).length + heardBy(bcc).length, 0)
+  assert.equal(await moveQueued(desk, held, 'release'), 3)
+  engine.ring()
+  await become(held, 'delivered')
+  await until(() => of(held).every((line) => line.endsWith(' delivered')))
+  assert.equal(heardBy('cc-done@copies.test').length, 1)
+
+  // Dropped while only copies wait: the mail is what its primary recipient made it.
+  const copies = await partly('to-done@copies.test', [cc], [bcc])
+  assert.equal(await moveQueued(desk, copies, 'drop'), 2)
+  assert.deepEqual(of(copies), ['to-done delivered', 'cc-late failed', 'bcc-late failed'])
+  assert.equal((await show(copies)).status, 'delivered')
+  assert.equal(eventTypes(copies).filter((type) => type === 'email.bounced').length, 2, 'one for each')
+  // Dropped as a whole.
+  const whole = await partly(to, [cc], ['bcc-done@copies.test'])
+  assert.equal(await moveQueued(desk, whole, 'drop'), 2)
+  assert.equal((await show(whole)).status, 'failed')
+  assert.deepEqual(of(whole), ['to-late failed', 'cc-late failed', 'bcc-done delivered'])
+  assert.equal(eventTypes(whole).filter((type) => type === 'email.bounced').length, 2)
+  // Nobody is suppressed by the operator's hand.
+  assert.deepEqual(store.all(raw(`select email from suppressions where email like '%@copies.test'`)), [])
+})
+
+test('connections kept open for more mail give way to domains that need one', async () => {
+  for (const n of Array(CONNECTIONS - 1).keys()) {
+    receiver(`kept${n}.test`)
+    await become(await post({ to: `a@kept${n}.test` }), 'delivered')
+  }
+  // By the clock no time passes: those nine are open still.
+  const gates = Array.from({ length: 6 }, (_, n) => {
+    receiver(`needs${n}.test`)
+    const { promise, resolve } = Promise.withResolvers<string>()
+    final.set(`a@needs${n}.test`, promise)
+    return resolve
+  })
+  const ids = await Promise.all(gates.map((_, n) => post({ to: `a@needs${n}.test` })))
+  const arrived = () => exchanger.heard.filter(({ to }) => /@needs\d\.test$/.test(to[0]!)).length
+  try {
+    await until(() => arrived() === gates.length, 'all six at once', 3000)
+  } finally {
+    for (const resolve of gates) resolve('250 ok')
+    final.clear()
+  }
+  await Promise.all(ids.map((id) => become(id, 'delivered')))
+})
+
+test('a provider at its limit does not fill the window that others need (D34)', async () => {
+  // Orange: 2 connections, however many domains have their mail there; more mails of it wait than fit into the window.
+  const domains = Array.from({ length: 60 }, (_, n) => `orange${n}.test`)
+  const { promise, resolve } = Promise.withResolvers<string>()
+  postrider.dns.set('mx.orange.fr', 'A', ['127.0.0.1'])
+  for (const domain of domains) {
+    postrider.dns.set(domain, 'MX', ['10 mx.orange.fr'])
+    final.set(`a@${domain}`, promise)
+  }
+  const ids = await Promise.all(domains.map((domain) => post({ to: `a@${domain}` })))
+  const arrived = () => exchanger.heard.filter(({ to }) => /@orange\d+\.test$/.test(to[0]!)).length
+  await until(() => arrived() === 2)
+  receiver('beside.test')
+  try {
+    const beside = await post({ to: 'b@beside.test' })
+    await until(async () => (await show(beside)).status === 'delivered', 'mail to anybody else', 3000)
+    assert.equal(arrived(), 2)
+  } finally {
+    resolve('250 ok')
+    final.clear()
+  }
+  await until(() => arrived() === domains.length, 'all of the provider', 10_000)
+  await Promise.all(ids.map((id) => become(id, 'delivered')))
+  for (const domain of domains) assert.equal(heardBy(`a@${domain}`).length, 1)
+  const tries = raw<{ n: number }>(
+    `select count(*) as n from deliveries where lane like 'orange%.test' and attempts <> 1`,
+  )
+  assert.equal(postrider.appliance.desk.store.first(tries)!.n, 0, 'waiting is no attempt')
+})
+
 test('the list shows what waits, of all domains or one, oldest first; a mail can be looked at when it is done, too', async () => {
   await postrider.activeDomain('second.test')
   receiver('list.test')

@@ -5,7 +5,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { after, test } from 'node:test'
 import { TLSSocket } from 'node:tls'
 import { makeCertificate } from '../../src/base/certificate.ts'
-import { toWire } from '../../src/message/compose.ts'
+import { stuffDots } from '../../src/message/compose.ts'
 import { openSession, TIMEOUTS, type SmtpSession, type Timeouts, type TlsWish } from '../../src/smtp/client.ts'
 import { ReplyReader, readCapabilities, type Reply } from '../../src/smtp/reply.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
@@ -13,6 +13,8 @@ import { startTestExchanger, type Script, type TestExchanger } from '../kit/exch
 import { until } from '../kit/until.ts'
 
 const MESSAGE = 'Subject: x\r\n\r\nHello\r\n'
+/** What follows DATA: dots at line starts doubled, and the final dot. */
+const toWire = (message: string): Buffer => Buffer.from(`${stuffDots(message)}.\r\n`)
 const WIRE = toWire(MESSAGE)
 const PATIENT: Timeouts = {
   ...TIMEOUTS,

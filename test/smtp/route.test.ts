@@ -2,14 +2,19 @@
 // and from there to a session; standards SC1 to SC5, SC11, decisions D18, D33.
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, test } from 'node:test'
 import dnsPacket from 'dns-packet'
+import { makeCertificate } from '../../src/base/certificate.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
+import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
 import { createResolver, type Answer, type Mx, type Resolver } from '../../src/base/resolver.ts'
-import { connectLane } from '../../src/outbound/connect.ts'
-import { Lane } from '../../src/outbound/lanes.ts'
+import { connectAlong, findRoute } from '../../src/outbound/connect.ts'
+import type { KnownPolicy, StsPolicies } from '../../src/outbound/sts.ts'
 import { TIMEOUTS } from '../../src/smtp/client.ts'
 import { findAddresses, findHosts, type Host, type RouteOptions } from '../../src/smtp/route.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
@@ -261,7 +266,15 @@ async function laneTo(
   {
     policy = 'Optional',
     delivery = {},
-  }: { policy?: 'Require' | 'Optional'; delivery?: NonNullable<ConfigInput['delivery']> } = {},
+    sts,
+    ca_file = '',
+  }: {
+    policy?: 'Require' | 'Optional'
+    delivery?: NonNullable<ConfigInput['delivery']>
+    /** The MTA-STS policy of the domain. */
+    sts?: KnownPolicy
+    ca_file?: string
+  } = {},
 ) {
   const exchanger = await startTestExchanger(script)
   closing.push(() => exchanger.close())
@@ -270,8 +283,11 @@ async function laneTo(
     clock: new ManualClock(),
     resolver: resolverOf(zone, asked),
     allowed: allowPublicAnd(['127.0.0.0/8']),
+    sts: { get: () => Promise.resolve(sts) } as unknown as StsPolicies,
+    log: silentLog,
     config: parseConfig({
       hostname: 'mx.here.test',
+      webhooks: { ca_file },
       delivery: {
         port: exchanger.port,
         ...delivery,
@@ -280,7 +296,8 @@ async function laneTo(
     }),
     timeouts: { ...TIMEOUTS, connect: 5000, greeting: 5000, command: 5000 },
   }
-  const answer = await connectLane(desk, new Lane('there.test'), policy)
+  const route = await findRoute(desk, 'there.test')
+  const answer = 'kind' in route ? route : await connectAlong(desk, 'there.test', route, policy)
   const session = 'kind' in answer ? undefined : answer
   session?.quit()
   return { exchanger, asked, session, verdict: 'kind' in answer ? answer : undefined }
@@ -412,4 +429,55 @@ test('a relay: its own host and port, in a private network, with the stricter of
   const refused = await laneTo({}, {}, { delivery: route('required') })
   assert.equal(refused.verdict?.kind, 'deferred')
   assert.equal(refused.exchanger.heard.length, 0)
+})
+
+test('tls_policy and MTA-STS together: the strictest of them, for every exchanger there may be (D18, RFC 8461)', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-route-'))
+  closing.push(() => Promise.resolve(rmSync(folder, { recursive: true })))
+  const [proven, other] = ['mx.there.test', 'mx.elsewhere.test'].map((name) => makeCertificate(name, Date.now()))
+  const ca_file = join(folder, 'ca.pem')
+  writeFileSync(ca_file, `${proven!.cert}${other!.cert}`)
+  const exchangers: Record<string, Script> = {
+    'no TLS': {},
+    'of another name': { tls: true, certificate: () => other },
+    // The kit's own certificate, that nobody vouches for.
+    unknown: { tls: true },
+    proven: { tls: true, certificate: () => proven },
+  }
+  const policy = (mode: KnownPolicy['mode'], ...mx: string[]): KnownPolicy => ({ mode, mx })
+  const named = 'mx.there.test'
+  for (const [tls, sts, wanted] of [
+    ['Optional', undefined, { 'no TLS': 'clear', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' }],
+    ['Require', undefined, { 'no TLS': 'no', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' }],
+    ['Optional', policy('none'), { 'no TLS': 'clear', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' }],
+    [
+      'Optional',
+      policy('testing', named),
+      { 'no TLS': 'clear', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' },
+    ],
+    [
+      'Optional',
+      policy('testing', 'x.test'),
+      { 'no TLS': 'clear', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' },
+    ],
+    ['Require', policy('testing', named), { 'no TLS': 'no', 'of another name': 'TLS', unknown: 'TLS', proven: 'TLS' }],
+    ['Optional', policy('enforce', named), { 'no TLS': 'no', 'of another name': 'no', unknown: 'no', proven: 'TLS' }],
+    ['Require', policy('enforce', named), { 'no TLS': 'no', 'of another name': 'no', unknown: 'no', proven: 'TLS' }],
+    ['Optional', policy('enforce', 'x.test'), { 'no TLS': 'no', 'of another name': 'no', unknown: 'no', proven: 'no' }],
+  ] as const)
+    for (const [what, script] of Object.entries(exchangers)) {
+      const found = await laneTo(script, ZONE, { policy: tls, ca_file, ...(sts ? { sts } : {}) })
+      const seen = found.session ? (found.session.tls ? 'TLS' : 'clear') : 'no'
+      const where = `${tls}, ${sts ? `${sts.mode} ${sts.mx.join(' ')}` : 'no policy'}, ${what}`
+      assert.equal(seen, wanted[what as keyof typeof wanted], where)
+      if (found.verdict) assert.equal(found.verdict.kind, 'deferred', where)
+    }
+})
+
+test('delivery.source that is not of this machine: deferred, with the setting’s name', async () => {
+  const { verdict: no } = await laneTo({}, ZONE, { delivery: { source: ['192.0.2.1'] } })
+  assert.equal(no?.kind, 'deferred')
+  assert.match(no.text, /delivery\.source/)
+  // An address of the other family leaves this one to the system.
+  assert.ok((await laneTo({}, ZONE, { delivery: { source: ['2001:db8::1'] } })).session)
 })

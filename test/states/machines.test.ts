@@ -144,14 +144,15 @@ before(async () => {
     ).key
     keys['outbound_emails'] = tx.run(
       raw(
-        `insert into outbound_emails (id, user_key, domain_key, "from", "to", subject, message_id, status, queued_at, created_at, updated_at)
-         values ('e', 1, 1, 'a@d.test', 'b@c.test', 's', '<e@d.test>', 'queued', 1, 1, 1)`,
+        `insert into outbound_emails (id, user_key, domain_key, "from", "to", subject, opens_tracked, clicks_tracked, message_id,
+           status, queued_at, created_at, updated_at)
+         values ('e', 1, 1, 'a@d.test', 'b@c.test', 's', 0, 0, '<e@d.test>', 'queued', 1, 1, 1)`,
       ),
     ).key
     keys['deliveries'] = tx.run(
       raw(
-        `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, trace, updated_at)
-         values (1, 1, 'to', 'b@c.test', 'c.test', 'queued', 0, 9, 0, 1)`,
+        `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, updated_at)
+         values (1, 1, 'to', 'b@c.test', 'c.test', 'queued', 0, 9, 1)`,
       ),
     ).key
   })

@@ -1,0 +1,47 @@
+// What recipients' mail programs reach without a token: the tracking pixel and tracked links (D38).
+import { Hono, type Context } from 'hono'
+import type { Clock } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { readClickToken, readOpenToken } from '../message/tracking.ts'
+import { noteVisit } from '../outbound/tracking.ts'
+import type { Store } from '../store/database.ts'
+
+export interface PublicDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  log: Log
+}
+
+/** A transparent GIF of one pixel. */
+const PIXEL = new Uint8Array(Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7', 'base64'))
+const MAX_TOKEN = 8000
+const PRIVATE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' }
+
+export function createPublic(desk: PublicDesk): Hono {
+  const app = new Hono()
+  const key = desk.keyring.derive('tracking')
+  const visit = (context: Context) => ({ method: context.req.method, userAgent: context.req.header('user-agent') })
+  // What cannot be noted must not keep a reader from the page.
+  const note = async (work: Promise<void>): Promise<void> =>
+    void (await work.catch((thrown: unknown) => desk.log.fault('tracking', thrown)))
+
+  app.get('/t/o/:file', async (context) => {
+    const [, token] = /^([\w-]+)\.gif$/.exec(context.req.param('file')) ?? []
+    const delivery = token !== undefined && token.length < MAX_TOKEN ? readOpenToken(key, token) : undefined
+    if (delivery === undefined) return context.text('There is nothing here.\n', 404)
+    await note(noteVisit(desk, 'opened', delivery, visit(context)))
+    return context.body(PIXEL, 200, { 'Content-Type': 'image/gif', ...PRIVATE })
+  })
+  app.get('/t/c/:token', async (context) => {
+    const token = context.req.param('token')
+    const click = token.length < MAX_TOKEN ? readClickToken(key, token) : undefined
+    if (!click) return context.text('This link is not one of ours, or was cut on its way.\n', 404)
+    await note(noteVisit(desk, 'clicked', click.delivery, visit(context), click.url))
+    // A header holds ASCII alone.
+    const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
+    return context.body(null, 302, { Location: location, ...PRIVATE })
+  })
+  return app
+}

@@ -1,0 +1,10 @@
+// Large buffers that are done with are given back at once: the collector comes for memory outside its heap when it likes, and
+// a few mails of 40 MB would be there by then.
+
+const LARGE = 1024 * 1024
+
+/** Frees the memory behind a large buffer, which must be its own and must not be read again. */
+export function release(bytes: Uint8Array): void {
+  const { buffer } = bytes
+  if (bytes.byteLength >= LARGE && buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0)
+}

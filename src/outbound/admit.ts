@@ -1,0 +1,105 @@
+// Who may send what to whom: the rules that only the store can judge, each refusal naming its place (specification "POST
+// /outbound-emails rules", D21, D22).
+import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
+import { inFamily, parseAddress, type Address } from '../message/address.ts'
+import type { Reader } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { listed, type OneOrMore, type Recipient } from './recipients.ts'
+import type { NewEmail } from './email.ts'
+import { suppressedFor } from './suppressions.ts'
+
+export type SendingDomain = Pick<
+  RowOf<'domains'>,
+  'key' | 'name' | 'status' | 'open_tracking_enabled' | 'click_tracking_enabled'
+>
+
+const sendingDomain = statement<{ user_key: number; name: string }>()((arg) =>
+  db
+    .selectFrom('domains')
+    .select(['key', 'name', 'status', 'open_tracking_enabled', 'click_tracking_enabled'])
+    .where('user_key', '=', arg.user_key)
+    .where('name', '=', arg.name)
+    .where('deleted_at', 'is', null)
+    // One name may stand in several regions: the one that can send comes first.
+    .orderBy((eb) => eb.case().when('status', '=', 'active').then(0).else(1).end())
+    .orderBy('key')
+    .limit(1),
+)
+
+const subscription = statement<{ key: number }>()((arg) =>
+  db.selectFrom('users').select('subscription_state').where('key', '=', arg.key),
+)
+
+/** Throws 404 when no domain of the user's owns the from address; nothing when the address is malformed (422 comes later). */
+export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
+  const address = typeof from === 'string' ? parseAddress(from) : undefined
+  if (address) domainOf(reader, userKey, address)
+}
+
+export function requireSubscription(reader: Reader, userKey: number): void {
+  if (reader.first(subscription({ key: userKey }))?.subscription_state !== 'active')
+    throw refuse('subscription_inactive', 'Sending needs an active subscription; ask the operator of this server.')
+}
+
+/** All that stands between a well-formed mail and the queue; returns the sending domain. Throws a Refusal. */
+export function admit(
+  reader: Reader,
+  userKey: number,
+  from: Address,
+  recipients: readonly Recipient[],
+  given: NewEmail,
+  now: number,
+): SendingDomain {
+  requireSubscription(reader, userKey)
+  const domain = domainOf(reader, userKey, from)
+  if (domain.status !== 'active')
+    throw refuseAttribute(
+      'domain_not_active',
+      'from',
+      `The domain ${domain.name} is ${domain.status}, not active; publish its DNS records and wait until they are verified.`,
+    )
+  const problems: Problem[] = []
+  for (const [name, wanted, enabled] of [
+    ['track_opens', given.track_opens, domain.open_tracking_enabled],
+    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
+  ] as const)
+    if (wanted === true && enabled === 0)
+      problems.push({
+        code: 'tracking_disabled',
+        detail: `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`,
+        source: { pointer: `/data/attributes/${name}` },
+      })
+  for (const { address, pointer } of recipients) {
+    const suppression = suppressedFor(reader, domain.key, address.address, now)
+    if (suppression)
+      problems.push({
+        code: 'recipient_suppressed',
+        detail: `${address.address} is suppressed on ${domain.name} (${suppression.reason}).`,
+        source: { pointer: `/data/attributes/${pointer}` },
+        meta: { recipient: address.address, reason: suppression.reason },
+      })
+  }
+  if (problems.length > 0) throw new Refusal(problems)
+  return domain
+}
+
+function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain {
+  const domain = reader.first(sendingDomain({ user_key: userKey, name: from.domain }))
+  if (!domain)
+    throw refuse('not_found', `You have no sending domain ${from.domain}; register it first.`, {
+      pointer: '/data/attributes/from',
+    })
+  return domain
+}
+
+/** Throws 422 for every reply address outside the sending domain's family. */
+export function checkReplyTo(domain: string, replyTo: OneOrMore): void {
+  const problems = listed('reply_to', replyTo).flatMap(({ text, pointer }): Problem[] => {
+    const address = parseAddress(text)!
+    if (inFamily(domain, address.domain)) return []
+    const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
+    return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]
+  })
+  if (problems.length > 0) throw new Refusal(problems)
+}

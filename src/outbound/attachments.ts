@@ -1,0 +1,97 @@
+// Attachments on their way in: decoded or fetched, judged, and put where the composer finds them: small ones in the body's JSON,
+// large ones as files of the spool, durable before the mail is accepted.
+import { release } from '../base/memory.ts'
+import { Refusal, type Problem } from '../base/errors.ts'
+import { refusalOf, typeOf } from '../message/file-type.ts'
+import type { StoredAttachment } from '../message/worker.ts'
+import type { Spool } from '../store/spool.ts'
+import { fetchFile, type FetchDesk } from './fetch.ts'
+
+export interface NewAttachment {
+  content?: string | undefined
+  path?: string | undefined
+  filename: string
+  content_type?: string | undefined
+  content_id?: string | undefined
+  disposition?: 'attachment' | 'inline' | undefined
+}
+
+/** An attachment with its bytes at hand, not yet stored. */
+export interface Received extends Omit<StoredAttachment, 'content'> {
+  bytes: Buffer
+}
+
+/** Bytes that are kept inside the body's JSON. */
+const INLINE_UP_TO = 16 * 1024
+
+/** Decodes and fetches all, the fetched ones side by side. Throws 422 with every problem found. */
+export async function receiveAttachments(desk: FetchDesk, given: readonly NewAttachment[]): Promise<Received[]> {
+  const results = await Promise.all(given.map((attachment, index) => receive(desk, attachment, index)))
+  const problems = results.filter((result): result is Problem => 'code' in result)
+  if (problems.length > 0) throw new Refusal(problems)
+  return results as Received[]
+}
+
+async function receive(desk: FetchDesk, given: NewAttachment, index: number): Promise<Received | Problem> {
+  const problem = (code: Problem['code'], member: string, detail: string): Problem => ({
+    code,
+    detail,
+    source: { pointer: `/data/attributes/attachments/${index}/${member}` },
+  })
+  // The name is judged before anything is fetched.
+  const byName = refusalOf(given.filename, Buffer.alloc(0))
+  if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}.`)
+  let bytes: Buffer
+  let fetchedType: string | undefined
+  if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
+  else {
+    const fetched = await fetchFile(desk, given.path)
+    if ('refused' in fetched)
+      return problem('attachment_unavailable', 'path', `The attachment's URL ${fetched.refused}.`)
+    bytes = fetched.bytes
+    fetchedType = fetched.contentType
+  }
+  const byBytes = refusalOf(given.filename, bytes)
+  if (byBytes)
+    return problem(
+      'forbidden_attachment',
+      given.path === undefined ? 'content' : 'path',
+      `"${given.filename}" ${byBytes}.`,
+    )
+  return {
+    filename: given.filename,
+    contentType: given.content_type ?? usable(fetchedType) ?? typeOf(given.filename),
+    contentId: given.content_id ?? null,
+    disposition: given.disposition ?? (given.content_id === undefined ? 'attachment' : 'inline'),
+    size: bytes.length,
+    bytes,
+  }
+}
+
+/** A media type from a stranger's header, if it is one; generic ones tell less than the name does. */
+function usable(type: string | undefined): string | undefined {
+  const [, name] = /^\s*([\w.+-]+\/[\w.+-]+)\s*(?:;|$)/.exec(type ?? '') ?? []
+  return name === undefined || /^(?:application\/octet-stream|text\/plain|binary\/)/i.test(name)
+    ? undefined
+    : name.toLowerCase()
+}
+
+/** Puts the large ones into the spool; returns all as the body's JSON holds them, and the names of the files. */
+export async function storeAttachments(
+  spool: Spool,
+  emailId: string,
+  received: readonly Received[],
+): Promise<{ stored: StoredAttachment[]; files: string[] }> {
+  const files: string[] = []
+  const stored = await Promise.all(
+    received.map(async ({ bytes, ...attachment }, index): Promise<StoredAttachment> => {
+      if (bytes.length <= INLINE_UP_TO) return { ...attachment, content: { text: bytes.toString('base64') } }
+      const file = `${emailId}-${index}`
+      files.push(file)
+      await spool.put(file, bytes)
+      release(bytes)
+      return { ...attachment, content: { file } }
+    }),
+  )
+  return { stored, files }
+}

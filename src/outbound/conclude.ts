@@ -1,0 +1,77 @@
+// The end of an attempt: every claimed delivery is settled or goes back into the queue; and what the verdicts say of the
+// exchanger, beside the mail.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import type { Stage, Verdict } from '../smtp/verdict.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import type { Store } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import type { Consignment } from './claim.ts'
+import { settle } from './settle.ts'
+
+export interface ConcludeDesk {
+  store: Store
+  clock: Clock
+  log: Log
+  config: Pick<Config, 'delivery'>
+}
+
+/** Settles each delivery by its verdict. While stopping, what nobody answered goes back as if it had not been tried. */
+export async function conclude(
+  desk: ConcludeDesk,
+  work: Consignment,
+  verdicts: readonly Verdict[],
+  stopping: boolean,
+): Promise<void> {
+  const { clock, config, log, store } = desk
+  const now = clock.now()
+  const untried = ({ code, handed, kind }: Verdict): boolean =>
+    stopping && kind === 'deferred' && code === null && !handed
+  await store.write((tx) => {
+    for (const [index, delivery] of work.deliveries.entries()) {
+      const verdict = verdicts[index]!
+      if (untried(verdict))
+        move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
+      else settle(tx, { delivery, verdict, now, config })
+    }
+  })
+  for (const [index, { address }] of work.deliveries.entries()) {
+    const { kind, code, enhanced, text, host, tls } = verdicts[index]!
+    log.info('delivery', {
+      message_id: work.email.message_id,
+      to: address,
+      result: kind,
+      code,
+      enhanced,
+      response: text,
+      host,
+      tls,
+    })
+  }
+}
+
+/** Puts claimed mail back into the queue, as if it had not been claimed. */
+export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly Consignment[]): Promise<void> {
+  const now = clock.now()
+  await store.write((tx) => {
+    for (const { deliveries } of waiting)
+      for (const { attempts, key } of deliveries)
+        move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now, attempts: attempts - 1 })
+  })
+}
+
+/** Stages whose failure says nothing of the mail and all of the exchanger; TLS is the sending domain's own wish. */
+const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
+
+/** A deferral that any other mail would have met as well. */
+export const aboutTheHost = ({ code, kind, stage }: Verdict): boolean =>
+  kind === 'deferred' && (code === 421 || HOST_STAGES.includes(stage))
+
+const THROTTLED =
+  /too many (?:connections|messages|mails|sessions)|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down/i
+
+/** A deferral by which the receiver says: not so much at once. Greylisting means one mail, not the sender. */
+export const wantsPatience = ({ code, enhanced, kind, text }: Verdict): boolean =>
+  // X.2.X is about the one mailbox (RFC 3463 §3.3).
+  kind === 'deferred' && code !== null && !enhanced?.startsWith('4.2.') && THROTTLED.test(text)

@@ -1,0 +1,143 @@
+// Fetches an attachment from a URL that a sender named (D28). https only; every address is checked on the way to the socket
+// that is then connected, so that no name can point elsewhere in between; redirects are followed a few times under the same
+// rules; time and size are bounded.
+import { request } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+import { readFileSync } from 'node:fs'
+import { rootCertificates } from 'node:tls'
+import { SECOND } from '../base/clock.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
+import type { AddressCheck } from '../base/network.ts'
+import type { Resolver } from '../base/resolver.ts'
+
+export interface FetchDesk {
+  resolver: Resolver
+  allowed: AddressCheck
+  /** Extra certificate authorities (PEM file), '' for none. */
+  caFile: string
+}
+
+export interface Fetched {
+  bytes: Buffer
+  contentType: string | undefined
+}
+
+export interface FetchRules {
+  /** Milliseconds for all of it. */
+  timeout: number
+  maxBytes: number
+  redirects: number
+}
+
+/** For attachments. */
+const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * 1024 * 1024, redirects: 3 }
+
+/** The bytes behind a URL; a sentence when they cannot be had. Never throws. */
+export async function fetchFile(
+  desk: FetchDesk,
+  text: string,
+  rules: FetchRules = RULES,
+): Promise<Fetched | { refused: string }> {
+  const { redirects, timeout } = rules
+  const abort = AbortSignal.timeout(timeout)
+  let url = text
+  for (let hop = 0; hop <= redirects; hop++) {
+    const target = checkUrl(desk, url)
+    if (typeof target === 'string') return { refused: target }
+    const answer = await get(desk, target, abort, rules).catch((thrown: unknown) => ({
+      refused: abort.aborted
+        ? `did not arrive within ${timeout / SECOND} s`
+        : `cannot be fetched: ${codeOf(thrown) || messageOf(thrown)}`,
+    }))
+    if (!('location' in answer)) return answer
+    url = URL.canParse(answer.location, target) ? new URL(answer.location, target).href : answer.location
+  }
+  return { refused: redirects === 0 ? 'is redirected' : `is redirected more than ${redirects} times` }
+}
+
+/** The URL, or why it is refused before anything is connected. */
+function checkUrl({ allowed }: FetchDesk, text: string): URL | string {
+  if (!URL.canParse(text)) return 'is not a URL'
+  const url = new URL(text)
+  if (url.protocol !== 'https:') return 'must be an https URL'
+  if (url.username || url.password) return 'must not hold credentials'
+  // URL parsing has made one spelling of all the ways to write an address.
+  const literal = url.hostname.replace(/^\[|\]$/g, '')
+  if (isIP(literal) && !allowed(literal)) return `leads to an address that is not fetched from (${literal})`
+  return url
+}
+
+class Forbidden extends Error {}
+
+function get(
+  desk: FetchDesk,
+  url: URL,
+  signal: AbortSignal,
+  { maxBytes }: FetchRules,
+): Promise<Fetched | { refused: string } | { location: string }> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request(
+      url,
+      {
+        signal,
+        lookup: lookUp(desk),
+        agent: false,
+        headers: { 'user-agent': 'Postrider', accept: '*/*', 'accept-encoding': 'identity' },
+        ...(desk.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(desk.caFile, 'utf8')] }),
+      },
+      (response) => {
+        const { statusCode = 0, headers } = response
+        const give = (value: Fetched | { refused: string } | { location: string }): void => {
+          resolve(value)
+          response.destroy()
+        }
+        if (statusCode >= 300 && statusCode < 400 && headers.location) return give({ location: headers.location })
+        if (statusCode !== 200) return give({ refused: `was answered with status ${statusCode}` })
+        const tooLarge = { refused: `is larger than ${maxBytes / 1024 / 1024} MB` }
+        if (Number(headers['content-length'] ?? 0) > maxBytes) return give(tooLarge)
+        const chunks: Buffer[] = []
+        let size = 0
+        response.on('data', (chunk: Buffer) => {
+          size += chunk.length
+          chunks.push(chunk)
+          if (size > maxBytes) give(tooLarge)
+        })
+        response.on('error', reject)
+        response.on('end', () =>
+          response.complete
+            ? give({ bytes: Buffer.concat(chunks), contentType: headers['content-type'] })
+            : give({ refused: 'ended before it was whole' }),
+        )
+        return undefined
+      },
+    )
+    outgoing.on('error', (error) => (error instanceof Forbidden ? resolve({ refused: error.message }) : reject(error)))
+    outgoing.end()
+  })
+}
+
+/** A look-up that hands out only addresses we may connect to; the socket connects to just these. */
+function lookUp({ allowed, resolver }: FetchDesk): LookupFunction {
+  return (hostname, options, callback) => {
+    const give = async (): Promise<void> => {
+      try {
+        const [a, aaaa] = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
+        const all = [a, aaaa].flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
+        const usable = all.filter(allowed)
+        if (all.length > 0 && usable.length === 0)
+          throw new Forbidden(`leads to an address that is not fetched from (${all[0]})`)
+        const [first] = usable
+        if (first === undefined) throw Object.assign(new Error(`${hostname} has no address`), { code: 'ENOTFOUND' })
+        if (options.all)
+          callback(
+            null,
+            usable.map((address) => ({ address, family: isIP(address) })),
+          )
+        else callback(null, first, isIP(first))
+      } catch (thrown) {
+        callback(thrown as NodeJS.ErrnoException, '')
+      }
+    }
+    void give()
+  }
+}

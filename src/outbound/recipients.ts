@@ -1,0 +1,51 @@
+// Who a mail goes to: the primary recipient, then cc, then bcc. Whoever was named before is dropped (specification "Outbound
+// email"): a repeat within a list, of `to`, or for bcc of cc.
+import { parseAddress, type Address } from '../message/address.ts'
+
+export type Role = 'to' | 'cc' | 'bcc'
+
+export interface Recipient {
+  role: Role
+  /** As the sender wrote it. */
+  text: string
+  address: Address
+  /** Where it stands in the request, as a JSON pointer below /data/attributes. */
+  pointer: string
+}
+
+/** One address or a list, as the API takes them. */
+export type OneOrMore = string | readonly string[] | null | undefined
+
+export interface Addressed {
+  to: string
+  cc?: OneOrMore
+  bcc?: OneOrMore
+}
+
+/** The addresses of a field with their places in the request. */
+export function listed(field: string, value: OneOrMore): { text: string; pointer: string }[] {
+  if (value === null || value === undefined) return []
+  return typeof value === 'string'
+    ? [{ text: value, pointer: field }]
+    : value.map((text, index) => ({ text, pointer: `${field}/${index}` }))
+}
+
+/** Local parts compare without case: nobody runs two mailboxes that differ by it, and two copies would reach one. */
+export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => address.toLowerCase()
+
+export function recipientsOf({ to, cc, bcc }: Addressed): Recipient[] {
+  const seen = new Set<string>()
+  const recipients: Recipient[] = []
+  for (const [role, value] of [
+    ['to', to],
+    ['cc', cc],
+    ['bcc', bcc],
+  ] as const)
+    for (const { text, pointer } of listed(role, value)) {
+      const address = parseAddress(text)!
+      if (seen.has(sameMailbox(address))) continue
+      seen.add(sameMailbox(address))
+      recipients.push({ role, text, address, pointer })
+    }
+  return recipients
+}

@@ -1,0 +1,59 @@
+// How much mail goes to a provider at once: data from config/shaping.toml, and the count of what is open (D34).
+import { parse } from 'smol-toml'
+import { z } from 'zod'
+import { configAsset } from '../base/assets.ts'
+import type { Host } from '../smtp/route.ts'
+
+const count = z.int().min(0)
+const limits = { domain_connections: count.min(1), provider_connections: count, mails_per_connection: count.min(1) }
+const schema = z.strictObject({
+  default: z.strictObject(limits),
+  provider: z
+    .array(z.strictObject({ name: z.string().min(1), hosts: z.array(z.string().min(1)).min(1), ...limits }))
+    .default([]),
+})
+
+export interface Limits {
+  /** The provider's name; '' for the default. */
+  name: string
+  domain_connections: number
+  /** 0: no limit. */
+  provider_connections: number
+  mails_per_connection: number
+}
+
+export class Shaping {
+  readonly #fallback: Limits
+  readonly #providers: (Limits & { hosts: string[] })[]
+  readonly #open = new Map<string, number>()
+
+  /** `text` is a shaping file; throws when it is none. */
+  constructor(text: string = configAsset('shaping.toml')) {
+    const rules = schema.parse(parse(text))
+    this.#fallback = { name: '', ...rules.default }
+    this.#providers = rules.provider
+  }
+
+  /** The limits for an exchanger; a relay of the operator's is not shaped. */
+  limitsFor(host: Host | undefined): Limits {
+    if (!host || host.relay) return this.#fallback
+    return (
+      this.#providers.find(({ hosts }) =>
+        hosts.some((suffix) => host.name === suffix || host.name.endsWith(`.${suffix}`)),
+      ) ?? this.#fallback
+    )
+  }
+
+  /** Whether a provider has a connection left. */
+  hasRoom({ name, provider_connections }: Limits): boolean {
+    return provider_connections === 0 || (this.#open.get(name) ?? 0) < provider_connections
+  }
+
+  opened({ name }: Limits): void {
+    this.#open.set(name, (this.#open.get(name) ?? 0) + 1)
+  }
+
+  closed({ name }: Limits): void {
+    this.#open.set(name, (this.#open.get(name) ?? 1) - 1)
+  }
+}

@@ -1,0 +1,145 @@
+// Addresses that must not be mailed, for each sending domain (specification "Suppression", D35, D36). An entry of scope `all`
+// stops every mail, one of scope `marketing` only campaigns; one that has expired stops nothing but is remembered, so that the
+// next soft bounces weigh more.
+import { DAY, HOUR } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type Suppression = RowOf<'suppressions'>
+export type Reason = Suppression['reason']
+
+const PERMANENT: readonly Reason[] = ['hard_bounce', 'complaint']
+const SOFT_BOUNCES = 3
+const SOFT_WINDOW = 72 * HOUR
+const SOFT_FIRST = 7 * DAY
+const SOFT_LONGEST = 30 * DAY
+
+/** The form under which addresses are compared; `address` has its domain as A-label already. */
+export const normalised = (address: string): string => address.trim().toLowerCase()
+
+const blocking = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select(['key', 'reason', 'scope'])
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '=', arg.email)
+    .where('scope', '=', 'all')
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
+    .limit(1),
+)
+
+/** The entry that stops transactional mail from a domain to an address; undefined when there is none. */
+export function suppressedFor(
+  reader: Reader,
+  domainKey: number,
+  address: string,
+  now: number,
+): { reason: Reason } | undefined {
+  return reader.first(blocking({ domain_key: domainKey, email: normalised(address), now }))
+}
+
+export interface NewSuppression {
+  user_key: number
+  domain_key: number
+  address: string
+  reason: Reason
+  source: Suppression['source']
+  scope: Suppression['scope']
+  expires_at?: number | null
+  strikes?: number
+}
+
+/** Adds an entry or renews the one of the same reason. */
+export function suppress(tx: Tx, given: NewSuppression, now: number): Suppression {
+  const { address, ...rest } = given
+  const row = { strikes: 0, expires_at: null, ...rest, email: normalised(address), updated_at: now }
+  return tx.first(
+    db
+      .insertInto('suppressions')
+      .values({ id: newId(now), ...row, created_at: now })
+      .onConflict((conflict) =>
+        conflict.columns(['domain_key', 'email', 'reason']).doUpdateSet({
+          scope: row.scope,
+          source: row.source,
+          strikes: row.strikes,
+          expires_at: row.expires_at,
+          updated_at: now,
+        }),
+      )
+      .returningAll(),
+  )!
+}
+
+/** Notes a soft bounce; the third within 72 hours suppresses for 7 days, doubling up to 30 each time it happens again. */
+export function noteSoftBounce(
+  tx: Tx,
+  given: Omit<NewSuppression, 'reason' | 'scope' | 'expires_at' | 'strikes'>,
+  now: number,
+): void {
+  const email = normalised(given.address)
+  const { domain_key } = given
+  tx.run(db.insertInto('soft_bounces').values({ domain_key, email, at: now }))
+  const recent = tx.first(
+    db
+      .selectFrom('soft_bounces')
+      .select((eb) => eb.fn.countAll<number>().as('count'))
+      .where('domain_key', '=', domain_key)
+      .where('email', '=', email)
+      .where('at', '>', now - SOFT_WINDOW),
+  )!
+  if (recent.count < SOFT_BOUNCES) return
+  const earlier = tx.first(
+    db
+      .selectFrom('suppressions')
+      .select('strikes')
+      .where('domain_key', '=', domain_key)
+      .where('email', '=', email)
+      .where('reason', '=', 'soft_bounce'),
+  )
+  const strikes = (earlier?.strikes ?? 0) + 1
+  const length = Math.min(SOFT_FIRST * 2 ** (strikes - 1), SOFT_LONGEST)
+  suppress(tx, { ...given, reason: 'soft_bounce', scope: 'all', strikes, expires_at: now + length }, now)
+  // Counting begins anew.
+  tx.run(db.deleteFrom('soft_bounces').where('domain_key', '=', domain_key).where('email', '=', email))
+}
+
+/** Old notes of soft bounces that no longer count; returns how many went. */
+export function forgetSoftBounces(store: Store, now: number): Promise<number> {
+  return store.write((tx) => tx.run(db.deleteFrom('soft_bounces').where('at', '<=', now - SOFT_WINDOW)).changes)
+}
+
+/** Takes an entry back. Throws 422 for the reasons that are for good (specification "Suppressions"). */
+export function liftSuppression({ store }: { store: Store }, key: number): Promise<void> {
+  return store.write((tx) => {
+    const row = tx.first(db.selectFrom('suppressions').select(['reason', 'email']).where('key', '=', key))
+    if (row && PERMANENT.includes(row.reason))
+      throw refuse(
+        'permanent_suppression',
+        `${row.email} is suppressed because of a ${row.reason.replace('_', ' ')}; that is permanent.`,
+      )
+    tx.run(db.deleteFrom('suppressions').where('key', '=', key))
+  })
+}
+
+/** Removes all entries of an address on a domain, permanent ones too: the operator knows better. Returns how many. */
+export function removeSuppressions(store: Store, domainKey: number, address: string): Promise<number> {
+  return store.write(
+    (tx) =>
+      tx.run(db.deleteFrom('suppressions').where('domain_key', '=', domainKey).where('email', '=', normalised(address)))
+        .changes,
+  )
+}
+
+/** Entries of a domain, or of all, newest first; for the operator. */
+export function listSuppressions(reader: Reader, domainKey?: number): (Suppression & { domain: string })[] {
+  const all = db
+    .selectFrom('suppressions as s')
+    .innerJoin('domains as d', 'd.key', 's.domain_key')
+    .selectAll('s')
+    .select('d.name as domain')
+    .orderBy('s.key', 'desc')
+  return reader.all(domainKey === undefined ? all : all.where('s.domain_key', '=', domainKey))
+}

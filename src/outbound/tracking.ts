@@ -1,0 +1,67 @@
+// Opens and clicks as they come in (D38). Machines (proxies that fetch for people, scanners that look before they deliver) are
+// counted apart; neither address nor user agent is kept.
+import { SECOND, type Clock } from '../base/clock.ts'
+import type { Store } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { db, statement } from '../store/query.ts'
+
+export interface Visit {
+  method: string
+  userAgent: string | undefined
+}
+
+/** Nobody opens a mail sooner than this after its delivery; what does looks into every mail. */
+const TOO_SOON = 2 * SECOND
+/** The bare "Mozilla/5.0" is all that Apple's proxy says of itself. */
+const MACHINES =
+  /^mozilla\/5\.0$|bot\b|crawl|spider|proxy|preview|scan|barracuda|proofpoint|mimecast|symantec|safelinks|headless|curl|wget|python|java\/|go-http/i
+
+const known = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('deliveries as d')
+    .innerJoin('outbound_emails as e', 'e.key', 'd.email_key')
+    .select([
+      'd.key',
+      'd.status',
+      'd.updated_at',
+      'e.key as email_key',
+      'e.user_key',
+      'e.domain_key',
+      'e.first_opened_at',
+      'e.first_clicked_at',
+    ])
+    .where('d.key', '=', arg.key),
+)
+
+/** Notes an open or a click; nothing when the mail has been deleted. */
+export function noteVisit(
+  { store, clock }: { store: Store; clock: Clock },
+  kind: 'opened' | 'clicked',
+  deliveryKey: number,
+  { method, userAgent = '' }: Visit,
+  url?: string,
+): Promise<void> {
+  return store.write((tx) => {
+    const delivery = tx.first(known({ key: deliveryKey }))
+    if (!delivery) return
+    const now = clock.now()
+    const soon = delivery.status === 'delivered' && now - delivery.updated_at < TOO_SOON
+    const machine = method === 'HEAD' || soon || MACHINES.test(userAgent)
+    const column = kind === 'opened' ? 'first_opened_at' : 'first_clicked_at'
+    if (!machine && delivery[column] === null)
+      tx.run(
+        db
+          .updateTable('outbound_emails')
+          .set({ [column]: now, updated_at: now })
+          .where('key', '=', delivery.email_key),
+      )
+    appendEvent(tx, {
+      type: kind === 'opened' ? 'email.opened' : 'email.clicked',
+      user_key: delivery.user_key,
+      domain_key: delivery.domain_key,
+      email_key: delivery.email_key,
+      data: { delivery: delivery.key, machine, ...(url === undefined ? {} : { url }) },
+      at: now,
+    })
+  })
+}

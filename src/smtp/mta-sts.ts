@@ -1,0 +1,45 @@
+// MTA-STS policies (RFC 8461): what a domain says of the exchangers that may receive its mail, and whether they must prove it.
+
+export interface StsPolicy {
+  mode: 'enforce' | 'testing' | 'none'
+  /** Host patterns: "mx.example.org" or "*.example.org". */
+  mx: string[]
+  /** Seconds. */
+  maxAge: number
+}
+
+const MAX_AGE = 31_557_600
+const MAX_HOSTS = 100
+
+/** A policy file; undefined when it is not one (RFC 8461 §3.2). Lines end with LF or CRLF. */
+export function parsePolicy(text: string): StsPolicy | undefined {
+  const fields = text.split(/\r?\n/).flatMap((line) => {
+    const [, key, value] = /^\s*([\w-]+)\s*:\s*(.*?)\s*$/.exec(line) ?? []
+    return key === undefined ? [] : [[key.toLowerCase(), value!] as const]
+  })
+  const first = (name: string): string | undefined => fields.find(([key]) => key === name)?.[1]
+  const mode = first('mode')
+  const age = first('max_age') ?? ''
+  const maxAge = /^\d{1,10}$/.test(age) ? Number(age) : -1
+  const mx = fields.filter(([key]) => key === 'mx').map(([, value]) => value.toLowerCase())
+  if (first('version') !== 'STSv1' || maxAge < 0) return undefined
+  if (mode !== 'enforce' && mode !== 'testing' && mode !== 'none') return undefined
+  if (mode !== 'none' && mx.length === 0) return undefined
+  return { mode, mx: mx.slice(0, MAX_HOSTS), maxAge: Math.min(maxAge, MAX_AGE) }
+}
+
+/** The id of the policy that a TXT record announces; undefined unless exactly one record does (RFC 8461 §3.1). */
+export function policyId(records: readonly string[]): string | undefined {
+  const announcing = records.filter((record) => /^v=STSv1\s*;/.test(record))
+  const [, id] = /;\s*id\s*=\s*([A-Za-z0-9]{1,32})\s*(?:;|$)/.exec(announcing[0] ?? '') ?? []
+  return announcing.length === 1 ? id : undefined
+}
+
+/** Whether a policy names a host; "*." stands for exactly one label (RFC 8461 §4.1). */
+export function allowsHost({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
+  return mx.some((pattern) =>
+    pattern.startsWith('*.')
+      ? host.slice(host.indexOf('.') + 1) === pattern.slice(2) && host.includes('.')
+      : host === pattern,
+  )
+}

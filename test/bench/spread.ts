@@ -1,0 +1,79 @@
+// Mail spread over many recipient domains, and what one exchanger that stands still costs the others.
+import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { figure, html, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
+
+const BENCH = 'outbound'
+const POSTERS = 50
+
+export async function spread(count: number): Promise<void> {
+  for (const domains of [1, 10, 1000])
+    figure(BENCH, `delivered_${domains}_domains`, await deliver(count, domains, false), 'mails/s')
+  // 10,000 mails by default; in turn, so that what else the machine does falls on both.
+  const many = Math.round(count * (10 / 3))
+  const runs: Record<'without' | 'with', number[]> = { without: [], with: [] }
+  for (let round = 0; round < 2; round++) {
+    runs.without.push(await deliver(many, 1000, false))
+    runs.with.push(await deliver(many, 1000, true))
+  }
+  const [without, beside] = [runs.without, runs.with].map((values) => percentile(values, 0.5)) as [number, number]
+  figure(BENCH, 'others_1000_domains_without_tarpit', without, 'mails/s')
+  figure(BENCH, 'others_1000_domains_with_tarpit', beside, 'mails/s')
+  figure(BENCH, 'others_tarpit_ratio', beside / without, 'times')
+}
+
+/** Mails a second that arrive at domains other than the one whose exchanger may stand still. */
+async function deliver(count: number, domains: number, tarpit: boolean): Promise<number> {
+  const sink = await startSink()
+  const close = await startTarpit(sink.port)
+  const server = await startServer(sink.port)
+  try {
+    const body = (index: number): string =>
+      JSON.stringify({
+        data: {
+          type: 'outbound-emails',
+          attributes: {
+            from: 'hello@bench.example',
+            to: `reader${index}@${index % domains === 0 && tarpit ? TARPIT : `d${index % domains}.example`}`,
+            subject: `Mail ${index}`,
+            html: html(index),
+          },
+        },
+      })
+    // Warm caches and compilers, with a domain that nobody else has.
+    const warm = (index: number): string => body(index).replace(/"to":"[^"]*"/, `"to":"r${index}@warm.example"`)
+    await post({ ...server, count: 300, posters: POSTERS, body: warm })
+    while (sink.count() < 300) await sleep(5)
+    const others = count - Math.ceil(count / domains) * (domains > 1 ? 1 : 0)
+    const start = performance.now()
+    await post({ ...server, count, posters: POSTERS, body })
+    while (sink.count() < 300 + others) {
+      if (performance.now() - start > 60_000) throw new Error(`${sink.count() - 300} of ${others} mails at the sink`)
+      await sleep(2)
+    }
+    return (others / (performance.now() - start)) * 1000
+  } finally {
+    close()
+    await server.stop()
+    sink.stop()
+  }
+}
+
+/** Greets, and then says nothing any more. Same port as the sink, another address. */
+async function startTarpit(port: number): Promise<() => void> {
+  const sockets = new Set<{ destroy(): void }>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
+    socket.write('220 tarpit\r\n')
+    socket.resume()
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, '127.0.0.2', resolve)
+  })
+  return () => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  }
+}
