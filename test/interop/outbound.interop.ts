@@ -203,7 +203,8 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
           ['text/html', wanted.html],
           ['text/plain', wanted.text],
         ] as const) {
-          if (written === null) assert.equal(read.parts[type], undefined)
+          // A mail without text gets one made from its html.
+          if (written === null) assert.match(read.parts[type] ?? '', /\S/)
           else
             assert.ok(
               readsAs(read.parts[type]!, written),

@@ -7,6 +7,10 @@ export interface Hostile {
   html?: string
   text?: string | null
   reply_to?: string[]
+  cc?: string[]
+  bcc?: string[]
+  headers?: Record<string, string>
+  attachments?: { filename: string; content: string; content_id?: string }[]
   /** Name and address as a reader must see them, where they are not the plain ones. */
   fromRead?: [name: string, address: string]
   toRead?: [name: string, address: string]
@@ -17,7 +21,32 @@ const TO = 'bob@there.example'
 /** Whole repetitions of `unit`, together at most `length` UTF-16 units. */
 const long = (unit: string, length: number): string => unit.repeat(Math.floor(length / unit.length))
 
+const bytes = (length: number): string =>
+  Buffer.from(Array.from({ length }, (_, i) => (i * 31) % 251)).toString('base64')
+
 export const HOSTILE: Record<string, Hostile> = {
+  'attachments with names that are not ASCII, one shown in the html': {
+    html: '<p>See <img src="cid:logo@shop.example"></p>',
+    attachments: [
+      { filename: 'Ärger, "größer" 日本語 🎉.pdf', content: bytes(5000) },
+      { filename: `${long('sehr lang ', 200)}.csv`, content: bytes(3) },
+      { filename: 'logo.png', content: bytes(999), content_id: 'logo@shop.example' },
+      { filename: 'empty.txt', content: '' },
+    ],
+  },
+  'two megabytes attached: the streaming signer': {
+    attachments: [{ filename: 'large.dat', content: bytes(2_000_000) }],
+  },
+  'headers of the sender’s own, a thread, cc and bcc': {
+    cc: ['"Ähre, Cc" <cc@there.example>'],
+    bcc: ['hidden@there.example'],
+    headers: {
+      'In-Reply-To': '<first@there.example>',
+      References: long('<0123456789abcdef@there.example> ', 900).trim(),
+      'X-Long': long('word ', 990).trim(),
+      '.Dotted': 'a name that begins with a dot',
+    },
+  },
   'names and subject that are not ASCII': {
     from: `"Ähre, Ann (ok) \\"x\\"" <${FROM}>`,
     fromRead: ['Ähre, Ann (ok) "x"', FROM],

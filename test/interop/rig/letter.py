@@ -24,7 +24,12 @@ def describe(path):
     for part in message.walk():
         if not part.is_multipart():
             # Decoding comes first: it is what finds broken encodings.
-            parts[part.get_content_type()] = part.get_content()
+            content = part.get_content()
+            # Attachments are told by their names and lengths.
+            if part.get_filename() is not None:
+                parts['file %s' % part.get_filename()] = str(len(content))
+            else:
+                parts[part.get_content_type()] = content
         defects += ['%s: %r' % (part.get_content_type(), defect) for defect in part.defects]
         for name, value in part.items():
             defects += ['%s: %r' % (name, defect) for defect in value.defects]
