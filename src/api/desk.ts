@@ -17,7 +17,7 @@ export interface ApiDesk {
   config: Config
   fetching: FetchDesk
   /** The bells of the loops. */
-  bells: { domains: () => void; deliveries: (lane: string) => void }
+  bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void }
 }
 
 export const define = definer<ApiDesk>()

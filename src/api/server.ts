@@ -17,6 +17,7 @@ import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
 import { suppressions } from './suppressions.ts'
 import { tokens } from './tokens.ts'
+import { outboundWebhooks, webhooks } from './webhooks.ts'
 
 export const API_PATH = '/api/v1'
 
@@ -28,6 +29,8 @@ export const resources: readonly Resource<ApiDesk>[] = [
   domains,
   records,
   suppressions,
+  webhooks,
+  outboundWebhooks,
 ]
 
 export const openApi = (publicUrl: string): object =>

@@ -19,6 +19,11 @@ import { ownsFile } from '../outbound/body.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf } from './engine.ts'
+import { tellDisabled } from './notice.ts'
+import { Dispatcher } from '../webhooks/dispatch.ts'
+import type { Webhook } from '../webhooks/endpoints.ts'
+import { Poster } from '../webhooks/post.ts'
+import { EVENTS } from '../store/events.ts'
 import { createApp, listen } from '../api/server.ts'
 
 export interface ApplianceOptions {
@@ -78,22 +83,33 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       log,
       run: (now) => checkDue({ store, clock, resolver, log, config }, now),
     })
-    const desk = {
+    const desk: ApiDesk & { resolver: Resolver } = {
       ...parts,
       fetching: fetchingOf(parts),
-      bells: { domains: () => polling.ring(), deliveries: (lane: string) => engine.ring(lane) },
+      bells: {
+        domains: () => polling.ring(),
+        deliveries: (lane: string) => engine.ring(lane),
+        webhooks: () => dispatcher.ring(),
+      },
     }
+    const { timeout, ca_file } = config.webhooks
+    const poster = new Poster(desk.fetching, ca_file, timeout)
+    const disabled = (webhook: Webhook, reason: string): void => void tellDisabled(desk, webhook, reason)
+    const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, disabled })
+    store.on(EVENTS, () => dispatcher.ring())
     const http = await listen(createApp(desk), config.http.listen, options.httpKey)
     undo.push(() => http.close(0))
 
     await engine.start()
     polling.start()
+    await dispatcher.start()
     const hourly = schedule('7 * * * *', () => tidy(desk, keys), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     function watch(): void {
       if (store.changedOutside()) {
         engine.ring()
         polling.ring()
+        dispatcher.ring()
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     }
@@ -105,7 +121,8 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       async stop() {
         watching()
         await hourly.destroy()
-        await Promise.all([http.close(PATIENCE), polling.stop(), engine.stop(PATIENCE)])
+        await Promise.all([http.close(PATIENCE), polling.stop(), engine.stop(PATIENCE), dispatcher.stop(PATIENCE)])
+        poster.close()
         await composer.close()
         store.close()
         release()

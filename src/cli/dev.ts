@@ -37,7 +37,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
-        const { url, token, domain, user, smtpPort } = sandbox
+        const { url, token, domain, user, smtpPort, receiver } = sandbox
         const shown = {
           url,
           api: `${url}/api/v1`,
@@ -47,6 +47,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           from: `hello@${domain}`,
           to: 'ann@inbox.example',
           smtp_port: smtpPort,
+          receiver,
           data_dir: dataDir,
         }
         answer(terminal, { ...shown, curl: curl(shown) }, welcome)
@@ -69,6 +70,7 @@ interface Shown {
   domain: string
   from: string
   to: string
+  receiver: string
 }
 
 function curl({ api, token, from, to }: Shown): string {
@@ -92,6 +94,7 @@ Send a first mail from another terminal:
 
 ${curl(shown)}
 
+A webhook receiver is at ${shown.receiver}/ (a path of /500, /410, /429 or /slow makes it answer so).
 Every address receives, whatever its domain. Some fail on purpose: bounce@, defer@ and slow@ anywhere.
 What arrives is logged here with its DKIM verdict. Ctrl-C ends it.
 `

@@ -8,12 +8,14 @@ import { devCommand } from './dev.ts'
 import { domainCommand } from './domain.ts'
 import { initCommand } from './init.ts'
 import type { Invocation } from './open.ts'
+import { noticesCommand } from './notice.ts'
 import { openapiCommand } from './openapi.ts'
 import { queueCommand } from './queue.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
 import { suppressionCommand } from './suppression.ts'
 import { tokenCommand } from './token.ts'
+import { webhookCommand } from './webhook.ts'
 import { userCommand } from './user.ts'
 
 const COMMANDS = [
@@ -26,6 +28,8 @@ const COMMANDS = [
   queueCommand,
   suppressionCommand,
   sendCommand,
+  webhookCommand,
+  noticesCommand,
   openapiCommand,
   completionCommand,
 ]

@@ -1,5 +1,7 @@
 // The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain and a token.
 // Loaded only by `postrider dev`: the libraries that judge received mail are a third of the program.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { parseConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -13,6 +15,7 @@ import { checkDomain } from '../domains/check.ts'
 import { domainByKey, listDomains, registerDomain } from '../domains/register.ts'
 import { startDns } from '../sandbox/dns.ts'
 import { startExchanger, type ReceivedMail } from '../sandbox/exchanger.ts'
+import { startReceiver } from '../sandbox/receiver.ts'
 import { sandboxZone } from '../sandbox/zone.ts'
 import type { Store } from '../store/database.ts'
 import { startAppliance, type Appliance } from './appliance.ts'
@@ -20,6 +23,7 @@ import { startAppliance, type Appliance } from './appliance.ts'
 const USER = 'you@sandbox.example'
 const DOMAIN = 'sandbox.example'
 const HOSTNAME = 'mx.sandbox.example'
+const RECEIVER = 'hooks.sandbox.example'
 
 export interface SandboxOptions {
   http: { host: string; port: number }
@@ -38,6 +42,8 @@ export interface Sandbox {
   user: string
   /** Port of the built-in exchanger. */
   smtpPort: number
+  /** URL of the built-in webhook receiver. */
+  receiver: string
   stop(): Promise<void>
 }
 
@@ -60,12 +66,18 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       },
     )
     undo.push(() => exchanger.close())
+    const receiver = await startReceiver(RECEIVER, clock, (event) => log.info('webhook received', { ...event }))
+    undo.push(() => receiver.close())
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    const caFile = join(dataDir, 'sandbox-ca.pem')
+    writeFileSync(caFile, receiver.certificate)
     const config = parseConfig({
       hostname: 'postrider.sandbox.example',
       data_dir: dataDir,
       http: { listen: `${http.host}:${http.port}` },
       delivery: { port: exchanger.port },
       network: { allow_private: ['127.0.0.0/8', '::1/128'] },
+      webhooks: { ca_file: caFile },
     })
     const appliance = await startAppliance({ config, clock, log, resolver, httpKey: '--http' })
     undo.push(() => appliance.stop())
@@ -93,6 +105,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       domain: DOMAIN,
       user: USER,
       smtpPort: exchanger.port,
+      receiver: `https://${RECEIVER}:${receiver.port}`,
       async stop() {
         for (const step of undo.splice(0).reverse()) await step()
       },

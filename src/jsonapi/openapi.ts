@@ -4,8 +4,9 @@ import { JSON_API } from './media.ts'
 import { paramsOf, sortable, type Action, type Field, type Resource } from './resource.ts'
 
 type Json = Record<string, unknown>
+const SUCCESS = { list: '200', show: '200', create: '201', update: '200', delete: '204', act: '202' } as const
 type AnyAction = Action<never, Record<string, Field>>
-const METHODS = { list: 'get', show: 'get', create: 'post', update: 'patch', delete: 'delete' } as const
+const METHODS = { list: 'get', show: 'get', create: 'post', update: 'patch', delete: 'delete', act: 'post' } as const
 const ref = (name: string): Json => ({ $ref: `#/components/schemas/${name}` })
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json
@@ -109,7 +110,7 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
     ...(action.path.includes(':') ? ['404'] : []),
     ...(action.refusals ?? []),
   ]
-  const success = action.kind === 'create' ? '201' : action.kind === 'delete' ? '204' : '200'
+  const success = SUCCESS[action.kind]
   const data = action.kind === 'list' ? { type: 'array', items: ref(name) } : ref(name)
   const content = (schema: Json): Json => ({ [JSON_API]: { schema } })
   return {

@@ -56,6 +56,8 @@ export interface Relationship {
 
 export interface Filter {
   column: string
+  /** Values that stand for several in the column. */
+  means?: Readonly<Record<string, readonly string[]>>
   /** The filter takes public ids of this type; they are translated to keys. */
   type?: string
   /** The column is a flag: the filter takes true and false. */
@@ -118,6 +120,8 @@ export type Action<Parts, F extends Fields> =
     })
   | (Common & { kind: 'update'; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
+  /** A POST without a body that does something with one row and answers 202 with what came of it. */
+  | (Common & { kind: 'act'; run: (call: Call<Parts>) => Promise<Written> })
 
 export interface Definition<Parts, F extends Fields> {
   table: TableName
@@ -157,6 +161,7 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
     case 'update':
       return ['include', 'fields']
     case 'delete':
+    case 'act':
       return []
   }
 }

@@ -37,7 +37,7 @@ export interface RouterOptions<Parts> {
 }
 
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
-const METHODS = { list: 'GET', show: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE' } as const
+const METHODS = { list: 'GET', show: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE', act: 'POST' } as const
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
@@ -124,6 +124,10 @@ async function answer<Parts>(
   if (action.kind === 'delete') {
     await action.run(call as Call<Parts>)
     return context.body(null, 204)
+  }
+  if (action.kind === 'act') {
+    const { row } = await action.run(call as Call<Parts>)
+    return send(context, 202, buildDocument(writer, self, [row], query), first)
   }
   if (action.kind === 'create') {
     if (document!.type === self.type) call.related = request.readRelationships(document!, self)
@@ -212,9 +216,13 @@ function condition(
   values: string[],
   writer: Writer,
 ): Condition {
-  const { column, type, flag } = resource.filters![name]!
+  const { column, type, flag, means } = resource.filters![name]!
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
-  if (type === undefined) return { column, values }
+  if (type === undefined)
+    return {
+      column,
+      values: values.flatMap((value) => (means && Object.hasOwn(means, value) ? means[value]! : [value])),
+    }
   const { table } = writer.types.get(type)!
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
   // Nothing has key 0: an unknown id matches nothing.
@@ -226,7 +234,7 @@ const first = { single: true }
 /** Sends a document; `single` unwraps the one resource of its data. */
 function send(
   context: Context,
-  status: 200 | 201,
+  status: 200 | 201 | 202,
   document: { data: unknown[]; [member: string]: unknown },
   form?: { single: boolean },
 ): Response {

@@ -3,6 +3,7 @@
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
+import type { Queue } from '../store/due.ts'
 import { signingKeyOf } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
@@ -116,35 +117,8 @@ export function claimLane(tx: Tx, lane: string, now: number, limit: number): Con
   return [...groups.values()]
 }
 
-/**
- * Every lane that holds queued mail, with the time of its earliest. The index is walked by leaps, one per lane, so that a
- * backlog costs by its domains, not by its mails.
- */
-export function dueLanes(reader: Reader): { lane: string; due: number }[] {
-  return reader.all(
-    raw<{ lane: string; due: number }>(
-      `with recursive lanes(lane) as (
-         select min(lane) from deliveries where status = 'queued'
-         union all
-         select (select min(lane) from deliveries where status = 'queued' and lane > lanes.lane) from lanes where lanes.lane is not null
-       )
-       select lane, (select min(next_attempt_at) from deliveries d where d.status = 'queued' and d.lane = lanes.lane) as due
-       from lanes where lane is not null`,
-    ),
-  )
-}
-
-/** When the next mail of a lane is due; null when it holds none. */
-export function laneDue(reader: Reader, lane: string): number | null {
-  return (
-    reader.first(
-      raw<{ due: number | null }>(
-        `select min(next_attempt_at) as due from deliveries where status = 'queued' and lane = ?`,
-        [lane],
-      ),
-    )?.due ?? null
-  )
-}
+/** Queued mail, by lanes. */
+export const LANES: Queue = { table: 'deliveries', group: 'lane', status: 'queued' }
 
 /** Whether a lane holds mail that fell due between two times. */
 export function becameDue(reader: Reader, lane: string, after: number, until: number): boolean {

@@ -8,7 +8,8 @@ import { Loop } from '../base/loop.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import { attempt, type AttemptDesk, type Attempted, type Connection, type Sessions } from './attempt.ts'
-import { becameDue, claimLane, dueLanes, laneDue, releaseAll, type Consignment } from './claim.ts'
+import { dueGroups, groupDue } from '../store/due.ts'
+import { becameDue, claimLane, LANES, releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { heldByProvider, Lane, shareOf, someIdle } from './lanes.ts'
 import { aboutTheHost, conclude, putBack, wantsPatience } from './conclude.ts'
@@ -93,7 +94,7 @@ export class DeliveryEngine {
     const { config, store } = this.#desk
     if (this.#rescan) {
       this.#rescan = false
-      for (const { lane: domain, due } of dueLanes(store)) {
+      for (const { name: domain, due } of dueGroups<string>(store, LANES)) {
         const lane = this.#lane(domain)
         lane.due = due
         // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
@@ -114,7 +115,7 @@ export class DeliveryEngine {
           if (limit <= 0) return []
           served.push(lane)
           const consignments = claimLane(tx, lane.domain, now, limit)
-          lane.due = laneDue(tx, lane.domain)
+          lane.due = groupDue(tx, LANES, lane.domain)
           space -= consignments.length
           held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
           return consignments
@@ -256,7 +257,7 @@ export class DeliveryEngine {
   async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
     await conclude(this.#desk, work, verdicts, this.#stopping)
     // What was put off is due again some time; the lane must know when.
-    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = laneDue(this.#desk.store, lane.domain)
+    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = groupDue(this.#desk.store, LANES, lane.domain)
     this.#loop.ring()
   }
 

@@ -2,17 +2,14 @@
 // that is then connected, so that no name can point elsewhere in between; redirects are followed a few times under the same
 // rules; time and size are bounded.
 import { request } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+import { isIP } from 'node:net'
 import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
-import type { AddressCheck } from '../base/network.ts'
-import type { Resolver } from '../base/resolver.ts'
+import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
 
-export interface FetchDesk {
-  resolver: Resolver
-  allowed: AddressCheck
+export interface FetchDesk extends Guard {
   /** Extra certificate authorities (PEM file), '' for none. */
   caFile: string
 }
@@ -63,11 +60,9 @@ function checkUrl({ allowed }: FetchDesk, text: string): URL | string {
   if (url.username || url.password) return 'must not hold credentials'
   // URL parsing has made one spelling of all the ways to write an address.
   const literal = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(literal) && !allowed(literal)) return `leads to an address that is not fetched from (${literal})`
+  if (isIP(literal) && !allowed(literal)) return `leads to an address that is not connected to (${literal})`
   return url
 }
-
-class Forbidden extends Error {}
 
 function get(
   desk: FetchDesk,
@@ -80,7 +75,7 @@ function get(
       url,
       {
         signal,
-        lookup: lookUp(desk),
+        lookup: guardedLookup(desk),
         agent: false,
         headers: { 'user-agent': 'Postrider', accept: '*/*', 'accept-encoding': 'identity' },
         ...(desk.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(desk.caFile, 'utf8')] }),
@@ -111,33 +106,9 @@ function get(
         return undefined
       },
     )
-    outgoing.on('error', (error) => (error instanceof Forbidden ? resolve({ refused: error.message }) : reject(error)))
+    outgoing.on('error', (error) =>
+      error instanceof ForbiddenAddress ? resolve({ refused: error.message }) : reject(error),
+    )
     outgoing.end()
   })
-}
-
-/** A look-up that hands out only addresses we may connect to; the socket connects to just these. */
-function lookUp({ allowed, resolver }: FetchDesk): LookupFunction {
-  return (hostname, options, callback) => {
-    const give = async (): Promise<void> => {
-      try {
-        const [a, aaaa] = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
-        const all = [a, aaaa].flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
-        const usable = all.filter(allowed)
-        if (all.length > 0 && usable.length === 0)
-          throw new Forbidden(`leads to an address that is not fetched from (${all[0]})`)
-        const [first] = usable
-        if (first === undefined) throw Object.assign(new Error(`${hostname} has no address`), { code: 'ENOTFOUND' })
-        if (options.all)
-          callback(
-            null,
-            usable.map((address) => ({ address, family: isIP(address) })),
-          )
-        else callback(null, first, isIP(first))
-      } catch (thrown) {
-        callback(thrown as NodeJS.ErrnoException, '')
-      }
-    }
-    void give()
-  }
 }

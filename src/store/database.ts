@@ -25,6 +25,8 @@ export interface Change {
 
 export interface Tx extends Reader {
   run(query: { compile(): Compiled }): Change
+  /** Tells those who wait for such news (`Store.on`), once for the whole commit. */
+  signal(news: string): void
   /** Calls `run` once the transaction is on the disk: bells, caches. Never called when it fails. */
   afterCommit(run: () => void): void
 }
@@ -34,6 +36,7 @@ interface Job {
   resolve: (value: unknown) => void
   reject: (error: unknown) => void
   hooks: (() => void)[]
+  signals: string[]
 }
 
 /** A batch that has run this long is committed; what waits goes into the next one, after the event loop has turned. */
@@ -49,6 +52,7 @@ export class Store implements Reader {
   #queue: Job[] = []
   #scheduled = false
   #committedAt = 0
+  readonly #listeners = new Map<string, (() => void)[]>()
   #version: unknown
 
   constructor(database: Database.Database) {
@@ -72,9 +76,14 @@ export class Store implements Reader {
    */
   write<T>(work: (tx: Tx) => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#queue.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [] })
+      this.#queue.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] })
       this.#schedule()
     })
+  }
+
+  /** Calls `hear` after every commit that gave this signal. */
+  on(news: string, hear: () => void): void {
+    this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
   /** True when another process has changed the database since the last call. */
@@ -157,6 +166,8 @@ export class Store implements Reader {
     }
     if (taken < jobs.length) this.#queue = [...jobs.slice(taken), ...this.#queue]
     for (const settle of settled) settle()
+    const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
+    for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
   }
 
   /** Runs one job inside its savepoint; the returned function tells its caller, after the commit. */
@@ -189,6 +200,7 @@ export class Store implements Reader {
         const { changes, lastInsertRowid } = this.#prepare(sql).run(...parameters)
         return { changes, key: Number(lastInsertRowid) }
       },
+      signal: (news) => void job.signals.push(news),
       afterCommit: (run) => void job.hooks.push(run),
     }
   }

@@ -5,6 +5,9 @@ import type { EventType } from '../states/events.ts'
 import type { Tx } from './database.ts'
 import { db, statement } from './query.ts'
 
+/** The signal of a commit that holds new events. */
+export const EVENTS = 'events'
+
 export interface NewEvent {
   type: EventType
   user_key: number
@@ -46,4 +49,5 @@ export function appendEvent(tx: Tx, { type, user_key, domain_key, email_key, dat
       created_at: at,
     }),
   )
+  tx.signal(EVENTS)
 }

@@ -1,15 +1,18 @@
 // The tables as Kysely sees them, and which folder owns each: insert, update and delete of a table stand only there
 // (store/move.ts and store/events.ts are the written exceptions; a test holds it). Times are ms, booleans 0 or 1.
-import type { Generated, Insertable, Selectable } from 'kysely'
-import type { DeliveryStatus } from '../states/delivery.ts'
+import type { Insertable, Selectable } from 'kysely'
 import type { DomainStatus } from '../states/domain.ts'
 import type { EventType } from '../states/events.ts'
-import type { EmailStatus } from '../states/outbound-email.ts'
-
-type Key = Generated<number>
-type Flag = 0 | 1
-/** JSON text of the shape in its comment. */
-type Json = string
+import type { Flag, Json, Key } from './columns.ts'
+import type {
+  Deliveries,
+  OutboundBodies,
+  OutboundEmails,
+  SoftBounces,
+  StsPolicies,
+  Suppressions,
+} from './tables-outbound.ts'
+import type { EventCursors, Notices, OutboundWebhooks, WebhookAttempts, Webhooks } from './tables-webhooks.ts'
 
 export interface Users {
   key: Key
@@ -100,80 +103,6 @@ export interface Records {
   updated_at: number
 }
 
-export interface OutboundEmails {
-  key: Key
-  id: string
-  user_key: number
-  domain_key: number
-  from: string
-  to: string
-  /** string[] */
-  cc: Json | null
-  /** string[] */
-  bcc: Json | null
-  /** string[] */
-  reply_to: Json | null
-  subject: string
-  agent_id: string | null
-  /** As asked for; null follows the domain. */
-  track_opens: Flag | null
-  track_clicks: Flag | null
-  /** As it was done. */
-  opens_tracked: Flag
-  clicks_tracked: Flag
-  ai_disclosure: Flag | null
-  message_id: string
-  idempotency_key: string | null
-  payload_hash: Uint8Array | null
-  status: EmailStatus
-  queued_at: number
-  sent_at: number | null
-  delivered_at: number | null
-  bounced_at: number | null
-  complained_at: number | null
-  rejected_at: number | null
-  suppressed_at: number | null
-  failed_at: number | null
-  first_opened_at: number | null
-  first_clicked_at: number | null
-  created_at: number
-  updated_at: number
-}
-
-export interface OutboundBodies {
-  email_key: number
-  /** A StoredBody (outbound/body.ts), or null when it lies in the spool. */
-  content: Json | null
-  /** string[]: the files of the spool that belong to it; the body itself is the first when `content` is null. */
-  spool: Json | null
-}
-
-export interface Deliveries {
-  key: Key
-  email_key: number
-  domain_key: number
-  role: 'to' | 'cc' | 'bcc'
-  address: string
-  /** The recipient domain (A-label): what is sent to one lane shares its connections. */
-  lane: string
-  status: DeliveryStatus
-  attempts: number
-  next_attempt_at: number | null
-  leased_until: number | null
-  expires_at: number
-  /** When email.delayed was last emitted. */
-  delayed_at: number | null
-  smtp_code: number | null
-  enhanced_code: string | null
-  response: string | null
-  remote_mta: string | null
-  /** TLS protocol of the last attempt, null in clear text. */
-  tls: string | null
-  /** The SMTP dialogue of the last attempt, bounded. */
-  dialogue: string | null
-  updated_at: number
-}
-
 export interface Events {
   key: Key
   id: string
@@ -183,43 +112,6 @@ export interface Events {
   type: EventType
   data: Json
   created_at: number
-}
-
-export interface Suppressions {
-  key: Key
-  id: string
-  user_key: number
-  domain_key: number
-  /** Lower case, the domain as A-label. */
-  email: string
-  reason: 'unsubscribe' | 'hard_bounce' | 'complaint' | 'manual' | 'list_import' | 'soft_bounce'
-  source: 'smtp' | 'dsn' | 'arf' | 'unsubscribe_link' | 'unsubscribe_mail' | 'manual' | 'import'
-  scope: 'marketing' | 'all'
-  /** How often soft bounces led here; each time doubles the next. */
-  strikes: number
-  /** Null: permanent. */
-  expires_at: number | null
-  created_at: number
-  updated_at: number
-}
-
-export interface SoftBounces {
-  key: Key
-  domain_key: number
-  email: string
-  at: number
-}
-
-/** MTA-STS policies of recipient domains (RFC 8461). */
-export interface StsPolicies {
-  domain: string
-  /** Of the TXT record it was fetched for. */
-  id: string
-  mode: 'enforce' | 'testing' | 'none'
-  /** string[]: host patterns. */
-  mx: Json
-  fetched_at: number
-  expires_at: number
 }
 
 export interface Tables {
@@ -232,6 +124,11 @@ export interface Tables {
   outbound_bodies: OutboundBodies
   deliveries: Deliveries
   events: Events
+  webhooks: Webhooks
+  outbound_webhooks: OutboundWebhooks
+  webhook_attempts: WebhookAttempts
+  event_cursors: EventCursors
+  notices: Notices
   suppressions: Suppressions
   soft_bounces: SoftBounces
   sts_policies: StsPolicies
@@ -252,6 +149,11 @@ export const OWNERS: Record<TableName, string> = {
   outbound_bodies: 'outbound',
   deliveries: 'outbound',
   events: 'store',
+  webhooks: 'webhooks',
+  outbound_webhooks: 'webhooks',
+  webhook_attempts: 'webhooks',
+  event_cursors: 'webhooks',
+  notices: 'accounts',
   suppressions: 'outbound',
   soft_bounces: 'outbound',
   sts_policies: 'outbound',

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
+import { webhooks } from './webhooks.ts'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -13,6 +14,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   limits,
   outbound: () => outbound(count),
   backlog: () => backlog(count),
+  webhooks,
 }
 
 for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {

@@ -5,6 +5,7 @@ import { request as httpRequest } from 'node:http'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
+import { newId } from '../../src/base/ids.ts'
 import { suppress } from '../../src/outbound/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
@@ -66,6 +67,22 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const given = { user_key, domain_key: key, reason: 'manual', source: 'manual', scope: 'all' } as const
     const address = `gone${++suppressed}@nowhere.test`
     return (await store.write((tx) => suppress(tx, { ...given, address }, now.now()))).id
+  },
+  webhook: async (token) => {
+    const domain = { data: { type: 'domains', id: await MAKERS['domain']!(token) } }
+    const attributes = { name: 'made', url: 'https://hooks.test/', events: ['email.opened'] }
+    const body = document('webhooks', attributes, { relationships: { domain } })
+    return (await ask('POST', '/webhooks', { token, body })).body.data.id
+  },
+  // An event makes one.
+  outboundWebhook: async (token) => {
+    const { store, clock: now } = wire.postrider.appliance.desk
+    const id = newId(now.now())
+    const columns = `(id, user_key, webhook_key, event, about, payload, status, attempts, created_at, updated_at)`
+    const from = `select ?, user_key, key, 'email.opened', 'mail 1', '{}', 'held', 0, ?, ? from webhooks where id = ?`
+    const values = [id, now.now(), now.now(), await MAKERS['webhook']!(token)]
+    await store.write((tx) => tx.run(raw(`insert into outbound_webhooks ${columns} ${from}`, values)))
+    return id
   },
 }
 let suppressed = 0
@@ -365,7 +382,7 @@ test('collections, filters and sending know nothing of other users', async () =>
   const mine = await wire.mails(2)
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
-  for (const owner of [token, otherToken]) await MAKERS['suppression']!(owner)
+  for (const owner of [token, otherToken]) for (const kind of ['suppression', 'webhook']) await MAKERS[kind]!(owner)
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{'),
   )) {

@@ -224,6 +224,7 @@ describe('packages', () => {
 
   // One file where its folder as a whole has no business with the package.
   const EXCEPTIONS: Record<string, string> = {
+    'webhooks/catalogue.ts zod': 'the shape of each event’s data',
     'outbound/shaping.ts smol-toml': 'config/shaping.toml is a file of its own, read where it is used',
     'outbound/shaping.ts zod': 'the form of config/shaping.toml',
   }
@@ -314,6 +315,9 @@ describe('time and network', () => {
     'api/server.ts setTimeout': 'a stop waits so long for open requests',
     'outbound/deliver.ts setTimeout': 'a stop waits so long for open connections',
     'outbound/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
+    'webhooks/post.ts setTimeout': 'timeouts of a socket',
+    'webhooks/dispatch.ts setTimeout': 'a stop waits so long for open requests',
+    'webhooks/dispatch.ts performance.now': 'how long an endpoint took to answer',
   }
   // Where the network is touched, and what other files take from these modules.
   const NETWORK: Record<string, string> = {
@@ -325,7 +329,11 @@ describe('time and network', () => {
     'smtp/listener.ts smtp-server': 'the inbound listener',
     'api/server.ts @hono/node-server': 'the HTTP listener',
     'sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
-    'webhooks/dispatch.ts node:https': 'calls of webhooks',
+    'sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',
+    'base/guard.ts node:net': 'arithmetic of addresses, and the form of a look-up',
+    'webhooks/post.ts node:https': 'calls of webhooks',
+    'webhooks/post.ts node:net': 'addresses in URLs',
+    'webhooks/post.ts node:tls': 'the authorities that endpoints are checked against',
     'outbound/connect.ts node:tls': 'the list of certificate authorities; sockets are those of smtp/client.ts',
     'outbound/fetch.ts node:https': 'attachments by URL and MTA-STS policies',
     'outbound/fetch.ts node:net': 'addresses in URLs',

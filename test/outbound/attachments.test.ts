@@ -360,7 +360,7 @@ async function unreachable(urls: readonly string[], why: RegExp): Promise<void> 
   assert.equal(connections, before, 'nothing was connected')
   assert.ok(performance.now() - began < 5000, 'and nobody waited for it')
 }
-const NOT_FETCHED = /not fetched from/
+const NOT_FETCHED = /not connected to/
 
 test('path: loopback, private, link-local, CGNAT, metadata and other special addresses, in every spelling', async () => {
   await unreachable(

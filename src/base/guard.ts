@@ -1,0 +1,39 @@
+// Connecting to hosts that strangers named: the addresses are looked up with our resolver and checked, and the socket connects to
+// just these, so that no name can point elsewhere in between (D28, D55).
+import { isIP, type LookupFunction } from 'node:net'
+import type { AddressCheck } from './network.ts'
+import type { Resolver } from './resolver.ts'
+
+export interface Guard {
+  resolver: Resolver
+  allowed: AddressCheck
+}
+
+/** The host has only addresses that we may not connect to; the message says so without a subject. */
+export class ForbiddenAddress extends Error {}
+
+/** A look-up that hands out only addresses we may connect to; the socket connects to just these. */
+export function guardedLookup({ allowed, resolver }: Guard): LookupFunction {
+  return (hostname, options, callback) => {
+    const give = async (): Promise<void> => {
+      try {
+        const [a, aaaa] = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
+        const all = [a, aaaa].flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
+        const usable = all.filter(allowed)
+        if (all.length > 0 && usable.length === 0)
+          throw new ForbiddenAddress(`leads to an address that is not connected to (${all[0]})`)
+        const [first] = usable
+        if (first === undefined) throw Object.assign(new Error(`${hostname} has no address`), { code: 'ENOTFOUND' })
+        if (options.all)
+          callback(
+            null,
+            usable.map((address) => ({ address, family: isIP(address) })),
+          )
+        else callback(null, first, isIP(first))
+      } catch (thrown) {
+        callback(thrown as NodeJS.ErrnoException, '')
+      }
+    }
+    void give()
+  }
+}

@@ -1,0 +1,115 @@
+// The tables of outbound mail: the mails, their bodies, the queue, and whom not to write to.
+import type { DeliveryStatus } from '../states/delivery.ts'
+import type { EmailStatus } from '../states/outbound-email.ts'
+import type { Flag, Json, Key } from './columns.ts'
+
+export interface OutboundEmails {
+  key: Key
+  id: string
+  user_key: number
+  domain_key: number
+  from: string
+  to: string
+  /** string[] */
+  cc: Json | null
+  /** string[] */
+  bcc: Json | null
+  /** string[] */
+  reply_to: Json | null
+  subject: string
+  agent_id: string | null
+  /** As asked for; null follows the domain. */
+  track_opens: Flag | null
+  track_clicks: Flag | null
+  /** As it was done. */
+  opens_tracked: Flag
+  clicks_tracked: Flag
+  ai_disclosure: Flag | null
+  message_id: string
+  idempotency_key: string | null
+  payload_hash: Uint8Array | null
+  status: EmailStatus
+  queued_at: number
+  sent_at: number | null
+  delivered_at: number | null
+  bounced_at: number | null
+  complained_at: number | null
+  rejected_at: number | null
+  suppressed_at: number | null
+  failed_at: number | null
+  first_opened_at: number | null
+  first_clicked_at: number | null
+  created_at: number
+  updated_at: number
+}
+
+export interface OutboundBodies {
+  email_key: number
+  /** A StoredBody (outbound/body.ts), or null when it lies in the spool. */
+  content: Json | null
+  /** string[]: the files of the spool that belong to it; the body itself is the first when `content` is null. */
+  spool: Json | null
+}
+
+export interface Deliveries {
+  key: Key
+  email_key: number
+  domain_key: number
+  role: 'to' | 'cc' | 'bcc'
+  address: string
+  /** The recipient domain (A-label): what is sent to one lane shares its connections. */
+  lane: string
+  status: DeliveryStatus
+  attempts: number
+  next_attempt_at: number | null
+  leased_until: number | null
+  expires_at: number
+  /** When email.delayed was last emitted. */
+  delayed_at: number | null
+  smtp_code: number | null
+  enhanced_code: string | null
+  response: string | null
+  remote_mta: string | null
+  /** TLS protocol of the last attempt, null in clear text. */
+  tls: string | null
+  /** The SMTP dialogue of the last attempt, bounded. */
+  dialogue: string | null
+  updated_at: number
+}
+
+export interface Suppressions {
+  key: Key
+  id: string
+  user_key: number
+  domain_key: number
+  /** Lower case, the domain as A-label. */
+  email: string
+  reason: 'unsubscribe' | 'hard_bounce' | 'complaint' | 'manual' | 'list_import' | 'soft_bounce'
+  source: 'smtp' | 'dsn' | 'arf' | 'unsubscribe_link' | 'unsubscribe_mail' | 'manual' | 'import'
+  scope: 'marketing' | 'all'
+  /** How often soft bounces led here; each time doubles the next. */
+  strikes: number
+  /** Null: permanent. */
+  expires_at: number | null
+  created_at: number
+  updated_at: number
+}
+
+export interface SoftBounces {
+  key: Key
+  domain_key: number
+  email: string
+  at: number
+}
+
+/** MTA-STS policies of recipient domains (RFC 8461). */
+export interface StsPolicies {
+  domain: string
+  /** Of the TXT record it was fetched for. */
+  id: string
+  mode: 'enforce' | 'testing' | 'none'
+  /** string[]: host patterns. */
+  mx: Json
+  fetched_at: number
+  expires_at: number
+}

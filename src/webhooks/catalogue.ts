@@ -1,0 +1,101 @@
+// Every event type that a webhook may hear (specification "Event types", D50, D51): what causes it, to which webhooks it goes and
+// what its data holds. The examples are checked against the schemas by a test, and printed in the documentation.
+import { z } from 'zod'
+import { EVENT_TYPES, type EventType } from '../states/events.ts'
+
+const id = z.string()
+const reply = {
+  smtp_code: z.int().nullable(),
+  enhanced_code: z.string().nullable(),
+  response: z.string().nullable(),
+  remote_mta: z.string().nullable(),
+}
+
+const email = {
+  email_id: id,
+  message_id: z.string(),
+  domain_id: id,
+  from: z.string(),
+  recipient: z.string().nullable(),
+  recipient_role: z.enum(['to', 'cc', 'bcc']).nullable(),
+  subject: z.string(),
+  agent_id: z.string().nullable(),
+  campaign_id: id.nullable(),
+  contact_id: id.nullable(),
+}
+
+const emailWith = <T extends z.ZodRawShape>(shape: T) => z.object({ ...email, ...shape })
+const domain = z.looseObject({
+  domain_id: id,
+  name: z.string(),
+  status: z.string(),
+  previous_status: z.string().nullable(),
+})
+const figures = z.looseObject({})
+
+export interface EventDescription {
+  /** What makes it happen. */
+  about: string
+  /** Whose webhooks hear it. */
+  to: 'domain' | 'user'
+  data: z.ZodType
+}
+
+const of = (about: string, to: 'domain' | 'user', data: z.ZodType): EventDescription => ({ about, to, data })
+
+export const CATALOGUE: Record<EventType, EventDescription> = {
+  'email.sent': of('The mail was handed to a mail exchanger.', 'domain', emailWith({})),
+  'email.delivered': of('The exchanger accepted the mail.', 'domain', emailWith({ delivery: z.object(reply) })),
+  'email.delayed': of(
+    'The mail could not be delivered yet and will be tried again; at first, then at most every 4 hours.',
+    'domain',
+    emailWith({ delay: z.object({ attempts: z.int(), next_attempt_at: z.iso.datetime(), ...reply }) }),
+  ),
+  'email.bounced': of(
+    'A recipient was refused for good (kind bounced), or the mail could not be delivered in time or at all (kind failed).',
+    'domain',
+    emailWith({ bounce: z.object({ kind: z.string().nullable(), class: z.string().nullable(), ...reply }) }),
+  ),
+  'email.complained': of(
+    'A recipient complained about the mail.',
+    'domain',
+    emailWith({ complaint: z.object({ feedback_type: z.string().nullable() }) }),
+  ),
+  'email.opened': of('The mail was opened.', 'domain', emailWith({ open: z.object({ machine: z.boolean() }) })),
+  'email.clicked': of(
+    'A link was followed.',
+    'domain',
+    emailWith({ click: z.object({ machine: z.boolean(), url: z.string() }) }),
+  ),
+  'email.rejected': of(
+    'This server refused to send the mail after accepting it: its domain was removed, the recipient suppressed, …',
+    'domain',
+    emailWith({ rejection: z.object({ kind: z.string().nullable(), reason: z.string().nullable() }) }),
+  ),
+  'email.unsubscribed': of('A recipient unsubscribed.', 'domain', emailWith({})),
+  'inbound_email.received': of(
+    'A mail arrived in an inbox.',
+    'domain',
+    z.looseObject({ inbound_email_id: id, inbox_id: id }),
+  ),
+  'campaign.sending': of('A campaign began to send.', 'domain', figures),
+  'campaign.sent': of('A campaign has been sent.', 'domain', figures),
+  'campaign.paused': of('A campaign was paused.', 'domain', figures),
+  'campaign.failed': of('A campaign could not be sent.', 'domain', figures),
+  'domain.verified': of('A sending domain became active.', 'domain', domain),
+  'domain.verification_failed': of('A sending domain was not verified within its window.', 'domain', domain),
+  'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', domain),
+  'domain.reputation_warning': of('Bounces or complaints of a domain passed the limit.', 'domain', domain),
+  'domain.reputation_recovered': of('Bounces and complaints of a domain are back below the limit.', 'domain', domain),
+  'usage.limit_approaching': of('80 % of the plan’s volume is used.', 'user', figures),
+  'usage.limit_reached': of('The plan’s volume is used up.', 'user', figures),
+  'subscription.past_due': of('The subscription is past due.', 'user', figures),
+  'subscription.downgrade_scheduled': of('A downgrade of the plan was scheduled.', 'user', figures),
+  'subscription.revoked': of('The subscription was revoked.', 'user', figures),
+  'agent.pool.promoted': of('An agent’s pool was promoted.', 'user', figures),
+  'agent.pool.demoted': of('An agent’s pool was demoted.', 'user', figures),
+  'agent.pool.recovered': of('An agent’s reputation recovered.', 'user', figures),
+  'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', figures),
+}
+
+export const isEventType = (text: string): text is EventType => (EVENT_TYPES as readonly string[]).includes(text)

@@ -1,0 +1,262 @@
+// The dispatcher: sends what is due, endpoint by endpoint (specification "Receiver obligations and retries", D53, D54).
+//
+// Guarantees: the bytes of a delivery are the same on every attempt, its webhook-id too; timestamp and signature are of the
+// moment. An endpoint has a bounded number of requests under way, one while it fails, so that none holds up another. An attempt
+// whose end was not written down (a crash) is made again under the same webhook-id, never lost.
+import { DAY, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { retryDelay } from '../base/retry.ts'
+import { webhookMachine } from '../states/webhook.ts'
+import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
+import { dueGroups, type Queue } from '../store/due.ts'
+import type { Store, Tx } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import { db, raw } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { holdWaiting, secretsOf, webhookByKey, type Webhook } from './endpoints.ts'
+import { fanOut } from './fan-out.ts'
+import type { Poster, Response } from './post.ts'
+import { signatureHeader } from './sign.ts'
+
+export interface DispatchDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  poster: Poster
+  config: Pick<Config, 'webhooks'>
+  /** Tells the owner that an endpoint was disabled. */
+  disabled: (webhook: Webhook, reason: string) => void
+}
+
+type Delivery = RowOf<'outbound_webhooks'>
+
+const QUEUE: Queue = { table: 'outbound_webhooks', group: 'webhook_key', status: 'pending' }
+const PER_ENDPOINT = 10
+const AT_ONCE = 200
+const MAX_ATTEMPTS = 10
+/** Failures in a row from which on an endpoint is probed by one delivery at a time. */
+const PROBE_FROM = 3
+const DISABLE_AT = 10
+const LEASE = 60 * SECOND
+
+export class Dispatcher {
+  readonly #desk: DispatchDesk
+  readonly #loop: Loop
+  readonly #busy = new Map<number, number>()
+  readonly #running = new Set<Promise<void>>()
+  #released = false
+
+  constructor(desk: DispatchDesk) {
+    this.#desk = desk
+    this.#loop = new Loop({ name: 'webhooks', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  }
+
+  /** Takes back what a dead process had under way, and begins. */
+  async start(): Promise<void> {
+    const now = this.#desk.clock.now()
+    await this.#desk.store.write((tx) =>
+      tx.run(
+        raw(
+          `update outbound_webhooks set status = 'pending', leased_until = null, next_attempt_at = ?, attempts = attempts - 1 where status = 'active'`,
+          [now],
+        ),
+      ),
+    )
+    this.#loop.start()
+  }
+
+  ring(): void {
+    this.#loop.ring()
+  }
+
+  /** Waits up to `patience` ms for what is under way; the rest is given up, and sent again under the same id by the next start. */
+  async stop(patience: number): Promise<void> {
+    await this.#loop.stop()
+    const timer = setTimeout(() => {
+      this.#released = true
+      this.#desk.poster.close()
+    }, patience)
+    await Promise.all(this.#running)
+    clearTimeout(timer)
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { store } = this.#desk
+    await fanOut(this.#desk)
+    let next: number | null = null
+    const later = (at: number): void => {
+      next = Math.min(next ?? at, at)
+    }
+    const ready: { webhook: Webhook; room: number; busy: number; due: number }[] = []
+    // Half of the room is kept for endpoints that have nothing under way, so that a few slow ones cannot fill all of it.
+    const calm = AT_ONCE / 2 - this.#running.size
+    for (const { name: key, due } of dueGroups<number>(store, QUEUE)) {
+      const webhook = webhookByKey(store, key)
+      if (webhook?.status !== 'active') continue
+      const at = Math.max(due, webhook.held_until ?? 0)
+      const busy = this.#busy.get(key) ?? 0
+      const room = (calm <= 0 || webhook.consecutive_failures >= PROBE_FROM ? 1 : PER_ENDPOINT) - busy
+      if (at > now) later(at)
+      else if (room > 0) ready.push({ webhook, room, busy, due: at })
+    }
+    let space = AT_ONCE - this.#running.size
+    if (ready.length > 0 && space > 0) {
+      const share = Math.max(1, Math.floor(calm / ready.length))
+      ready.sort((a, b) => a.busy - b.busy || a.due - b.due)
+      const claimed = await store.write((tx) =>
+        ready.flatMap(({ webhook, room }) => {
+          const limit = Math.min(room, share, space)
+          const rows = limit > 0 ? claim(tx, webhook.key, now, limit) : []
+          space -= rows.length
+          return rows.map((delivery) => ({ delivery, webhook }))
+        }),
+      )
+      for (const { delivery, webhook } of claimed) this.#start(webhook, delivery)
+    }
+    return next
+  }
+
+  #start(webhook: Webhook, delivery: Delivery): void {
+    this.#busy.set(webhook.key, (this.#busy.get(webhook.key) ?? 0) + 1)
+    const run = this.#attempt(webhook, delivery)
+      .catch((thrown) => void this.#desk.log.fault(`webhook ${delivery.id}`, thrown))
+      .finally(() => {
+        const left = this.#busy.get(webhook.key)! - 1
+        if (left > 0) this.#busy.set(webhook.key, left)
+        else this.#busy.delete(webhook.key)
+        this.#running.delete(run)
+        this.#loop.ring()
+      })
+    this.#running.add(run)
+  }
+
+  async #attempt(webhook: Webhook, delivery: Delivery): Promise<void> {
+    const { clock, config, disabled, keyring, log, poster, store } = this.#desk
+    const at = clock.now()
+    const seconds = Math.floor(at / SECOND)
+    const started = performance.now()
+    const response = await poster.post(
+      webhook.url,
+      {
+        'content-type': 'application/json',
+        'webhook-id': delivery.id,
+        'webhook-timestamp': String(seconds),
+        'webhook-signature': signatureHeader(secretsOf(keyring, webhook, at), delivery.id, seconds, delivery.payload),
+      },
+      delivery.payload,
+    )
+    if (this.#released) return
+    const duration = Math.round(performance.now() - started)
+    const lost = await store.write((tx) => settle(tx, { config, delivery, duration, now: clock.now(), at, response }))
+    log.info('webhook', {
+      id: delivery.id,
+      webhook: webhook.id,
+      event: delivery.event,
+      status: response.status,
+      reason: response.reason,
+      attempt: delivery.attempts,
+    })
+    if (lost) disabled(webhook, lost)
+  }
+}
+
+function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery[] {
+  return tx
+    .all(
+      raw<Delivery>(
+        `update outbound_webhooks set status = 'active', attempts = attempts + 1, leased_until = ?, next_attempt_at = null
+       where key in (
+           select d.key from outbound_webhooks d where d.status = 'pending' and d.webhook_key = ? and d.next_attempt_at <= ?
+           -- The order of events about one thing is kept: the next waits for the first attempt of the one before it.
+           and not exists (
+             select 1 from outbound_webhooks e where e.status in ('pending', 'active') and e.webhook_key = d.webhook_key
+             and e.about = d.about and e.key < d.key and (e.status = 'active' or e.attempts = 0))
+           order by d.next_attempt_at, d.key limit ?)
+       returning *`,
+        [now + LEASE, webhookKey, now, limit],
+      ),
+    )
+    .sort((a, b) => a.key - b.key)
+}
+
+interface Settling {
+  delivery: Delivery
+  response: Response
+  config: Pick<Config, 'webhooks'>
+  /** When the attempt began. */
+  at: number
+  now: number
+  duration: number
+}
+
+/** Writes down what came of an attempt; returns why the endpoint was disabled, undefined when it was not. */
+function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settling): string | undefined {
+  const { body, reason, status } = response
+  const fine = status !== null && status >= 200 && status < 300 && reason === null
+  const why = fine ? null : (reason ?? `answered with status ${status}`)
+  const shown = { response_status: status, response_body: body, reason: why }
+  tx.run(
+    db
+      .insertInto('webhook_attempts')
+      .values({ delivery_key: delivery.key, number: delivery.attempts, at, duration, ...shown }),
+  )
+  const webhook = webhookByKey(tx, delivery.webhook_key)
+  const set = { ...shown, leased_until: null, updated_at: now }
+  if (fine) {
+    move(tx, webhookDeliveryMachine, delivery.key, 'accept', set)
+    if (webhook && webhook.consecutive_failures > 0)
+      tx.run(
+        db.updateTable('webhooks').set({ consecutive_failures: 0, held_until: null }).where('key', '=', webhook.key),
+      )
+    return undefined
+  }
+  const delay =
+    status === 429
+      ? (retryAfter(response.retryAfter, now) ?? retryDelay(config.webhooks.retry, delivery.attempts))
+      : retryDelay(config.webhooks.retry, delivery.attempts)
+  const over = delivery.attempts >= Math.min(MAX_ATTEMPTS, config.webhooks.retry.length + 1)
+  if (over) move(tx, webhookDeliveryMachine, delivery.key, 'give_up', set)
+  else if (webhook?.status === 'active')
+    move(tx, webhookDeliveryMachine, delivery.key, 'retry', { ...set, next_attempt_at: now + delay })
+  else move(tx, webhookDeliveryMachine, delivery.key, 'hold', set)
+  return webhook && note(tx, webhook, status, config, at, now)
+}
+
+/** A failure's mark on its endpoint: held and probed from the third in a row, disabled at the tenth or by 410. */
+function note(
+  tx: Tx,
+  webhook: Webhook,
+  status: number | null,
+  config: Pick<Config, 'webhooks'>,
+  at: number,
+  now: number,
+): string | undefined {
+  // What was under way already when the endpoint was held is part of the failure that held it, not another one.
+  const known = webhook.held_until !== null && at < webhook.held_until
+  const failures = webhook.consecutive_failures + (known ? 0 : 1)
+  const { probe } = config.webhooks
+  const step = failures >= PROBE_FROM ? now + probe[Math.min(failures - PROBE_FROM, probe.length - 1)]! : null
+  const held = known ? webhook.held_until : step
+  tx.run(
+    db.updateTable('webhooks').set({ consecutive_failures: failures, held_until: held }).where('key', '=', webhook.key),
+  )
+  const on = status === 410 ? 'gone' : failures >= DISABLE_AT ? 'exhausted' : undefined
+  if (!on) return undefined
+  const reason = on === 'gone' ? 'gone' : 'failures'
+  if (!move(tx, webhookMachine, webhook.key, on, { disabled_reason: reason, updated_at: now })) return undefined
+  holdWaiting(tx, webhook.key, now)
+  return on === 'gone' ? 'it answered 410 Gone' : `${failures} attempts in a row failed`
+}
+
+/** Milliseconds that a Retry-After header asks for, in either form, at most a day; undefined when it is neither. */
+export function retryAfter(header: string | undefined, now: number): number | undefined {
+  if (header === undefined) return undefined
+  const text = header.trim()
+  // Date.parse takes "-5" and "1.5" for dates; every form of an HTTP date begins with a day's name (RFC 9110 section 5.6.7).
+  const wait = /^\d+$/.test(text) ? Number(text) * SECOND : /^[A-Z]/i.test(text) ? Date.parse(text) - now : Number.NaN
+  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), DAY)
+}

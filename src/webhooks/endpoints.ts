@@ -1,0 +1,169 @@
+// Webhook endpoints by their owner's hand: made, changed, rotated, removed. Secrets lie sealed; one is shown once.
+import { HOUR, type Clock } from '../base/clock.ts'
+import { refuse, refuseAttribute } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import type { AddressCheck } from '../base/network.ts'
+import { isAddress } from '../base/network.ts'
+import { webhookMachine } from '../states/webhook.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import { db, raw } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { hintOf, newSecret } from './sign.ts'
+
+export type Webhook = RowOf<'webhooks'>
+
+export interface WebhooksDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  allowed: AddressCheck
+  /** Rings the dispatcher. */
+  ring: () => void
+}
+
+/** How long the previous secret goes on signing after a rotation. */
+export const GRACE = 24 * HOUR
+
+export interface WebhookChange {
+  name?: string | undefined
+  url?: string | undefined
+  events?: readonly string[] | undefined
+  active?: boolean | undefined
+  rotate_secret?: boolean | undefined
+}
+
+/** Throws 422 for a URL that is never posted to. */
+function checkUrl({ allowed }: Pick<WebhooksDesk, 'allowed'>, text: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.protocol !== 'https:') throw refuseAttribute('invalid', 'url', '"url" must be an https URL.')
+  if (url.username || url.password)
+    throw refuseAttribute('invalid', 'url', '"url" must not hold credentials; the signature authenticates.')
+  if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not hold a fragment.')
+  // URL parsing has made one spelling of all the ways to write an address.
+  const literal = url.hostname.replace(/^\[|\]$/g, '')
+  if (isAddress(literal) && !allowed(literal))
+    throw refuseAttribute('invalid', 'url', `"url" leads to an address that is not connected to (${literal}).`)
+}
+
+export async function createWebhook(
+  desk: WebhooksDesk,
+  userKey: number,
+  domainKey: number,
+  { name, url, events }: { name: string; url: string; events: readonly string[] },
+): Promise<{ webhook: Webhook; secret: string }> {
+  const { clock, keyring, store } = desk
+  checkUrl(desk, url)
+  const secret = newSecret()
+  const webhook = await store.write((tx) => {
+    const now = clock.now()
+    const id = newId(now)
+    const { key } = tx.run(
+      db.insertInto('webhooks').values({
+        id,
+        user_key: userKey,
+        domain_key: domainKey,
+        name,
+        url,
+        events: JSON.stringify(events),
+        status: 'active',
+        consecutive_failures: 0,
+        secret_hint: hintOf(secret),
+        sealed_secret: keyring.seal(id, secret),
+        created_at: now,
+        updated_at: now,
+      }),
+    )
+    return webhookByKey(tx, key)!
+  })
+  return { webhook, secret }
+}
+
+/** Changes an endpoint. A new secret is answered once; the old one signs along for 24 hours. Throws 422. */
+export async function changeWebhook(
+  desk: WebhooksDesk,
+  key: number,
+  change: WebhookChange,
+): Promise<{ webhook: Webhook; secret: string | undefined }> {
+  const { clock, keyring, store } = desk
+  if (change.url !== undefined) checkUrl(desk, change.url)
+  const secret = change.rotate_secret ? newSecret() : undefined
+  const webhook = await store.write((tx) => {
+    const now = clock.now()
+    const before = webhookByKey(tx, key)
+    if (!before) throw refuse('not_found', 'No such resource exists.')
+    tx.run(
+      db
+        .updateTable('webhooks')
+        .set({
+          name: change.name ?? before.name,
+          url: change.url ?? before.url,
+          events: change.events ? JSON.stringify(change.events) : before.events,
+          ...(secret === undefined
+            ? {}
+            : {
+                secret_hint: hintOf(secret),
+                sealed_secret: keyring.seal(before.id, secret),
+                sealed_previous: before.sealed_secret,
+                previous_until: now + GRACE,
+              }),
+          updated_at: now,
+        })
+        .where('key', '=', key),
+    )
+    if (change.active === true) activate(tx, before, now)
+    else if (change.active === false && move(tx, webhookMachine, key, 'pause', { disabled_reason: null }))
+      holdWaiting(tx, key, now)
+    tx.afterCommit(desk.ring)
+    return webhookByKey(tx, key)!
+  })
+  return { webhook, secret }
+}
+
+/** A paused or disabled endpoint begins anew; what was held meanwhile stays so and may be replayed (D54). */
+function activate(tx: Tx, { key }: Webhook, now: number): void {
+  move(tx, webhookMachine, key, 'resume', {
+    disabled_reason: null,
+    consecutive_failures: 0,
+    held_until: null,
+    updated_at: now,
+  })
+}
+
+/** Nothing that waits for an endpoint is attempted any more. */
+export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
+  tx.run(
+    raw(
+      `update outbound_webhooks set status = 'held', next_attempt_at = null, updated_at = ? where webhook_key = ? and status = 'pending'`,
+      [now, webhookKey],
+    ),
+  )
+}
+
+/** Removes an endpoint: nothing more is sent, its secrets are gone; what was delivered stays on record. */
+export function removeWebhook({ store, clock }: WebhooksDesk, key: number): Promise<void> {
+  return store.write((tx) => {
+    const now = clock.now()
+    holdWaiting(tx, key, now)
+    tx.run(
+      db
+        .updateTable('webhooks')
+        .set({ deleted_at: now, sealed_secret: null, sealed_previous: null, updated_at: now })
+        .where('key', '=', key),
+    )
+  })
+}
+
+/** The secrets that sign now: the newest, and the previous one within its grace. */
+export function secretsOf(keyring: Keyring, webhook: Webhook, now: number): string[] {
+  const previous = webhook.previous_until !== null && now < webhook.previous_until ? webhook.sealed_previous : null
+  return [webhook.sealed_secret, previous].filter((box) => box !== null).map((box) => keyring.open(webhook.id, box))
+}
+
+/** An endpoint that is not removed. */
+export function webhookByKey(reader: Reader, key: number): Webhook | undefined {
+  return reader.first(db.selectFrom('webhooks').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
+}

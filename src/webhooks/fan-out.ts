@@ -1,0 +1,91 @@
+// From the event log to deliveries: each event becomes one row for every endpoint that wants it, in the order of the log. The
+// place up to which the log was read moves in the same transaction, so that a crash neither loses nor doubles one.
+import type { Clock } from '../base/clock.ts'
+import { newId } from '../base/ids.ts'
+import type { EventType } from '../states/events.ts'
+import type { Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { Webhook } from './endpoints.ts'
+import { payloadOf } from './payload.ts'
+
+const READER = 'webhooks'
+const BATCH = 200
+
+const insert = statement<
+  Pick<
+    RowOf<'outbound_webhooks'>,
+    'id' | 'user_key' | 'webhook_key' | 'event' | 'about' | 'payload' | 'status' | 'next_attempt_at' | 'created_at'
+  >
+>()((arg) =>
+  db.insertInto('outbound_webhooks').values({
+    id: arg.id,
+    user_key: arg.user_key,
+    webhook_key: arg.webhook_key,
+    event: arg.event,
+    about: arg.about,
+    payload: arg.payload,
+    status: arg.status,
+    attempts: 0,
+    next_attempt_at: arg.next_attempt_at,
+    created_at: arg.created_at,
+    updated_at: arg.created_at,
+  }),
+)
+
+/** Works off the log; returns how many events were read. */
+export async function fanOut({ store, clock }: { store: Store; clock: Clock }): Promise<number> {
+  let total = 0
+  for (;;) {
+    const read = await store.write((tx) => step(tx, clock.now()))
+    total += read
+    if (read < BATCH) return total
+  }
+}
+
+function step(tx: Tx, now: number): number {
+  const place =
+    tx.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
+  const events = tx.all(db.selectFrom('events').selectAll().where('key', '>', place).orderBy('key').limit(BATCH))
+  const last = events.at(-1)
+  if (!last) return 0
+  const users = [...new Set(events.map((event) => event.user_key))]
+  const endpoints = tx.all(
+    db.selectFrom('webhooks').selectAll().where('user_key', 'in', users).where('deleted_at', 'is', null),
+  )
+  for (const event of endpoints.length > 0 ? events : []) {
+    const wanting = endpoints.filter((endpoint) => wants(endpoint, event))
+    const payload = wanting.length > 0 ? payloadOf(tx, event) : null
+    for (const endpoint of payload === null ? [] : wanting) {
+      const open = endpoint.status === 'active'
+      tx.run(
+        insert({
+          id: newId(now),
+          user_key: event.user_key,
+          webhook_key: endpoint.key,
+          event: event.type,
+          about: aboutOf(event),
+          payload: payload!,
+          // What happens while an endpoint is paused or disabled is kept for a replay, not sent later by surprise.
+          status: open ? 'pending' : 'held',
+          next_attempt_at: open ? now : null,
+          created_at: now,
+        }),
+      )
+    }
+  }
+  tx.run(db.replaceInto('event_cursors').values({ reader: READER, event_key: last.key }))
+  return events.length
+}
+
+/** What an event is about, in one word. */
+const aboutOf = ({ domain_key, email_key }: RowOf<'events'>): string =>
+  email_key !== null ? `mail ${email_key}` : domain_key !== null ? `domain ${domain_key}` : 'account'
+
+/** Events of a domain go to its endpoints, those of the account to all of the user's (D51). */
+function wants({ created_at, domain_key, events, user_key }: Webhook, event: RowOf<'events'>): boolean {
+  if (user_key !== event.user_key || event.created_at < created_at) return false
+  if (event.domain_key !== null && event.domain_key !== domain_key) return false
+  const types = JSON.parse(events) as (EventType | '*')[]
+  return types.includes('*') || types.includes(event.type)
+}

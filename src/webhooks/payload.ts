@@ -1,0 +1,83 @@
+// The body of a webhook request: {type, timestamp, data}, built once from the event and what the store knows of it, and then
+// never touched again (specification "Delivery format", D50). Null when what it is about has been deleted.
+import { iso } from '../base/clock.ts'
+import type { Reader } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+type Event = RowOf<'events'>
+type Data = Record<string, unknown>
+
+/** Longest text that goes into a payload, so that one stays under 20 KB. */
+const MAX_TEXT = 4000
+
+const emailOf = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('outbound_emails as e')
+    .innerJoin('domains as d', 'd.key', 'e.domain_key')
+    .select(['e.id as email_id', 'e.message_id', 'd.id as domain_id', 'e.from', 'e.subject', 'e.agent_id'])
+    .where('e.key', '=', arg.key),
+)
+
+const deliveryOf = statement<{ key: number }>()((arg) =>
+  db.selectFrom('deliveries').select(['address', 'role']).where('key', '=', arg.key),
+)
+
+const domainOf = statement<{ key: number }>()((arg) =>
+  db.selectFrom('domains').select(['id', 'name', 'status']).where('key', '=', arg.key),
+)
+
+/** The JSON text for an event. */
+export function payloadOf(reader: Reader, event: Event): string | null {
+  const told = JSON.parse(event.data) as Data
+  const data =
+    event.email_key !== null
+      ? emailData(reader, event, told)
+      : event.domain_key !== null
+        ? domainData(reader, event, told)
+        : told
+  return data && JSON.stringify({ type: event.type, timestamp: iso(event.created_at), data })
+}
+
+function emailData(reader: Reader, event: Event, told: Data): Data | null {
+  const email = reader.first(emailOf({ key: event.email_key! }))
+  if (!email) return null
+  const delivery = reader.first(deliveryOf({ key: told['delivery'] as number }))
+  return {
+    ...email,
+    recipient: delivery?.address ?? null,
+    recipient_role: delivery?.role ?? null,
+    campaign_id: null,
+    contact_id: null,
+    ...aspect(event, told),
+  }
+}
+
+/** Cut between characters: half of a surrogate pair is no JSON that every parser takes. */
+const textOf = (value: unknown): string =>
+  typeof value === 'string' ? value.slice(0, MAX_TEXT).replace(/[\uD800-\uDBFF]$/, '') : ''
+
+/** What is particular to the type, under a name of its own. */
+const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>> = {
+  'email.delivered': (_, reply) => ({ delivery: reply }),
+  'email.bounced': ({ kind = null, class: of = null }, reply) => ({ bounce: { kind, class: of, ...reply } }),
+  'email.delayed': ({ attempts, next_attempt_at }, reply) => ({
+    delay: { attempts, next_attempt_at: iso(next_attempt_at as number), ...reply },
+  }),
+  'email.complained': ({ feedback_type = null }) => ({ complaint: { feedback_type } }),
+  'email.opened': ({ machine }) => ({ open: { machine: machine === true } }),
+  'email.clicked': ({ machine, url }) => ({ click: { machine: machine === true, url: textOf(url) } }),
+  'email.rejected': ({ kind = null, response = null }) => ({ rejection: { kind, reason: response } }),
+}
+
+function aspect({ type }: Event, told: Data): Data {
+  const { smtp_code = null, enhanced_code = null, response = null, remote_mta = null } = told
+  return ASPECTS[type]?.(told, { smtp_code, enhanced_code, response, remote_mta }) ?? {}
+}
+
+function domainData(reader: Reader, event: Event, told: Data): Data | null {
+  const domain = reader.first(domainOf({ key: event.domain_key! }))
+  if (!domain) return null
+  const { previous_status = null, status = domain.status, ...figures } = told
+  return { domain_id: domain.id, name: domain.name, status, previous_status, ...figures }
+}

@@ -1,0 +1,121 @@
+// One attempt on the wire: a POST whose whole course (look-up, connection, TLS, headers, body) ends within the timeout. Nothing
+// is followed, nothing is trusted: the address is checked on the socket, the certificate must be good, little is read of what
+// comes back.
+import { readFileSync } from 'node:fs'
+import { Agent, request } from 'node:https'
+import { createSecureContext, rootCertificates } from 'node:tls'
+import { isIP } from 'node:net'
+import { SECOND } from '../base/clock.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
+import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
+import { cleanText } from '../smtp/reply.ts'
+
+/** What came of a POST. */
+export interface Response {
+  /** Null when no status line came. */
+  status: number | null
+  /** At most 4 KB of the body, cleaned; null when none came. */
+  body: string | null
+  /** The Retry-After header. */
+  retryAfter: string | undefined
+  /** Why it failed, in words; null when a response was read whole. */
+  reason: string | null
+}
+
+const MAX_READ = 64 * 1024
+const MAX_KEPT = 4 * 1024
+
+export class Poster {
+  readonly #guard: Guard
+  readonly #agent: Agent
+  readonly #timeout: number
+
+  /** `caFile` names extra certificate authorities (PEM), '' for none; `timeout` in ms. */
+  constructor(guard: Guard, caFile: string, timeout: number) {
+    this.#guard = guard
+    this.#timeout = timeout
+    this.#agent = new Agent({
+      keepAlive: true,
+      maxFreeSockets: 1000,
+      lookup: guardedLookup(guard),
+      // Made once: a context of a list of authorities costs milliseconds, and the list itself would be part of every socket's name.
+      ...(caFile === ''
+        ? {}
+        : { secureContext: createSecureContext({ ca: [...rootCertificates, readFileSync(caFile, 'utf8')] }) }),
+    })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  post(text: string, headers: Record<string, string>, body: string): Promise<Response> {
+    const failed = (reason: string): Response => ({ status: null, body: null, retryAfter: undefined, reason })
+    const url = new URL(text)
+    const literal = url.hostname.replace(/^\[|\]$/g, '')
+    if (isIP(literal) && !this.#guard.allowed(literal))
+      return Promise.resolve(failed(`leads to an address that is not connected to (${literal})`))
+    return new Promise((resolve) => {
+      const outgoing = request(url, {
+        method: 'POST',
+        agent: this.#agent,
+        headers: { ...headers, 'content-length': Buffer.byteLength(body), 'user-agent': 'Postrider-Webhooks' },
+      })
+      let response: Omit<Response, 'reason'> | undefined
+      const give = (result: Response): void => {
+        clearTimeout(timer)
+        resolve(result)
+      }
+      const late = `no whole answer within ${this.#timeout / SECOND} s`
+      const timer = setTimeout(() => {
+        give(response ? { ...response, reason: late } : failed(late))
+        outgoing.destroy()
+      }, this.#timeout)
+      outgoing.on('response', (incoming) => {
+        const chunks: Buffer[] = []
+        let size = 0
+        const far = (): Omit<Response, 'reason'> => ({
+          status: incoming.statusCode ?? null,
+          body: cleanText(Buffer.concat(chunks).subarray(0, MAX_KEPT).toString(), MAX_KEPT),
+          retryAfter: incoming.headers['retry-after'],
+        })
+        response = far()
+        incoming.on('data', (chunk: Buffer) => {
+          size += chunk.length
+          if (size - chunk.length < MAX_KEPT) chunks.push(chunk)
+          response = far()
+          if (size <= MAX_READ) return
+          give({ ...response, reason: `the answer is larger than ${MAX_READ / 1024} KB` })
+          outgoing.destroy()
+        })
+        incoming.on('end', () =>
+          give({ ...far(), reason: incoming.complete ? null : 'the answer ended before it was whole' }),
+        )
+        incoming.on('error', () => give({ ...far(), reason: 'the answer ended before it was whole' }))
+      })
+      outgoing.on('error', (error) =>
+        give(response ? { ...response, reason: wordsFor(error) } : failed(wordsFor(error))),
+      )
+      outgoing.end(body)
+    })
+  }
+}
+
+const WORDS: Record<string, string> = {
+  ECONNREFUSED: 'the connection was refused',
+  ECONNRESET: 'the connection was reset',
+  ETIMEDOUT: 'no connection in time',
+  EHOSTUNREACH: 'there is no route to the host',
+  ENETUNREACH: 'there is no route to the network',
+  ENOTFOUND: 'the host name has no address',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate chain is self-signed',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate comes from an unknown authority',
+  CERT_HAS_EXPIRED: 'the certificate has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host',
+}
+
+function wordsFor(error: Error): string {
+  if (error instanceof ForbiddenAddress) return error.message
+  return WORDS[codeOf(error)] ?? cleanText(messageOf(error), 200)
+}

@@ -1,0 +1,61 @@
+// One example of each event's data, for `postrider webhook test` and the documentation; a test holds them to the catalogue's schemas.
+import type { EventType } from '../states/events.ts'
+
+const email = {
+  email_id: '019bc186-de00-738a-a9ec-e0b19577265d',
+  message_id: '<019bc186-de00-738a-a9ec-e0b19577265d@example.org>',
+  domain_id: '019bc186-1f3a-7c11-8d20-5a0b7c9d1e2f',
+  from: 'hello@example.org',
+  recipient: 'ann@example.net',
+  recipient_role: 'to',
+  subject: 'First mail',
+  agent_id: null,
+  campaign_id: null,
+  contact_id: null,
+}
+const accepted = { smtp_code: 250, enhanced_code: '2.0.0', response: 'OK queued', remote_mta: 'mx.example.net' }
+const refused = { smtp_code: 550, enhanced_code: '5.1.1', response: 'No such user', remote_mta: 'mx.example.net' }
+const deferred = { smtp_code: 451, enhanced_code: '4.7.1', response: 'Greylisted', remote_mta: 'mx.example.net' }
+const domain = (status: string, previous_status: string) => ({
+  domain_id: email.domain_id,
+  name: 'example.org',
+  status,
+  previous_status,
+})
+const campaign = { campaign_id: '019bc186-4c00-7d00-9a00-3b3b3b3b3b3b', name: 'Spring' }
+const usage = { plan: 'growth', included_volume: 100_000 }
+const agent = { agent_id: 'billing-bot', previous_pool: 'standard' }
+
+export const SAMPLES: Record<EventType, Record<string, unknown>> = {
+  'email.sent': email,
+  'email.delivered': { ...email, delivery: accepted },
+  'email.delayed': { ...email, delay: { attempts: 1, next_attempt_at: '2026-01-15T12:05:00.000Z', ...deferred } },
+  'email.bounced': { ...email, bounce: { kind: 'bounced', class: 'hard', ...refused } },
+  'email.complained': { ...email, complaint: { feedback_type: 'abuse' } },
+  'email.opened': { ...email, open: { machine: false } },
+  'email.clicked': { ...email, click: { machine: false, url: 'https://example.org/offer' } },
+  'email.rejected': { ...email, rejection: { kind: 'suppressed', reason: 'The address was suppressed.' } },
+  'email.unsubscribed': email,
+  'inbound_email.received': {
+    inbound_email_id: '019bc186-5d00-7e00-8b00-4c4c4c4c4c4c',
+    inbox_id: '019bc186-6e00-7f00-8c00-5d5d5d5d5d5d',
+  },
+  'campaign.sending': { ...campaign, status: 'sending', previous_status: 'scheduled' },
+  'campaign.sent': { ...campaign, status: 'sent', previous_status: 'sending' },
+  'campaign.paused': { ...campaign, status: 'paused', previous_status: 'sending' },
+  'campaign.failed': { ...campaign, status: 'failed', previous_status: 'sending' },
+  'domain.verified': domain('active', 'verifying'),
+  'domain.verification_failed': domain('failed', 'verifying'),
+  'domain.suspended': domain('suspended', 'active'),
+  'domain.reputation_warning': domain('active', 'active'),
+  'domain.reputation_recovered': domain('active', 'active'),
+  'usage.limit_approaching': { ...usage, used: 80_000 },
+  'usage.limit_reached': { ...usage, used: 100_000 },
+  'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },
+  'subscription.downgrade_scheduled': { plan: 'growth', downgrade_to: 'starter', at: '2026-02-01T00:00:00.000Z' },
+  'subscription.revoked': { plan: 'growth', state: 'revoked', previous_state: 'past_due' },
+  'agent.pool.promoted': { ...agent, pool: 'trusted' },
+  'agent.pool.demoted': { ...agent, pool: 'probation' },
+  'agent.pool.recovered': { ...agent, pool: 'standard' },
+  'agent.reputation.damaged': { ...agent, pool: 'damaged' },
+}

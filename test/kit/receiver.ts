@@ -1,0 +1,75 @@
+// An HTTPS endpoint on loopback that a test tells what to answer; it keeps every request it got.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:https'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Webhook } from 'standardwebhooks'
+import { makeCertificate } from '../../src/base/certificate.ts'
+
+export interface Request {
+  path: string
+  headers: Record<string, string>
+  body: string
+}
+
+export interface TestReceiver {
+  /** https://hooks.test:port */
+  url: string
+  port: number
+  /** PEM file for webhooks.ca_file. */
+  caFile: string
+  requests: Request[]
+  /** What to answer: a status, or a function that does as it likes. */
+  answer: number | ((request: Request, response: ServerResponse, incoming: IncomingMessage) => void)
+  close(): Promise<void>
+}
+
+export const HOST = 'hooks.test'
+
+export async function startTestReceiver(): Promise<TestReceiver> {
+  const certificate = makeCertificate(HOST, Date.now())
+  const directory = mkdtempSync(join(tmpdir(), 'postrider-receiver-'))
+  const caFile = join(directory, 'ca.pem')
+  writeFileSync(caFile, certificate.cert)
+  const server: Server = createServer(certificate, (incoming, response) => {
+    let body = ''
+    incoming.setEncoding('utf8').on('data', (chunk: string) => (body += chunk))
+    incoming.on('end', () => {
+      const request = { path: incoming.url!, headers: incoming.headers as Record<string, string>, body }
+      receiver.requests.push(request)
+      if (typeof receiver.answer === 'number') response.writeHead(receiver.answer).end('ok')
+      else receiver.answer(request, response, incoming)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const receiver: TestReceiver = {
+    url: `https://${HOST}:${port}`,
+    port,
+    caFile,
+    requests: [],
+    answer: 200,
+    close: () =>
+      new Promise((resolve) => {
+        server.closeAllConnections()
+        server.close(() => {
+          rmSync(directory, { recursive: true, force: true })
+          resolve()
+        })
+      }),
+  }
+  return receiver
+}
+
+/** Throws unless the standardwebhooks library, its clock set to `now` (ms), takes the request with this secret. */
+export function verify({ body, headers }: Request, secret: string, now: number): void {
+  const clock = Date.now
+  Date.now = () => now
+  try {
+    new Webhook(secret).verify(body, headers)
+  } finally {
+    Date.now = clock
+  }
+}

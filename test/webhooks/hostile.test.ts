@@ -1,0 +1,288 @@
+// Receivers that misbehave, by design or by accident (D53, D55; WH6, WH7, WH10): each is a failed attempt with a reason that a
+// person understands, within the time limit, and costs little memory.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo, Server } from 'node:net'
+import { createServer as createPlain } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { createServer, type TLSSocket } from 'node:tls'
+import { gzipSync } from 'node:zlib'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import type { Domain } from '../../src/domains/register.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { until } from '../kit/until.ts'
+import { attempted, happen, makeHook } from './hooks.ts'
+
+const TIMEOUT = 400
+
+let receiver: TestReceiver
+let postrider: TestAppliance
+let domain: Domain
+const servers: Server[] = []
+const directory = mkdtempSync(join(tmpdir(), 'postrider-hostile-'))
+const mine = makeCertificate('hostile.test', Date.now())
+
+before(async () => {
+  receiver = await startTestReceiver()
+  const caFile = join(directory, 'ca.pem')
+  writeFileSync(caFile, `${readFileSync(receiver.caFile, 'utf8')}\n${mine.cert}`)
+  postrider = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: `${TIMEOUT}ms` } } })
+  for (const name of [HOST, 'hostile.test', 'elsewhere.test']) postrider.dns.set(name, 'A', ['127.0.0.1'])
+  postrider.dns.set('private.test', 'A', ['10.1.2.3'])
+  postrider.dns.set('private6.test', 'AAAA', ['fd00::1'])
+  postrider.dns.set('metadata.test', 'A', ['169.254.169.254'])
+  domain = await postrider.activeDomain('here.test')
+})
+after(async () => {
+  await postrider.stop()
+  await receiver.close()
+  for (const server of servers) server.close()
+  rmSync(directory, { recursive: true, force: true })
+})
+
+/** A TLS server that does as it likes with the request's socket once the request has come; returns its port. */
+async function hostile(behave: (socket: TLSSocket) => void, certificate = mine): Promise<number> {
+  const sockets = new Set<TLSSocket>()
+  const server = createServer(certificate, (socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
+    socket.once('data', () => behave(socket))
+  })
+  server.on('tlsClientError', () => {})
+  const close = server.close.bind(server)
+  server.close = () => {
+    for (const socket of sockets) socket.destroy()
+    return close()
+  }
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  servers.push(server)
+  return (server.address() as AddressInfo).port
+}
+
+/** What the first attempt at `url` comes to, and how long it took in real time. */
+async function outcomeAt(url: string, at = postrider, on = domain) {
+  const hook = await makeHook(at, { url, requests: [] }, on, ['email.opened'])
+  const began = performance.now()
+  await happen(at, on, 'email.opened')
+  const [{ id }] = await until(async () => {
+    const list = await hook.deliveries()
+    return list.length > 0 ? (list as [{ id: string }]) : undefined
+  }, 'a delivery')
+  const shown = await attempted(at, id, 1)
+  const took = performance.now() - began
+  await at.api('DELETE', `/webhooks/${hook.id}`)
+  return { ...shown, took }
+}
+
+const HEAD = 'HTTP/1.1 200 OK\r\n'
+
+function drip(socket: TLSSocket, text: string): void {
+  socket.write(text)
+  const timer = setInterval(() => socket.write('x'), 20)
+  socket.on('close', () => clearInterval(timer)).on('error', () => clearInterval(timer))
+}
+
+/** Writes as long as anybody reads. */
+function flood(socket: TLSSocket, head: string): void {
+  socket.write(head)
+  const block = Buffer.alloc(256 * 1024, 'x')
+  const more = (): void => {
+    while (!socket.destroyed && socket.write(block));
+  }
+  socket.on('drain', more)
+  more()
+}
+
+// oxlint-disable-next-line typescript/no-explicit-any
+function failedWith(shown: any, reason: RegExp, status: number | null = null): void {
+  assert.equal(shown.outcome, 'pending', JSON.stringify(shown))
+  assert.match(shown.reason, reason)
+  assert.ok(shown.reason.length <= 300 && !/\p{Cc}/u.test(shown.reason), shown.reason)
+  assert.equal(shown.response_status, status)
+  assert.equal(shown.attempt_log[0].reason, shown.reason)
+  assert.ok(shown.took < TIMEOUT + 3000, `${shown.took} ms`)
+}
+
+const SLOW = /within 0\.4 s/
+
+test('no answer, an endless head, a body that drips: the limit covers all of it', async () => {
+  const [silent, head, body, chunks, half] = await Promise.all([
+    hostile(() => {}),
+    hostile((socket) => drip(socket, `${HEAD}X-Slow: `)),
+    hostile((socket) => drip(socket, `${HEAD}Content-Length: 100000\r\n\r\n`)),
+    hostile((socket) => drip(socket, `${HEAD}Transfer-Encoding: chunked\r\n\r\n10000\r\n`)),
+    hostile((socket) => socket.write(`${HEAD}Content-Length: 100\r\n\r\nhalf of it`)),
+  ])
+  const outcomes = await Promise.all(
+    [silent, head, body, chunks, half].map((port) => outcomeAt(`https://hostile.test:${port}`)),
+  )
+  for (const [index, shown] of outcomes.entries()) failedWith(shown, SLOW, index < 2 ? null : 200)
+  assert.equal(outcomes[4]!.response_body, 'half of it')
+})
+
+test('a port that never answers the TLS handshake, and one that speaks no TLS', async () => {
+  const mute = createPlain((socket) => void socket.on('error', () => {}))
+  const plain = createPlain((socket) => {
+    socket.on('error', () => {})
+    socket.write('220 mx.test ESMTP\r\n')
+  })
+  for (const server of [mute, plain]) {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    servers.push(server)
+  }
+  const port = (server: Server): number => (server.address() as AddressInfo).port
+  failedWith(await outcomeAt(`https://hostile.test:${port(mute)}`), SLOW)
+  failedWith(await outcomeAt(`https://hostile.test:${port(plain)}`), /\w+ \w+/)
+})
+
+test('nobody at the port, resets before and in the answer, half an answer, no HTTP at all', async () => {
+  const free = createPlain().listen(0, '127.0.0.1')
+  await once(free, 'listening')
+  const nobody = (free.address() as AddressInfo).port
+  free.close()
+  await once(free, 'close')
+  failedWith(await outcomeAt(`https://hostile.test:${nobody}`), /connection was refused/)
+  const reset = await hostile((socket) => socket.destroy())
+  failedWith(await outcomeAt(`https://hostile.test:${reset}`), /connection was reset/)
+  const half = await hostile((socket) => socket.end(`${HEAD}Content-Length: 100\r\n\r\nhalf of it`))
+  const shown = await outcomeAt(`https://hostile.test:${half}`)
+  failedWith(shown, /ended before it was whole|reset/, 200)
+  assert.equal(shown.response_body, 'half of it')
+  const chunks = await hostile((socket) => socket.end(`${HEAD}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`))
+  failedWith(await outcomeAt(`https://hostile.test:${chunks}`), /ended before it was whole|reset/, 200)
+  for (const answer of [
+    '220 mx.test ESMTP\r\n',
+    'HTTP/1.1 2000 Nonsense\r\n\r\n',
+    `${HEAD}X-Big: ${'x'.repeat(100_000)}\r\n\r\n`,
+    `${HEAD}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello`,
+    '\0\0\0\u001b[31mred\r\n\r\n',
+  ]) {
+    const port = await hostile((socket) => socket.write(answer))
+    failedWith(await outcomeAt(`https://hostile.test:${port}`), /\w+ \w+/)
+  }
+  const upgrade = await hostile((socket) =>
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'),
+  )
+  const switched = await outcomeAt(`https://hostile.test:${upgrade}`)
+  assert.equal(switched.outcome, 'pending')
+  assert.match(switched.reason, /\w+ \w+/)
+})
+
+test('a body of a gigabyte: not read on, kept to 4 KB, memory stays; the attempt has failed', async () => {
+  let written = 0
+  const port = await hostile((socket) => {
+    flood(socket, `${HEAD}Content-Length: 1073741824\r\n\r\n`)
+    socket.on('close', () => (written = socket.bytesWritten))
+  })
+  const before = process.memoryUsage.rss()
+  const shown = await outcomeAt(`https://hostile.test:${port}`)
+  await until(() => written > 0, 'the connection cut')
+  assert.ok(written < 64 * 1024 * 1024, `${written} bytes left the receiver`)
+  assert.ok(process.memoryUsage.rss() - before < 200 * 1024 * 1024)
+  assert.ok(Buffer.byteLength(shown.response_body) <= 4096)
+  assert.equal(shown.response_status, 200)
+  failedWith(shown, /large|long|64 KB|whole/, 200)
+})
+
+test('an error answer of a gigabyte fails by its status', async () => {
+  const port = await hostile((socket) =>
+    flood(socket, 'HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n'),
+  )
+  const shown = await outcomeAt(`https://hostile.test:${port}`)
+  assert.equal(shown.outcome, 'pending')
+  assert.equal(shown.response_status, 500)
+  assert.ok(Buffer.byteLength(shown.response_body) <= 4096)
+})
+
+test('a gzip bomb is never unpacked', async () => {
+  // 32 KB that unpack to 32 MB.
+  const bomb = gzipSync(Buffer.alloc(32 * 1024 * 1024))
+  const port = await hostile((socket) => {
+    socket.write(`HTTP/1.1 500 No\r\nContent-Encoding: gzip\r\nContent-Length: ${bomb.length}\r\n\r\n`)
+    socket.write(bomb)
+  })
+  const before = process.memoryUsage.rss()
+  const shown = await outcomeAt(`https://hostile.test:${port}`)
+  failedWith(shown, /500/, 500)
+  assert.ok(Buffer.byteLength(shown.response_body) <= 4096)
+  assert.ok(process.memoryUsage.rss() - before < 24 * 1024 * 1024)
+})
+
+test('what is kept of an answer is clean text', async () => {
+  const body = `tab\there \u001b[31mred\0 \u202Eback ${'ü'.repeat(4000)}`
+  const port = await hostile((socket) =>
+    socket.write(`HTTP/1.1 500 No\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`),
+  )
+  const { response_body } = await outcomeAt(`https://hostile.test:${port}`)
+  // oxlint-disable-next-line no-control-regex
+  assert.ok(!/[\0\u001b]/.test(response_body))
+  assert.ok(response_body.includes('red') && response_body.includes('üü') && response_body.isWellFormed())
+  assert.ok(Buffer.byteLength(response_body) <= 4096, `${Buffer.byteLength(response_body)} bytes`)
+})
+
+test('certificates: of another host, of nobody, out of date', async () => {
+  const port = await hostile((socket) => socket.end(`${HEAD}\r\n`))
+  failedWith(await outcomeAt(`https://elsewhere.test:${port}`), /certificate is for another host/)
+  const unknown = await hostile((socket) => socket.end(`${HEAD}\r\n`), makeCertificate('hostile.test', Date.now()))
+  failedWith(await outcomeAt(`https://hostile.test:${unknown}`), /certificate/)
+  const old = await hostile(
+    (socket) => socket.end(`${HEAD}\r\n`),
+    makeCertificate('hostile.test', Date.now() - 5000 * 86_400_000),
+  )
+  failedWith(await outcomeAt(`https://hostile.test:${old}`), /certificate/)
+})
+
+test('a redirect is never followed, least of all to a private address', async () => {
+  let followed = 0
+  const target = createPlain(() => void followed++).listen(0, '127.0.0.1')
+  await once(target, 'listening')
+  servers.push(target)
+  const to = (target.address() as AddressInfo).port
+  for (const [status, location] of [
+    [301, `https://127.0.0.1:${to}/`],
+    [307, `http://127.0.0.1:${to}/`],
+    [308, 'https://169.254.169.254/latest/meta-data/'],
+  ] as const) {
+    receiver.answer = (_, response) => response.writeHead(status, { location }).end('gone there')
+    failedWith(await outcomeAt(receiver.url), new RegExp(String(status)), status)
+  }
+  receiver.answer = 200
+  assert.equal(followed, 0)
+})
+
+test('names that lead nowhere or to private addresses', async () => {
+  for (const name of ['private.test', 'private6.test', 'metadata.test'])
+    failedWith(await outcomeAt(`https://${name}/`), /address that is not connected to/)
+  failedWith(await outcomeAt('https://nowhere.test/'), /no address/)
+  postrider.dns.fail(true)
+  const shown = await outcomeAt('https://failing.test/')
+  postrider.dns.fail(false)
+  assert.equal(shown.outcome, 'pending')
+  assert.match(shown.reason, /\w+ \w+/)
+})
+
+test('without the operator’s leave nothing on loopback is reached, whatever name leads there, also after it was moved', async () => {
+  const strict = await startTestAppliance({
+    config: { network: { allow_private: [] }, webhooks: { ca_file: receiver.caFile, timeout: `${TIMEOUT}ms` } },
+  })
+  try {
+    const here = await strict.activeDomain('strict.test')
+    const before = receiver.requests.length
+    strict.dns.set(HOST, 'A', ['127.0.0.1'])
+    failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to \(127\.0\.0\.1\)/)
+    strict.dns.set(HOST, 'A', undefined)
+    for (const address of ['::1', '::ffff:127.0.0.1']) {
+      strict.dns.set(HOST, 'AAAA', [address])
+      failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to/)
+    }
+    assert.equal(receiver.requests.length, before)
+  } finally {
+    await strict.stop()
+  }
+})

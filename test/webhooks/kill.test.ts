@@ -1,0 +1,148 @@
+// Postrider killed between the receiver's 200 and its own commit: the event comes again under the same webhook-id, and is never
+// lost (WH13). The server is `postrider serve` in a process of its own; the receiver's handler kills it.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { silentLog } from '../../src/base/log.ts'
+import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
+import { openStore } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { HOST, startTestReceiver, verify } from '../kit/receiver.ts'
+import { until } from '../kit/until.ts'
+import { happen, makeHook } from './hooks.ts'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+const EVENTS = 12
+const KILLS = 3
+
+test(`killed ${KILLS} times between the 200 and the commit: repeats under the same webhook-id, nothing lost`, async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-webhook-kill-'))
+  const receiver = await startTestReceiver()
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
+  setUp.dns.set(HOST, 'A', ['127.0.0.1'])
+  const domain = await setUp.activeDomain('here.test')
+  const hook = await makeHook(setUp, receiver, domain, ['email.opened'])
+  // Recorded, and stopped before anything is attempted: the endpoint is not trusted by this first one.
+  await setUp.appliance.stop()
+  const store = openStore(dataDir)
+  await happen({ appliance: { desk: { store } } as never, clock: setUp.clock }, domain, 'email.opened', {}, EVENTS)
+  store.close()
+  const configFile = join(dataDir, 'postrider.toml')
+  writeFileSync(
+    configFile,
+    `hostname = "mx.postrider.test"
+data_dir = ${JSON.stringify(dataDir)}
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${setUp.dns.port}"]
+[network]
+allow_private = ["127.0.0.0/8"]
+[webhooks]
+ca_file = ${JSON.stringify(receiver.caFile)}
+retry = ["200ms"]
+probe = ["200ms"]
+`,
+  )
+  let child: ChildProcess | undefined
+  let kills = 0
+  const answered = new Set<string>()
+  receiver.answer = (request, response) => {
+    answered.add(request.headers['webhook-id']!)
+    // The answer leaves, and the server is gone before it can write anything down.
+    response.writeHead(200).end('ok')
+    if (kills < KILLS && child?.exitCode === null && child.signalCode === null) {
+      child.kill('SIGKILL')
+    }
+  }
+  const serve = (): Promise<unknown> => {
+    const one = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], { stdio: 'ignore' })
+    child = one
+    return new Promise((resolve) => one.once('exit', (code, signal) => resolve(signal ?? code)))
+  }
+  try {
+    while (kills < KILLS) {
+      assert.equal(await serve(), 'SIGKILL')
+      kills++
+    }
+    const first = new Set(receiver.requests.map(({ headers }) => headers['webhook-id']!))
+    const ended = serve()
+    const reader = openStore(dataDir)
+    try {
+      await until(
+        async () => {
+          await pause(20)
+          const [row] = reader.all(
+            raw<{ n: number }>(`select count(*) as n from outbound_webhooks where status = 'delivered'`),
+          )
+          return row!.n === EVENTS
+        },
+        'all delivered',
+        30_000,
+      )
+      const all = reader.all(raw<{ id: string }>('select id from outbound_webhooks'))
+      assert.deepEqual(new Set(all.map(({ id }) => id)), answered, 'each event is one webhook-id, whatever happened')
+    } finally {
+      reader.close()
+    }
+    child!.kill('SIGTERM')
+    assert.equal(await ended, 0)
+    assert.equal(answered.size, EVENTS)
+    const byId = Map.groupBy(receiver.requests, ({ headers }) => headers['webhook-id']!)
+    assert.ok(
+      [...first].some((id) => byId.get(id)!.length > 1),
+      'what was answered but not written down came again',
+    )
+    for (const [id, requests] of byId) {
+      assert.equal(new Set(requests.map(({ body }) => body)).size, 1, id)
+      for (const request of requests) verify(request, hook.secret, Number(request.headers['webhook-timestamp']) * 1000)
+    }
+    assert.equal(new Set([...byId.values()].map(([request]) => JSON.parse(request!.body).data.n)).size, EVENTS)
+  } finally {
+    child?.kill('SIGKILL')
+    await setUp.dns.close()
+    await receiver.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})
+
+test('a stop waits no longer than 10 s for an endpoint that hangs; the next start sends again, under the same id', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-webhook-stop-'))
+  const receiver = await startTestReceiver()
+  const clock = new ManualClock()
+  const config = { webhooks: { ca_file: receiver.caFile } }
+  const postrider = await startTestAppliance({ dataDir, clock, config })
+  let again: Appliance | undefined
+  try {
+    postrider.dns.set(HOST, 'A', ['127.0.0.1'])
+    const domain = await postrider.activeDomain('here.test')
+    const hook = await makeHook(postrider, receiver, domain)
+    receiver.answer = () => {}
+    await happen(postrider, domain, 'campaign.sent')
+    await hook.arrived(1)
+    const began = performance.now()
+    await postrider.appliance.stop()
+    const took = performance.now() - began
+    receiver.answer = 200
+    const { config: parsed, dns } = postrider
+    again = await startAppliance({ config: parsed, clock, log: silentLog, resolver: dns.resolver })
+    clock.leap(6000)
+    const [first, second] = await hook.arrived(2)
+    assert.equal(second!.headers['webhook-id'], first!.headers['webhook-id'])
+    assert.ok(took < 10_000, `${Math.round(took)} ms`)
+  } finally {
+    await again?.stop()
+    await postrider.dns.close()
+    await receiver.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})
