@@ -1,25 +1,21 @@
-// What an owner should know without asking: kept here, and told by mail where one of the owner's domains can send it.
-import type { Clock } from '../base/clock.ts'
+// What an owner should know without asking: kept here with its cause, and mailed where one of the owner's domains can send it.
 import { newId } from '../base/ids.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 
 export type Notice = RowOf<'notices'>
 
-export function addNotice(
-  { store, clock }: { store: Store; clock: Clock },
-  userKey: number,
-  subject: string,
-  text: string,
-): Promise<Notice> {
-  const now = clock.now()
-  return store.write((tx) => {
-    const { key } = tx.run(
-      db.insertInto('notices').values({ id: newId(now), user_key: userKey, subject, text, mailed: 0, created_at: now }),
-    )
-    return tx.first(db.selectFrom('notices').selectAll().where('key', '=', key))!
-  })
+export interface NewNotice {
+  user_key: number
+  /** The domain that it is about and may be mailed from. */
+  domain_key: number
+  subject: string
+  text: string
+}
+
+export function addNotice(tx: Tx, given: NewNotice, now: number): void {
+  tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed: 0, created_at: now }))
 }
 
 export function markMailed({ store }: { store: Store }, key: number): Promise<void> {
@@ -36,5 +32,22 @@ export function listNotices(reader: Reader): (Notice & { email: string })[] {
       .select('users.email')
       .orderBy('notices.key', 'desc')
       .limit(200),
+  )
+}
+
+/** Those not mailed yet whose domain can send now, oldest first, with the addresses of both ends. */
+export function mailableNotices(reader: Reader): (Notice & { email: string; domain: string })[] {
+  return reader.all(
+    db
+      .selectFrom('notices')
+      .innerJoin('users', 'users.key', 'notices.user_key')
+      .innerJoin('domains', 'domains.key', 'notices.domain_key')
+      .selectAll('notices')
+      .select(['users.email', 'domains.name as domain'])
+      .where('notices.mailed', '=', 0)
+      .where('domains.status', '=', 'active')
+      .where('domains.deleted_at', 'is', null)
+      .orderBy('notices.key')
+      .limit(100),
   )
 }

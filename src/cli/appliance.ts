@@ -19,9 +19,8 @@ import { ownsFile } from '../outbound/body.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf } from './engine.ts'
-import { tellDisabled } from './notice.ts'
+import { mailNotices } from './notice.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
-import type { Webhook } from '../webhooks/endpoints.ts'
 import { Poster } from '../webhooks/post.ts'
 import { EVENTS } from '../store/events.ts'
 import { createApp, listen } from '../api/server.ts'
@@ -94,8 +93,8 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     }
     const { timeout, ca_file } = config.webhooks
     const poster = new Poster(desk.fetching, ca_file, timeout)
-    const disabled = (webhook: Webhook, reason: string): void => void tellDisabled(desk, webhook, reason)
-    const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, disabled })
+    const noticed = (): void => void mailNotices(desk).catch((thrown: unknown) => log.fault('notices', thrown))
+    const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, noticed })
     store.on(EVENTS, () => dispatcher.ring())
     const http = await listen(createApp(desk), config.http.listen, options.httpKey)
     undo.push(() => http.close(0))
@@ -103,6 +102,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await engine.start()
     polling.start()
     await dispatcher.start()
+    noticed()
     const hourly = schedule('7 * * * *', () => tidy(desk, keys), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     function watch(): void {
@@ -136,8 +136,10 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 }
 
 /** What is done by the wall clock, every hour: keys whose time is over go, and what no longer counts. */
-async function tidy({ store, clock }: Pick<ApiDesk, 'store' | 'clock'>, keys: OpenKeys): Promise<void> {
+async function tidy(desk: ApiDesk, keys: OpenKeys): Promise<void> {
+  const { store, clock } = desk
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  await mailNotices(desk)
 }

@@ -2,37 +2,27 @@
 // mail; where that domain cannot send, it stands in the list and in the log.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
-import { addNotice, listNotices, markMailed } from '../accounts/notices.ts'
+import { messageOf } from '../base/errors.ts'
+import { listNotices, mailableNotices, markMailed } from '../accounts/notices.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { submitEmail } from '../outbound/submit.ts'
-import { db } from '../store/query.ts'
-import type { Webhook } from '../webhooks/endpoints.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
-/** Tells the owner of a webhook that it was disabled. Never throws. */
-export async function tellDisabled(desk: ApiDesk, webhook: Webhook, reason: string): Promise<void> {
-  const { log, store } = desk
-  const subject = `Webhook "${webhook.name}" was disabled`
-  const text = `Postrider stopped sending events to your webhook "${webhook.name}" (${webhook.url}), because ${reason}.
-
-Events are kept on record from now on. Once the endpoint works again, set the webhook active (PATCH /webhooks/${webhook.id} with
-"active": true) and replay the deliveries that you want.
-`
-  log.warn('webhook disabled', { webhook: webhook.id, reason })
-  try {
-    const notice = await addNotice(desk, webhook.user_key, subject, text)
-    const owner = store.first(db.selectFrom('users').select('email').where('key', '=', webhook.user_key))
-    const domain = store.first(
-      db.selectFrom('domains').select('name').where('key', '=', webhook.domain_key).where('status', '=', 'active'),
-    )
-    if (!owner || !domain) return
+/** Mails what was not mailed yet and can be now. A crash in between mails nothing twice: the notice's id is the key. */
+export async function mailNotices(desk: ApiDesk): Promise<void> {
+  const { bells, log, store } = desk
+  for (const notice of mailableNotices(store)) {
+    const { domain, email, id, subject, text } = notice
+    log.warn('notice', { user: email, subject })
     const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
-    const mail = { from: `Postrider <postmaster@${domain.name}>`, to: owner.email, subject, html, text }
-    await submitEmail({ ...desk, ring: desk.bells.deliveries }, webhook.user_key, mail)
+    const from = `Postrider <postmaster@${domain}>`
+    const mail = { from, to: email, subject, html, text, idempotency_key: `notice-${id}` }
+    await submitEmail({ ...desk, ring: bells.deliveries }, notice.user_key, mail).catch((thrown: unknown) => {
+      // A suppressed owner or an inactive subscription: the notice stands in the list.
+      log.warn('notice not mailed', { user: email, subject, error: messageOf(thrown) })
+    })
     await markMailed(desk, notice.key)
-  } catch (thrown) {
-    log.fault('notice', thrown)
   }
 }
 

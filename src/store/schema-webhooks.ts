@@ -69,6 +69,7 @@ create table notices (
   key integer primary key,
   id text not null unique,
   user_key integer not null references users on delete cascade,
+  domain_key integer not null references domains,
   subject text not null,
   text text not null,
   mailed integer not null,

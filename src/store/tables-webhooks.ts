@@ -78,6 +78,8 @@ export interface Notices {
   key: Key
   id: string
   user_key: number
+  /** The domain that it is about and may be mailed from. */
+  domain_key: number
   subject: string
   text: string
   mailed: Flag

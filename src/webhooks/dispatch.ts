@@ -9,6 +9,7 @@ import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { retryDelay } from '../base/retry.ts'
+import { addNotice, type NewNotice } from '../accounts/notices.ts'
 import { webhookMachine } from '../states/webhook.ts'
 import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import { dueGroups, type Queue } from '../store/due.ts'
@@ -28,8 +29,8 @@ export interface DispatchDesk {
   log: Log
   poster: Poster
   config: Pick<Config, 'webhooks'>
-  /** Tells the owner that an endpoint was disabled. */
-  disabled: (webhook: Webhook, reason: string) => void
+  /** Says that there is a new notice for an owner. */
+  noticed: () => void
 }
 
 type Delivery = RowOf<'outbound_webhooks'>
@@ -135,7 +136,7 @@ export class Dispatcher {
   }
 
   async #attempt(webhook: Webhook, delivery: Delivery): Promise<void> {
-    const { clock, config, disabled, keyring, log, poster, store } = this.#desk
+    const { clock, config, noticed, keyring, log, poster, store } = this.#desk
     const at = clock.now()
     const seconds = Math.floor(at / SECOND)
     const started = performance.now()
@@ -160,7 +161,9 @@ export class Dispatcher {
       reason: response.reason,
       attempt: delivery.attempts,
     })
-    if (lost) disabled(webhook, lost)
+    if (!lost) return
+    log.warn('webhook disabled', { webhook: webhook.id, reason: lost })
+    noticed()
   }
 }
 
@@ -249,7 +252,23 @@ function note(
   const reason = on === 'gone' ? 'gone' : 'failures'
   if (!move(tx, webhookMachine, webhook.key, on, { disabled_reason: reason, updated_at: now })) return undefined
   holdWaiting(tx, webhook.key, now)
-  return on === 'gone' ? 'it answered 410 Gone' : `${failures} attempts in a row failed`
+  const why = on === 'gone' ? 'it answered 410 Gone' : `${failures} attempts in a row failed`
+  addNotice(tx, noticeOf(webhook, why), now)
+  return why
+}
+
+/** What the owner of a disabled endpoint is told (specification "Receiver obligations and retries"). */
+function noticeOf({ domain_key, id, name, url, user_key }: Webhook, why: string): NewNotice {
+  return {
+    user_key,
+    domain_key,
+    subject: `Webhook "${name}" was disabled`,
+    text: `Postrider stopped sending events to your webhook "${name}" (${url}), because ${why}.
+
+Events are kept on record from now on. Once the endpoint works again, set the webhook active (PATCH /webhooks/${id} with
+"active": true) and replay the deliveries that you want.
+`,
+  }
 }
 
 /** Milliseconds that a Retry-After header asks for, in either form, at most a day; undefined when it is neither. */
