@@ -13,12 +13,13 @@ import { explained, openStore, type Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
 import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
-import { eraseKeys, type OpenKeys } from '../domains/keys.ts'
+import { eraseKeys } from '../domains/keys.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
+import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
-import { createEngine, fetchingOf } from './engine.ts'
+import { createEngine, fetchingOf, type Engine } from './engine.ts'
 import { mailNotices } from './notice.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
@@ -103,7 +104,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     polling.start()
     await dispatcher.start()
     noticed()
-    const hourly = schedule('7 * * * *', () => tidy(desk, keys), { name: 'tidy', noOverlap: true })
+    const hourly = schedule('7 * * * *', () => tidy(desk, { engine, keys }), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     function watch(): void {
       if (store.changedOutside()) {
@@ -136,10 +137,11 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 }
 
 /** What is done by the wall clock, every hour: keys whose time is over go, and what no longer counts. */
-async function tidy(desk: ApiDesk, keys: OpenKeys): Promise<void> {
+async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
   const { store, clock } = desk
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  if ((await releaseLapsed(store, now)) > 0) engine.ring()
   await mailNotices(desk)
 }

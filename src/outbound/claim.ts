@@ -129,6 +129,16 @@ export function becameDue(reader: Reader, lane: string, after: number, until: nu
   return reader.first(due) !== undefined
 }
 
+/** What was claimed so long ago that nobody can still be at it (its end could not be written down) falls due again. */
+export function releaseLapsed(store: Store, now: number): Promise<number> {
+  const lapsed = raw(
+    `update deliveries set status = 'queued', leased_until = null, next_attempt_at = ?, updated_at = ?
+     where status = 'active' and leased_until <= ?`,
+    [now, now, now],
+  )
+  return store.write((tx) => tx.run(lapsed).changes)
+}
+
 /** At start: what a process that is no more had claimed falls due again. Returns how many. */
 export function releaseAll(store: Store, now: number): Promise<number> {
   return store.write(

@@ -57,8 +57,7 @@ export class DeliveryEngine {
   /** Takes back what a dead process had claimed, and begins. */
   async start(): Promise<void> {
     const released = await releaseAll(this.#desk.store, this.#desk.clock.now())
-    const reason = 'an earlier process ended while it had them'
-    if (released > 0) this.#desk.log.info('deliveries released', { count: released, reason })
+    if (released > 0) this.#desk.log.info('deliveries of an earlier process released', { count: released })
     this.#loop.start()
   }
 
@@ -85,8 +84,8 @@ export class DeliveryEngine {
   }
 
   #lane(domain: string): Lane {
-    let lane = this.#lanes.get(domain)
-    if (!lane) this.#lanes.set(domain, (lane = new Lane(domain, this.#shaping.limitsFor(undefined))))
+    const lane = this.#lanes.get(domain) ?? new Lane(domain, this.#shaping.limitsFor(undefined))
+    this.#lanes.set(domain, lane)
     return lane
   }
 
@@ -137,8 +136,8 @@ export class DeliveryEngine {
 
   #dispatch(consignment: Consignment): void {
     const lane = this.#lane(consignment.lane)
-    this.#inMemory++
     const hand = lane.idle.shift()
+    this.#inMemory++
     if (hand) hand(consignment)
     else lane.waiting.push(consignment)
     this.#staff(lane)
@@ -187,19 +186,20 @@ export class DeliveryEngine {
     try {
       const route = await findRoute(this.#desk, lane.domain)
       if ('kind' in route) {
-        const now = this.#desk.clock.now()
-        if (route.kind === 'deferred') lane.backOff(now)
-        await this.#settleWaiting(lane, route)
-        return
+        if (route.kind === 'deferred') lane.backOff(this.#desk.clock.now())
+        // What comes in while the first are settled has the same fate.
+        while (lane.waiting.length > 0) await this.#settleWaiting(lane, route)
+      } else {
+        lane.route = route
+        lane.limits = this.#shaping.limitsFor(route.hosts[0])
+        // Claimed before it was known whose it is: what the provider has no room for goes back.
+        const over = (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - shareOf(lane)
+        if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
       }
-      lane.route = route
-      lane.limits = this.#shaping.limitsFor(route.hosts[0])
-      // Claimed before it was known whose it is: what the provider has no room for goes back.
-      const over =
-        shareOf(lane) === Infinity
-          ? 0
-          : (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - shareOf(lane)
-      if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
+    } catch (thrown) {
+      lane.backOff(this.#desk.clock.now())
+      await this.#release(lane, lane.waiting.splice(0))
+      throw thrown
     } finally {
       lane.routing = false
     }

@@ -566,3 +566,10 @@ test('no email has an end twice, an event twice, or a status that its events do 
     assert.ok(list.filter((type) => /delivered|bounced|rejected/.test(type)).length <= 1, `${status}: ${types}`)
   }
 })
+
+test('mail that comes in while the way is being looked for, and there is none, is not forgotten', async () => {
+  const ids = await Promise.all(Array.from({ length: 30 }, (_, n) => post({ to: `first${n}@no-such.test` })))
+  // Posted in small steps, so that some arrive while the first are being settled.
+  for (let n = 0; n < 60; n++) ids.push(await post({ to: `later${n}@no-such.test` }))
+  for (const id of ids) await become(id, 'failed')
+})
