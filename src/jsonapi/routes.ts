@@ -129,12 +129,16 @@ async function answer<Parts>(
     const { row } = await action.run(call as Call<Parts>)
     return send(context, 202, buildDocument(writer, self, [row], query), first)
   }
-  if (action.kind === 'create') {
-    if (document!.type === self.type) call.related = request.readRelationships(document!, self)
-    action.before?.({ ...call, attributes: document!.attributes })
-    request.checkIdentity(document!, self)
-  } else request.checkIdentity(document!, self, id)
-  call.attributes = request.validate(self, action.kind, document!)
+  try {
+    if (action.kind === 'create' && document!.type === self.type)
+      call.related = request.readRelationships(document!, self)
+    request.checkIdentity(document!, self, action.kind === 'update' ? id : undefined)
+    call.attributes = request.validate(self, action.kind, document!)
+  } catch (refusal) {
+    // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
+    if (action.kind === 'create') action.before?.({ ...call, attributes: document!.attributes })
+    throw refusal
+  }
   const written = await action.run(call as never).catch((thrown: unknown) => {
     throw request.anchored(thrown, document!)
   })

@@ -1,6 +1,6 @@
 // Composes a mail as it goes on the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 octets,
 // exactly one of each required field. What it makes is within the bounds of the DKIM signer (message/dkim.ts).
-import { convert } from 'html-to-text'
+import { compile } from 'html-to-text'
 import type { Address } from './address.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { attachmentPart, multipart, textPart, type Attachment, type Part } from './mime.ts'
@@ -56,14 +56,15 @@ function structure({ attachments, html, messageId, text, tracking }: Mail): Part
   return multipart('mixed', seed, [alternative, ...attached.map(part)])
 }
 
+// Made once: the library would read its options anew for every page.
+const toText = compile({
+  wordwrap: 76,
+  selectors: [{ selector: 'img', format: 'skip' }],
+  limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
+})
+
 /** The text of an html page, for those who read mail as text. */
-export function plainText(html: string): string {
-  return convert(html.slice(0, MAX_CONVERTED), {
-    wordwrap: 76,
-    selectors: [{ selector: 'img', format: 'skip' }],
-    limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
-  })
-}
+export const plainText = (html: string): string => toText(html.slice(0, MAX_CONVERTED))
 
 const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat']
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']

@@ -59,7 +59,7 @@ export function admit(
       'from',
       `The domain ${domain.name} is ${domain.status}, not active; publish its DNS records and wait until they are verified.`,
     )
-  const problems: Problem[] = []
+  const problems = strangers(domain.name, given.reply_to)
   for (const [name, wanted, enabled] of [
     ['track_opens', given.track_opens, domain.open_tracking_enabled],
     ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
@@ -93,13 +93,12 @@ function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain
   return domain
 }
 
-/** Throws 422 for every reply address outside the sending domain's family. */
-export function checkReplyTo(domain: string, replyTo: OneOrMore): void {
-  const problems = listed('reply_to', replyTo).flatMap(({ text, pointer }): Problem[] => {
+/** Reply addresses outside the sending domain's family (specification "Outbound email"). */
+function strangers(domain: string, replyTo: OneOrMore): Problem[] {
+  return listed('reply_to', replyTo).flatMap(({ text, pointer }): Problem[] => {
     const address = parseAddress(text)!
     if (inFamily(domain, address.domain)) return []
     const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
     return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]
   })
-  if (problems.length > 0) throw new Refusal(problems)
 }

@@ -86,14 +86,18 @@ const emailByKey = statement<{ key: number }>()((arg) =>
     ])
     .select((eb) =>
       eb
-        .exists(
-          eb
-            .selectFrom('records as r')
-            .select('r.key')
-            .whereRef('r.domain_key', '=', 'd.key')
-            .where('r.record_type', '=', 'TRACKING')
-            .where('r.verified', '=', 1),
-        )
+        .and([
+          // Asked only where it matters: the records are read for every mail otherwise.
+          eb('d.tracking_redirect_mode', '=', 'branded'),
+          eb.exists(
+            eb
+              .selectFrom('records as r')
+              .select('r.key')
+              .whereRef('r.domain_key', '=', 'd.key')
+              .where('r.record_type', '=', 'TRACKING')
+              .where('r.verified', '=', 1),
+          ),
+        ])
         .as('branded'),
     )
     .where('e.key', '=', arg.key),

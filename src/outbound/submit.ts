@@ -9,7 +9,7 @@ import { encodedSize, MAX_MESSAGE } from '../message/size.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { SPOOL_ABOVE, type Spool } from '../store/spool.ts'
-import { admit, checkReplyTo } from './admit.ts'
+import { admit, requireSendingDomain } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { filesOf, type StoredBody } from './body.ts'
 import type { Email, NewEmail } from './email.ts'
@@ -79,11 +79,12 @@ const insertDelivery = statement<{
 export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewEmail): Promise<Submitted> {
   const { clock, config, spool, store } = desk
   const hash = typeof given.idempotency_key === 'string' ? payloadHash(given) : null
+  // An unknown domain is told before a conflict of keys (D3).
+  if (hash) requireSendingDomain(store, userKey, given.from)
   const earlier = hash && replay(store, userKey, given.idempotency_key!, hash)
   if (earlier) return { email: earlier, replayed: true }
   const from = parseAddress(given.from)!
   const recipients = recipientsOf(given)
-  checkReplyTo(from.domain, given.reply_to)
 
   const now = clock.now()
   const id = newId(now)

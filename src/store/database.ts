@@ -224,6 +224,8 @@ export function openStore(dataDir: string): Store {
     database.pragma('foreign_keys = ON')
     database.pragma('cache_size = -16000')
     database.pragma('temp_store = MEMORY')
+    // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
+    database.pragma('wal_autocheckpoint = 4000')
     migrate(database, file)
     return new Store(database)
   } catch (thrown) {
