@@ -30,8 +30,8 @@ function fill(server: Server, rows: number, status: 'delivered' | 'queued', doma
   const first =
     ((database.prepare('select max(key) as top from outbound_emails').get() as { top: number | null }).top ?? 0) + 1
   database.exec(`pragma synchronous = off; begin;
-    ${numbers} insert into outbound_emails (key, id, user_key, domain_key, "from", "to", subject, message_id, status, queued_at, created_at, updated_at)
-      select ${first} + i, '${status}-' || i, ${user}, ${domain}, 'hello@bench.example', 'r' || i || '@d' || (i % ${domains}) || '.example', 'Old mail ' || i, '<' || i || '@bench.example>', '${status}', ${old} + i, ${old} + i, ${old} + i from n;
+    ${numbers} insert into outbound_emails (key, id, user_key, domain_key, "from", "to", subject, message_id, opens_tracked, clicks_tracked, status, queued_at, created_at, updated_at)
+      select ${first} + i, '${status}-' || i, ${user}, ${domain}, 'hello@bench.example', 'r' || i || '@d' || (i % ${domains}) || '.example', 'Old mail ' || i, '<' || i || '@bench.example>', 0, 0, '${status}', ${old} + i, ${old} + i, ${old} + i from n;
     ${numbers} insert into outbound_bodies (email_key, content) select ${first} + i, '{"html":"<p>Old mail</p>","text":null}' from n;
     ${numbers} insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, updated_at)
       select ${first} + i, ${domain}, 'to', 'r' || i || '@d' || (i % ${domains}) || '.example', 'd' || (i % ${domains}) || '.example', '${status}', 0, ${status === 'queued' ? `${old} + i` : 'null'}, ${Date.now() + 432_000_000}, ${old} from n;

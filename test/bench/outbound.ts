@@ -7,8 +7,8 @@ import { figure, html, installed, percentile, post, startServer, startSink } fro
 
 const BENCH = 'outbound'
 const POSTERS = 50
-/** What our mail of 4 KB html has between its header and the final dot: a text part is made from the html. */
-const WIRE_BYTES = 8400
+/** What our mail of 4 KB html and a line of text has between its header and the final dot. */
+const WIRE_BYTES = 4600
 
 export async function outbound(count: number): Promise<void> {
   const ours: number[] = []
@@ -24,6 +24,8 @@ export async function outbound(count: number): Promise<void> {
     theirs.push(result.deliveredPerSecond)
     if (round === 0) figure(BENCH, 'postfix_opendkim_cpu_per_mail', result.cpuMsPerMail, 'ms')
   }
+  // The other kind of mail: without a text, one is made from the html and doubles what is signed and sent.
+  figure(BENCH, 'delivered_text_made_from_html', await run(count, false, false), 'mails/s')
   figure(BENCH, 'delivered', percentile(ours, 0.5), 'mails/s')
   if (peer) {
     figure(BENCH, 'postfix_opendkim_delivered', percentile(theirs, 0.5), 'mails/s')
@@ -34,7 +36,7 @@ export async function outbound(count: number): Promise<void> {
 }
 
 /** One round; returns delivered/s, and prints the other figures when asked to. */
-async function run(count: number, told: boolean): Promise<number> {
+async function run(count: number, told: boolean, withText = true): Promise<number> {
   const sink = await startSink()
   const server = await startServer(sink.port)
   try {
@@ -48,6 +50,7 @@ async function run(count: number, told: boolean): Promise<number> {
             to: `reader${index}@receiver.example`,
             subject: `Mail ${index}`,
             html: html(index),
+            ...(withText ? { text: `Mail ${index}` } : {}),
           },
         },
       })

@@ -47,7 +47,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       hostname: 'mx.there.example',
       opendkimVerify: true,
       dnsPort: dns.port,
-      rejectUsers: { nobody: '550 5.1.1 No such user here' },
+      rejectUsers: { nobody: '550 5.1.1 No such user here', gone: '550 5.1.1 No such user here' },
     }).start()
     const { port } = main
     ;[grey, plain] = await Promise.all([
@@ -244,6 +244,24 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(recipients[0]!.response, words)
       assert.ok(main.log().includes(`reject: RCPT from unknown[127.0.0.1]: 550 5.1.1 ${words}`))
       assert.equal(recipients[0]!.next_attempt_at, null)
+    })
+
+    test('one mail, two recipients, two fates in one transaction: the status follows the primary one', async () => {
+      const mail = await postrider.post(simple('bob@there.example', { cc: ['gone@there.example'] }))
+      const { status, recipients } = await postrider.settled(mail.id, (_, { recipients: all }) =>
+        all.every((to) => to.status !== 'queued'),
+      )
+      assert.equal(status, 'delivered')
+      assert.deepEqual(
+        recipients.map((to) => [to.address, to.role, to.status, to.smtp_code]),
+        [
+          ['bob@there.example', 'to', 'delivered', 250],
+          ['gone@there.example', 'cc', 'bounced', 550],
+        ],
+      )
+      await arrived(mail)
+      // The address that does not exist is suppressed: the next mail to it is refused at once.
+      await assert.rejects(postrider.post(simple('gone@there.example')), /422|suppressed/)
     })
 
     test('an exchanger that does not know the domain: bounced', async () => {

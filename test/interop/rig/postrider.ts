@@ -19,6 +19,7 @@ export function executable(): { program: string; first: string[] } {
 /** What the API says of one recipient. */
 export interface Recipient {
   address: string
+  role: string
   status: string
   smtp_code: number | null
   enhanced_code: string | null
