@@ -37,7 +37,7 @@ export interface OutboundWebhooks {
   user_key: number
   webhook_key: number
   event: EventType
-  /** What the event is about (a mail, a domain): events about one thing are sent one after the other. */
+  /** The mail that the event is about, '' for others: events about one mail are sent one after the other. */
   about: string
   /** The body as it is sent, byte for byte. */
   payload: string

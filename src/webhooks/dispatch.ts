@@ -174,10 +174,10 @@ function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery
         `update outbound_webhooks set status = 'active', attempts = attempts + 1, leased_until = ?, next_attempt_at = null
        where key in (
            select d.key from outbound_webhooks d where d.status = 'pending' and d.webhook_key = ? and d.next_attempt_at <= ?
-           -- The order of events about one thing is kept: the next waits for the first attempt of the one before it.
-           and not exists (
+           -- The order of events about one mail is kept: the next waits for the first attempt of the one before it.
+           and (d.about = '' or not exists (
              select 1 from outbound_webhooks e where e.status in ('pending', 'active') and e.webhook_key = d.webhook_key
-             and e.about = d.about and e.key < d.key and (e.status = 'active' or e.attempts = 0))
+             and e.about = d.about and e.key < d.key and (e.status = 'active' or e.attempts = 0)))
            order by d.next_attempt_at, d.key limit ?)
        returning *`,
         [now + LEASE, webhookKey, now, limit],

@@ -78,9 +78,8 @@ function step(tx: Tx, now: number): number {
   return events.length
 }
 
-/** What an event is about, in one word. */
-const aboutOf = ({ domain_key, email_key }: RowOf<'events'>): string =>
-  email_key !== null ? `mail ${email_key}` : domain_key !== null ? `domain ${domain_key}` : 'account'
+/** What an event is about, if its order counts: the steps of one mail follow each other within milliseconds. */
+const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : `mail ${email_key}`)
 
 /** Events of a domain go to its endpoints, those of the account to all of the user's (D51). */
 function wants({ created_at, domain_key, events, user_key }: Webhook, event: RowOf<'events'>): boolean {

@@ -104,6 +104,7 @@ export class Poster {
 const WORDS: Record<string, string> = {
   ECONNREFUSED: 'the connection was refused',
   ECONNRESET: 'the connection was reset',
+  EPIPE: 'the connection was closed',
   ETIMEDOUT: 'no connection in time',
   EHOSTUNREACH: 'there is no route to the host',
   ENETUNREACH: 'there is no route to the network',
