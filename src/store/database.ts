@@ -264,7 +264,7 @@ function sentenceFor(thrown: unknown, file: string): string {
   switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
-      return `${file} is damaged; stop here, keep the file, and put a backup in its place with "postrider restore".`
+      return `${file} is damaged; stop here, keep the file, and put a backup of the data directory in its place.`
     case 'SQLITE_FULL':
       return `The disk that holds ${file} is full; free some space and start again. Nothing was changed.`
     case 'SQLITE_CANTOPEN':
