@@ -1,4 +1,4 @@
-// Builds dist/postrider: one executable with Node, the program, its worker, the SQLite addon and the assets inside.
+// Builds dist/postrider: one executable with Node, the program, its workers, the SQLite addon and the assets inside.
 //
 //   bundle (esbuild) -> copy of node, stripped -> node --build-sea
 //
@@ -44,6 +44,7 @@ function strip(file: string): void {
 mkdirSync(DIST, { recursive: true })
 await bundle('bin/postrider.ts', 'main.mjs')
 await bundle('src/message/worker.ts', 'worker.mjs')
+await bundle('src/inbound/reader.ts', 'reader.mjs')
 
 const node = `${DIST}node`
 copyFileSync(process.execPath, node)
@@ -64,11 +65,12 @@ const sea = {
   assets: {
     'better_sqlite3.node': `${ROOT}node_modules/better-sqlite3/prebuilds/${platform}.node`,
     'worker.mjs': `${DIST}worker.mjs`,
+    'reader.mjs': `${DIST}reader.mjs`,
     ...Object.fromEntries(readdirSync(`${ROOT}config`).map((name) => [name, `${ROOT}config/${name}`])),
   },
 }
 writeFileSync(`${DIST}sea.json`, JSON.stringify(sea, null, 2))
 execFileSync(process.execPath, ['--build-sea', `${DIST}sea.json`], { stdio: 'inherit' })
 chmodSync(output, 0o755)
-for (const leftover of ['main.mjs', 'worker.mjs', 'node', 'sea.json']) rmSync(DIST + leftover)
+for (const leftover of ['main.mjs', 'worker.mjs', 'reader.mjs', 'node', 'sea.json']) rmSync(DIST + leftover)
 console.log(`dist/postrider for ${platform}, ${Math.round(statSync(output).size / 1e6)} MB`)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Proves that dist/postrider needs nothing but itself: copied to an empty directory and run without environment it says its
 # version, its help and its API, and as `postrider dev` takes the printed mail, signs it, delivers it to its own exchanger with
-# dkim=pass, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first failure.
+# dkim=pass, receives the reply, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first failure.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -58,7 +58,7 @@ await '"token"' "$place/out"
 say 'the printed mail'
 if command -v curl >/dev/null; then
   # The line as it is printed: JSON quotes unescaped, nothing else changed.
-  line=$(sed -n 's/.*"curl":"\(.*\)"}$/\1/p' "$place/out" | sed 's/\\"/"/g; s/\\\\/\\/g')
+  line=$(sed -n 's/.*"curl":"\(.*\)","curl_received".*$/\1/p' "$place/out" | sed 's/\\"/"/g; s/\\\\/\\/g')
   answer=$(eval "$line --noproxy '*'") || fail "the printed curl line ended with $?: $line"
   case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
 else
@@ -76,6 +76,15 @@ else
   case $answer in *' 201 '*) ;; *) fail "it answered $answer" ;; esac
 fi
 await '"event":"received".*"dkim":"pass"' "$place/err"
+if command -v curl >/dev/null; then
+  say 'the reply, through the API'
+  for try in $(seq 100); do
+    answer=$(curl -s --noproxy '*' "$(value api)/inbound-emails" -H "Authorization: Bearer $(value token)")
+    case $answer in *'"subject":"Re: First mail"'*) break ;; esac
+    [ "$try" -lt 100 ] || fail "no reply arrived: $answer"
+    sleep 0.1
+  done
+fi
 
 say 'SIGTERM'
 kill -TERM "$server"

@@ -14,8 +14,9 @@ export interface NewNotice {
   text: string
 }
 
-export function addNotice(tx: Tx, given: NewNotice, now: number): void {
-  tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed: 0, created_at: now }))
+/** `mailed` 1: the notice is only for the list. */
+export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 1 = 0): void {
+  tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed, created_at: now }))
 }
 
 export function markMailed({ store }: { store: Store }, key: number): Promise<void> {

@@ -3,6 +3,8 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import type { Pool } from '../base/pool.ts'
+import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import type { FetchDesk } from '../outbound/fetch.ts'
 import { definer } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
@@ -16,6 +18,8 @@ export interface ApiDesk {
   log: Log
   config: Config
   fetching: FetchDesk
+  /** Reads received messages again, for their attachments. */
+  inboundReader: Pool<InboundJob, InboundResult>
   /** The bells of the loops. */
   bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void }
 }

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { DOMAIN_STATUSES } from '../states/domain.ts'
 import { field } from '../jsonapi/resource.ts'
 import { changeDomain, registerDomain, removeDomain, type DomainsDesk } from '../domains/register.ts'
+import { closeInboxes } from '../inbound/inboxes.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { line } from './schemas.ts'
 
@@ -103,7 +104,10 @@ export const domains = define('domains', {
       scope: 'domains:write',
       refusals: ['502'],
       about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
-      run: ({ parts, row }) => removeDomain(deskOf(parts), row.key),
+      run: async ({ parts, row }) => {
+        await removeDomain(deskOf(parts), row.key)
+        await closeInboxes(parts, row.key)
+      },
     },
   ],
 })

@@ -12,6 +12,8 @@ import { createRouter } from '../jsonapi/routes.ts'
 import { createGate } from './auth.ts'
 import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
+import { inboundEmails } from './inbound-emails.ts'
+import { inboxes } from './inboxes.ts'
 import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
@@ -28,6 +30,8 @@ export const resources: readonly Resource<ApiDesk>[] = [
   outboundEmailStats,
   domains,
   records,
+  inboxes,
+  inboundEmails,
   suppressions,
   webhooks,
   outboundWebhooks,

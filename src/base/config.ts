@@ -92,6 +92,8 @@ export const schema = z.strictObject({
     listen: z.array(endpoint()).prefault(['0.0.0.0:25']),
     tls_cert: text().default(''),
     tls_key: text().default(''),
+    max_connections: z.int().min(1).max(10_000).default(1000),
+    max_connections_per_address: z.int().min(1).max(10_000).default(50),
   }),
   inbound: section({
     max_message_bytes: size().prefault('40MB'),

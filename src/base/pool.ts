@@ -8,6 +8,7 @@ import { availableParallelism } from 'node:os'
 interface Pending {
   resolve: (value: never) => void
   reject: (error: Error) => void
+  limit: NodeJS.Timeout | undefined
 }
 
 interface Hand {
@@ -18,6 +19,21 @@ interface Hand {
 
 /** The worker died over a job, through no fault that the job itself reported. */
 export class WorkerLost extends Error {}
+
+/** The job took longer than it may; its worker was ended. */
+export class TookTooLong extends Error {}
+
+/** What a worker may ask for while it works. */
+export interface Question {
+  question: number
+  ask: unknown
+}
+
+export interface PoolOptions {
+  size?: number | undefined
+  /** Answers what workers ask. */
+  answer?: (ask: never) => Promise<unknown>
+}
 
 export interface Reply {
   id: number
@@ -31,26 +47,39 @@ const IDLE = 60_000
 export class Pool<Job, Result> {
   readonly #source: URL
   readonly #size: number
+  readonly #answer: PoolOptions['answer']
   readonly #hands = new Set<Hand>()
   #next = 1
   #closed = false
 
   /** `source` is the worker's module; in the single executable its bundle is the asset of the same base name. */
-  constructor(source: URL, size: number = availableParallelism()) {
+  constructor(source: URL, { size = availableParallelism(), answer }: PoolOptions = {}) {
     this.#source = source
     this.#size = size
+    this.#answer = answer
   }
 
-  run(job: Job, transfer: ArrayBuffer[] = []): Promise<Result> {
+  /** Workers at most: with no more jobs than these at once, none waits behind another. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** Gives a job to a worker. `patience` is in ms: a job that takes longer is rejected with TookTooLong. */
+  run(job: Job, patience?: number): Promise<Result> {
     if (this.#closed) return Promise.reject(new WorkerLost('The worker pool is closed.'))
     const hand = this.#freest()
     const id = this.#next++
     return new Promise<Result>((resolve, reject) => {
-      hand.pending.set(id, { resolve, reject })
+      const late = (): void => {
+        hand.pending.delete(id)
+        reject(new TookTooLong(`It took longer than ${patience} ms.`))
+        void this.#dismiss(hand)
+      }
+      hand.pending.set(id, { resolve, reject, limit: patience === undefined ? undefined : setTimeout(late, patience) })
       clearTimeout(hand.retirement)
       // A worker keeps the process alive only while it has work.
       hand.worker.ref()
-      hand.worker.postMessage({ id, job }, transfer)
+      hand.worker.postMessage({ id, job })
     })
   }
 
@@ -74,9 +103,12 @@ export class Pool<Job, Result> {
   #hire(): Hand {
     const hand: Hand = { worker: startWorker(this.#source), pending: new Map(), retirement: undefined }
     this.#hands.add(hand)
-    hand.worker.on('message', ({ id, value, error }: Reply) => {
+    hand.worker.on('message', (message: Reply | Question) => {
+      if ('question' in message) return void this.#reply(hand, message)
+      const { id, value, error } = message
       const pending = hand.pending.get(id)
       hand.pending.delete(id)
+      clearTimeout(pending?.limit)
       if (hand.pending.size === 0) {
         hand.worker.unref()
         hand.retirement = setTimeout(() => void this.#dismiss(hand), IDLE).unref()
@@ -89,10 +121,17 @@ export class Pool<Job, Result> {
     hand.worker.on('exit', () => {
       this.#hands.delete(hand)
       clearTimeout(hand.retirement)
-      for (const { reject } of hand.pending.values()) reject(new WorkerLost(cause?.message ?? 'The worker stopped.'))
+      for (const { limit, reject } of hand.pending.values()) {
+        clearTimeout(limit)
+        reject(new WorkerLost(cause?.message ?? 'The worker stopped.'))
+      }
       hand.pending.clear()
     })
     return hand
+  }
+
+  async #reply({ worker }: Hand, { question, ask }: Question): Promise<void> {
+    worker.postMessage({ question, answer: await this.#answer?.(ask as never).catch(() => undefined) })
   }
 }
 

@@ -2,6 +2,7 @@
 // mail turns on the difference between "there is none" and "we could not find out" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { codeOf } from './errors.ts'
+import { gate } from './gate.ts'
 import { formatEndpoint } from './network.ts'
 
 export type Answer<T> =
@@ -26,6 +27,35 @@ export interface Resolver {
   a(name: string): Promise<Answer<string>>
   aaaa(name: string): Promise<Answer<string>>
   cname(name: string): Promise<Answer<string>>
+  ptr(name: string): Promise<Answer<string>>
+}
+
+/** A question by its type; what no rule of mail asks for is answered with nothing. */
+export function askType(resolver: Resolver, name: string, type: string): Promise<Answer<string | Mx>> {
+  switch (type) {
+    case 'TXT':
+      return resolver.txt(name)
+    case 'A':
+      return resolver.a(name)
+    case 'AAAA':
+      return resolver.aaaa(name)
+    case 'MX':
+      return resolver.mx(name)
+    case 'CNAME':
+      return resolver.cname(name)
+    case 'PTR':
+      return resolver.ptr(name)
+    default:
+      return Promise.resolve({ kind: 'none' })
+  }
+}
+
+/** An answer in the manner of node:dns, for libraries that ask so: records, or an error with a code. */
+export function asNodeDns(answer: Answer<string | Mx>, type: string): string[] | string[][] {
+  if (answer.kind === 'found')
+    return type === 'TXT' ? answer.records.map((text) => [text as string]) : (answer.records as string[])
+  const code = { none: 'ENODATA', nxdomain: 'ENOTFOUND', failed: 'ETIMEOUT' }[answer.kind]
+  throw Object.assign(new Error(code), { code })
 }
 
 export interface ResolverOptions {
@@ -40,23 +70,6 @@ const MAX_RECORDS = 100
 
 /** Questions under way at once: a burst of hundreds overruns the buffers of sockets, and what is lost looks like no answer. */
 const MAX_ASKED = 50
-
-/** Lets so many through at a time; the others wait in their order. */
-function gate(most: number): <T>(work: () => Promise<T>) => Promise<T> {
-  let busy = 0
-  const waiting: (() => void)[] = []
-  return async (work) => {
-    if (busy < most) busy++
-    else await new Promise<void>((resolve) => waiting.push(resolve))
-    try {
-      return await work()
-    } finally {
-      const next = waiting.shift()
-      if (next) next()
-      else busy--
-    }
-  }
-}
 
 export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
@@ -73,6 +86,7 @@ export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverO
     a: (name) => inTurn(() => resolver.resolve4(name)),
     aaaa: (name) => inTurn(() => resolver.resolve6(name)),
     cname: (name) => inTurn(async () => (await resolver.resolveCname(name)).map(clean)),
+    ptr: (name) => inTurn(async () => (await resolver.resolvePtr(name)).map(clean)),
   }
 }
 

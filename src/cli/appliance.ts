@@ -17,9 +17,11 @@ import { eraseKeys } from '../domains/keys.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
 import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
+import { ownsFile as ownsInboundFile, removeOld } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf, type Engine } from './engine.ts'
+import { createInbound } from './inbound.ts'
 import { mailNotices } from './notice.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
@@ -31,8 +33,8 @@ export interface ApplianceOptions {
   clock: Clock
   log: Log
   resolver?: Resolver
-  /** What an operator sets the HTTP address with: --http of the sandbox. */
-  httpKey?: string
+  /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
+  keys?: { http: string; smtp: string }
   timeouts?: Timeouts
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
@@ -42,6 +44,9 @@ export interface Appliance {
   desk: ApiDesk & { resolver: Resolver }
   engine: DeliveryEngine
   http: { host: string; port: number }
+  smtp: { host: string; port: number }[]
+  /** After the configuration was read again: takes certificates anew. Throws an OperatorError. */
+  reload(): void
   /** Stops accepting, finishes or releases what is in flight within 10 seconds, closes the store. */
   stop(): Promise<void>
 }
@@ -72,11 +77,13 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   try {
     const keyring = openKeyring(config.data_dir)
     const spool = new Spool(config.data_dir)
-    await spool.sweep((name) => ownsFile(store, name))
+    await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
     const parts = { store, spool, clock, keyring, log, config, resolver }
     const { composer, engine, keys } = createEngine(parts, { timeouts: options.timeouts, stsPort: options.stsPort })
+    const inbound = createInbound(parts)
     undo.push(() => composer.close())
+    undo.push(() => inbound.stop(0))
     const polling = new Loop({
       name: 'domains',
       clock,
@@ -86,6 +93,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const desk: ApiDesk & { resolver: Resolver } = {
       ...parts,
       fetching: fetchingOf(parts),
+      inboundReader: inbound.reader,
       bells: {
         domains: () => polling.ring(),
         deliveries: (lane: string) => engine.ring(lane),
@@ -97,12 +105,14 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const noticed = (): void => void mailNotices(desk).catch((thrown: unknown) => log.fault('notices', thrown))
     const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, noticed })
     store.on(EVENTS, () => dispatcher.ring())
-    const http = await listen(createApp(desk), config.http.listen, options.httpKey)
+    const http = await listen(createApp(desk), config.http.listen, options.keys?.http)
     undo.push(() => http.close(0))
 
     await engine.start()
     polling.start()
     await dispatcher.start()
+    await inbound.engine.start()
+    await inbound.listen(options.keys?.smtp)
     noticed()
     const hourly = schedule('7 * * * *', () => tidy(desk, { engine, keys }), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
@@ -111,18 +121,29 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         engine.ring()
         polling.ring()
         dispatcher.ring()
+        inbound.engine.ring()
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     }
-    log.info('ready', { http: formatEndpoint(http.host, http.port), smtp: [], pid: process.pid })
+    const smtp = inbound.listeners.map(({ host, port }) => ({ host, port }))
+    const shown = smtp.map(({ host, port }) => formatEndpoint(host, port))
+    log.info('ready', { http: formatEndpoint(http.host, http.port), smtp: shown, pid: process.pid })
     return {
       desk,
       engine,
       http,
+      smtp,
+      reload: () => inbound.renew(),
       async stop() {
         watching()
         await hourly.destroy()
-        await Promise.all([http.close(PATIENCE), polling.stop(), engine.stop(PATIENCE), dispatcher.stop(PATIENCE)])
+        await Promise.all([
+          http.close(PATIENCE),
+          inbound.stop(PATIENCE),
+          polling.stop(),
+          engine.stop(PATIENCE),
+          dispatcher.stop(PATIENCE),
+        ])
         poster.close()
         await composer.close()
         store.close()
@@ -144,4 +165,6 @@ async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'ke
   await forgetSoftBounces(store, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   await mailNotices(desk)
+  const { inbound } = desk.config.retention
+  if (inbound > 0) while ((await removeOld(desk, now - inbound)) > 0);
 }

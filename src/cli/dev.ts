@@ -16,7 +16,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     .command('dev')
     .description('the sandbox: everything real, DNS and receiving exchangers built in')
     .option('--http <address>', 'where the API listens', '127.0.0.1:8025')
-    .option('--smtp <address>', 'where the built-in exchanger listens', '127.0.0.1:2525')
+    .option('--smtp <address>', 'where mail for the sandbox is received', '127.0.0.1:2525')
     .option('--data <dir>', 'keep the data in this directory (else a temporary one, removed at the end)')
     .action(async ({ http, smtp, data }: { http: string; smtp: string; data?: string }) => {
       const { terminal } = invocation()
@@ -37,20 +37,22 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
-        const { url, token, domain, user, smtpPort, receiver } = sandbox
+        const { url, token, domain, user, inbox, smtpPort, exchangerPort, receiver } = sandbox
         const shown = {
           url,
           api: `${url}/api/v1`,
           token,
           domain,
           user,
-          from: `hello@${domain}`,
-          to: 'ann@inbox.example',
+          inbox,
+          from: inbox,
+          to: 'reply@friend.example',
           smtp_port: smtpPort,
+          exchanger_port: exchangerPort,
           receiver,
           data_dir: dataDir,
         }
-        answer(terminal, { ...shown, curl: curl(shown) }, welcome)
+        answer(terminal, { ...shown, curl: curl(shown), curl_received: received(shown) }, welcome)
         await untilSignal(sandbox)
       } finally {
         cleanUp()
@@ -65,6 +67,8 @@ function endpoint(option: string, text: string): { host: string; port: number } 
 }
 
 interface Shown {
+  inbox: string
+  smtp_port: number
   api: string
   token: string
   domain: string
@@ -83,18 +87,26 @@ function curl({ api, token, from, to }: Shown): string {
   return `curl -s ${api}/outbound-emails -H 'Authorization: Bearer ${token}' -H 'Content-Type: application/vnd.api+json' -d '${JSON.stringify(body)}'`
 }
 
+const received = ({ api, token }: Shown): string => `curl -s ${api}/inbound-emails -H 'Authorization: Bearer ${token}'`
+
 const welcome = (shown: Shown): string => `
 Postrider sandbox: the API, the queue, DKIM, SMTP and the store are real; DNS and the receiving exchangers are built in.
 
   API      ${shown.api}
   token    ${shown.token}
   domain   ${shown.domain} (active; mail from anybody@${shown.domain} is signed with its key)
+  inbox    ${shown.inbox} (mail for it is received on port ${shown.smtp_port})
 
 Send a first mail from another terminal:
 
 ${curl(shown)}
 
 A webhook receiver is at ${shown.receiver}/ (a path of /500, /410, /429 or /slow makes it answer so).
-Every address receives, whatever its domain. Some fail on purpose: bounce@, defer@ and slow@ anywhere.
+${shown.to} answers it. A few seconds later the reply is in the inbox:
+
+${received(shown)}
+
+Every address receives, whatever its domain. Some do something on purpose, at any domain: reply@ answers, bounce@ sends a delivery
+report, complain@ a spam complaint, refuse@ says no at once, defer@ not now, and slow@ takes its time.
 What arrives is logged here with its DKIM verdict. Ctrl-C ends it.
 `

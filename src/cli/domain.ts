@@ -14,6 +14,7 @@ import {
   type Domain,
 } from '../domains/register.ts'
 import { requireUser } from '../accounts/users.ts'
+import { closeInboxes } from '../inbound/inboxes.ts'
 import type { Reader } from '../store/database.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -192,6 +193,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
     (name: string, { user }: { user?: string }) =>
       withDomain(name, user, async (desk, found) => {
         await removeDomain(desk, found.key)
+        await closeInboxes(desk, found.key)
         answer(terminal(), { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
       }),
   )

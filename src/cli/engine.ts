@@ -46,10 +46,9 @@ export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 're
 
 export function createEngine(desk: EngineDesk, { stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)
-  const composer = new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(
-    new URL('../message/worker.ts', import.meta.url),
-    workers,
-  )
+  const composer = new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url), {
+    size: workers,
+  })
   const keys = new OpenKeys(desk.store, desk.keyring)
   const sts = new StsPolicies({ ...desk, fetching, stsPort })
   const engine = new DeliveryEngine({ ...desk, composer, keys, sts, timeouts, allowed: fetching.allowed })

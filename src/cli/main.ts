@@ -6,6 +6,7 @@ import { version } from '../base/version.ts'
 import { completionCommand } from './completion.ts'
 import { devCommand } from './dev.ts'
 import { domainCommand } from './domain.ts'
+import { inboxCommand } from './inbox.ts'
 import { initCommand } from './init.ts'
 import type { Invocation } from './open.ts'
 import { noticesCommand } from './notice.ts'
@@ -25,6 +26,7 @@ const COMMANDS = [
   userCommand,
   tokenCommand,
   domainCommand,
+  inboxCommand,
   queueCommand,
   suppressionCommand,
   sendCommand,

@@ -1,4 +1,5 @@
-// The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain and a token.
+// The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain, an inbox
+// and a token.
 // Loaded only by `postrider dev`: the libraries that judge received mail are a third of the program.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +11,8 @@ import { createResolver } from '../base/resolver.ts'
 import { SCOPES } from '../accounts/scopes.ts'
 import { createToken } from '../accounts/tokens.ts'
 import { addUser, findUser } from '../accounts/users.ts'
-import { listenError } from '../api/server.ts'
+import { formatEndpoint } from '../base/network.ts'
+import { addInbox, listInboxes } from '../inbound/inboxes.ts'
 import { checkDomain } from '../domains/check.ts'
 import { domainByKey, listDomains, registerDomain } from '../domains/register.ts'
 import { startDns } from '../sandbox/dns.ts'
@@ -22,11 +24,13 @@ import { startAppliance, type Appliance } from './appliance.ts'
 
 const USER = 'you@sandbox.example'
 const DOMAIN = 'sandbox.example'
+const INBOX = `hello@${DOMAIN}`
 const HOSTNAME = 'mx.sandbox.example'
 const RECEIVER = 'hooks.sandbox.example'
 
 export interface SandboxOptions {
   http: { host: string; port: number }
+  /** Where the sandbox receives. */
   smtp: { host: string; port: number }
   dataDir: string
   clock: Clock
@@ -40,17 +44,22 @@ export interface Sandbox {
   token: string
   domain: string
   user: string
-  /** Port of the built-in exchanger. */
+  /** Address of its inbox. */
+  inbox: string
+  /** Port on which it receives. */
   smtpPort: number
+  /** Port of the built-in exchanger. */
+  exchangerPort: number
   /** URL of the built-in webhook receiver. */
   receiver: string
   stop(): Promise<void>
 }
 
-/** Starts everything and makes a user, an active domain and a token. Throws an OperatorError. */
+/** Starts everything and makes a user, an active domain, an inbox and a token. Throws an OperatorError. */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { clock, dataDir, http, log, smtp } = options
   let store: Store | undefined
+  let listening: { host: string; port: number } | undefined
   const dns = await startDns(sandboxZone(() => store))
   const undo: (() => Promise<unknown>)[] = [() => dns.close()]
   try {
@@ -60,11 +69,14 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       log.info('received', { ...told, to: told.to.join(',') })
       options.received?.(mail)
     }
-    const exchanger = await startExchanger({ hostname: HOSTNAME, clock, resolver, listen: smtp, received }).catch(
-      (thrown: unknown) => {
-        throw listenError(thrown, '--smtp', smtp.host, smtp.port)
-      },
-    )
+    const exchanger = await startExchanger({
+      hostname: HOSTNAME,
+      clock,
+      log,
+      resolver,
+      received,
+      listener: () => listening,
+    })
     undo.push(() => exchanger.close())
     const receiver = await startReceiver(RECEIVER, clock, (event) => log.info('webhook received', { ...event }))
     undo.push(() => receiver.close())
@@ -74,14 +86,16 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     const config = parseConfig({
       hostname: 'postrider.sandbox.example',
       data_dir: dataDir,
-      http: { listen: `${http.host}:${http.port}` },
+      http: { listen: formatEndpoint(http.host, http.port) },
+      smtp: { listen: [formatEndpoint(smtp.host, smtp.port)] },
       delivery: { port: exchanger.port },
       network: { allow_private: ['127.0.0.0/8', '::1/128'] },
       webhooks: { ca_file: caFile },
     })
-    const appliance = await startAppliance({ config, clock, log, resolver, httpKey: '--http' })
+    const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
     undo.push(() => appliance.stop())
     store = appliance.desk.store
+    listening = appliance.smtp[0]
     config.http.public_url = `http://${http.host}:${appliance.http.port}`
     const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
     const deskOfDomains = { ...appliance.desk, ring: appliance.desk.bells.domains }
@@ -93,6 +107,8 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       throw new OperatorError(
         `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
       )
+    if (!listInboxes(store).some(({ address }) => address === INBOX))
+      await addInbox(deskOfDomains, user.key, { name: 'Hello', address: INBOX })
     const { plaintext } = await createToken({ store, clock }, user.key, {
       name: 'sandbox',
       scopes: SCOPES,
@@ -104,7 +120,9 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       token: plaintext,
       domain: DOMAIN,
       user: USER,
-      smtpPort: exchanger.port,
+      inbox: INBOX,
+      smtpPort: appliance.smtp[0]!.port,
+      exchangerPort: exchanger.port,
       receiver: `https://${RECEIVER}:${receiver.port}`,
       async stop() {
         for (const step of undo.splice(0).reverse()) await step()

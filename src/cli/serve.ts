@@ -18,6 +18,7 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
         try {
           // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
           Object.assign(config, configOf(now))
+          appliance.reload()
           log.info('configuration read again')
         } catch (thrown) {
           log.error('configuration not read again', { error: messageOf(thrown) })

@@ -31,6 +31,16 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
     ...dkim,
     { record_type: 'SPF', name: mailFrom, value: spfValue(config), required: 1 },
     { record_type: 'MAIL_FROM_MX', name: mailFrom, value: `${MX_PREFERENCE} ${config.hostname}`, required: 1 },
+    ...(receives(reader, domain.key)
+      ? [
+          {
+            record_type: 'INBOUND_MX' as const,
+            name: domain.name,
+            value: `${MX_PREFERENCE} ${config.hostname}`,
+            required: 0 as const,
+          },
+        ]
+      : []),
     ...(domain.tracking_redirect_mode === 'branded'
       ? [
           {
@@ -48,6 +58,16 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
       required: 0,
     },
   ]
+}
+
+/** Whether the domain has an inbox. */
+function receives(reader: Reader, domainKey: number): boolean {
+  const inbox = db
+    .selectFrom('inboxes')
+    .select('key')
+    .where('domain_key', '=', domainKey)
+    .where('deleted_at', 'is', null)
+  return reader.first(inbox.limit(1)) !== undefined
 }
 
 /** Our host by name, and by address where the operator named the addresses it sends from. */

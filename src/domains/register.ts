@@ -181,6 +181,19 @@ export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean
   })
 }
 
+/** Brings a domain's records in line with what it is used for now, and looks at them at once. */
+export function reissueRecords(
+  tx: Tx,
+  desk: { config: RecordsConfig; ring: () => void },
+  domainKey: number,
+  now: number,
+): void {
+  const domain = domainByKey(tx, domainKey)
+  if (!domain) return
+  syncRecords(tx, domain, desk.config, now)
+  checkSoon(tx, desk, domainKey, now)
+}
+
 function checkSoon(tx: Tx, desk: Pick<DomainsDesk, 'ring'>, domainKey: number, now: number): void {
   tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
   tx.afterCommit(desk.ring)

@@ -4,9 +4,25 @@ import { JSON_API } from './media.ts'
 import { paramsOf, sortable, type Action, type Field, type Resource } from './resource.ts'
 
 type Json = Record<string, unknown>
-const SUCCESS = { list: '200', show: '200', create: '201', update: '200', delete: '204', act: '202' } as const
+const SUCCESS = {
+  list: '200',
+  show: '200',
+  create: '201',
+  update: '200',
+  delete: '204',
+  act: '202',
+  download: '200',
+} as const
 type AnyAction = Action<never, Record<string, Field>>
-const METHODS = { list: 'get', show: 'get', create: 'post', update: 'patch', delete: 'delete', act: 'post' } as const
+const METHODS = {
+  list: 'get',
+  show: 'get',
+  create: 'post',
+  update: 'patch',
+  delete: 'delete',
+  act: 'post',
+  download: 'get',
+} as const
 const ref = (name: string): Json => ({ $ref: `#/components/schemas/${name}` })
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json
@@ -114,7 +130,7 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
   const data = action.kind === 'list' ? { type: 'array', items: ref(name) } : ref(name)
   const content = (schema: Json): Json => ({ [JSON_API]: { schema } })
   return {
-    operationId: `${action.kind}${name}${action.kind === 'list' && 'within' in action && action.within ? 'Within' : ''}`,
+    operationId: operationId(name, action),
     summary: action.about,
     tags: [resource.type],
     'x-scope': action.scope,
@@ -126,17 +142,27 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
           ? { description: 'Done; no body.' }
           : {
               description: 'Done.',
-              content: content({
-                type: 'object',
-                required: ['data'],
-                properties: { data, included: { type: 'array' } },
-              }),
+              content:
+                action.kind === 'download'
+                  ? { '*/*': { schema: { type: 'string', format: 'binary' } } }
+                  : content({
+                      type: 'object',
+                      required: ['data'],
+                      properties: { data, included: { type: 'array' } },
+                    }),
             },
       ...Object.fromEntries(
         errors.sort().map((status) => [status, { description: 'Refused.', content: content(ref('Error')) }]),
       ),
     },
   }
+}
+
+/** One for each action; what hangs below a resource has its last word in it. */
+function operationId(name: string, action: AnyAction): string {
+  if (action.kind === 'download')
+    return `${action.kind}${name}${nameOf(action.path.split('/').findLast((part) => !part.startsWith(':'))!)}`
+  return `${action.kind}${name}${action.kind === 'list' && action.within ? 'Within' : ''}`
 }
 
 function parameters(resource: Resource<never>, action: AnyAction): Json[] {
@@ -162,6 +188,7 @@ function parameters(resource: Resource<never>, action: AnyAction): Json[] {
       query('include', `Related resources: ${Object.keys(resource.relationships ?? {}).join(', ') || 'none'}.`),
     ],
     fields: () => [query(`fields[${resource.type}]`, 'Sparse fieldset.')],
+    inbox: () => [query('inbox', 'The same as filter[inbox].')],
     page: () => [
       query('page[cursor]', 'Opaque cursor from links or meta.'),
       query('page[size]', '1 to 100, 25 when absent.'),

@@ -74,6 +74,11 @@ export function parseQuery(
         query.sort = value
         query.order = parseSort(value, resource)
         break
+      case 'inbox':
+        if (query.filters.has(name))
+          throw wrong('invalid_query', name, `"${name}" and "filter[${name}]" are the same; give one.`)
+        query.filters.set(name, parseFilter(name, name, value, resource))
+        break
       case 'include':
         query.include = parseInclude(value, resource, types)
         break

@@ -79,6 +79,8 @@ export interface Call<Parts, Attributes = Record<string, never>> {
   now: number
   /** The row that the path names; undefined where it names none. */
   row: ListedRow
+  /** What the path names, by name. */
+  params: Record<string, string>
   /** Ids of to-one relationships given on create. */
   related: Record<string, string>
   attributes: Attributes
@@ -91,7 +93,8 @@ export interface Written {
   headers?: Record<string, string>
 }
 
-export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page'
+/** `inbox` is the one filter that is also a parameter of its own (specification "Inbound emails"). */
+export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page' | 'inbox'
 
 interface Common {
   /** Hono's form, below the API's base: `/domains/:domain/records`. */
@@ -107,6 +110,8 @@ export interface Within {
   type: string
   /** The child's column that holds the parent's key. */
   column: string
+  /** Also of parents that were removed. */
+  removed?: true
 }
 
 export type Action<Parts, F extends Fields> =
@@ -122,6 +127,8 @@ export type Action<Parts, F extends Fields> =
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
   /** A POST without a body that does something with one row and answers 202 with what came of it. */
   | (Common & { kind: 'act'; run: (call: Call<Parts>) => Promise<Written> })
+  /** A GET that answers bytes instead of a document. */
+  | (Common & { kind: 'download'; run: (call: Call<Parts>) => Promise<Response> })
 
 export interface Definition<Parts, F extends Fields> {
   table: TableName
@@ -162,6 +169,7 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
       return ['include', 'fields']
     case 'delete':
     case 'act':
+    case 'download':
       return []
   }
 }

@@ -37,7 +37,15 @@ export interface RouterOptions<Parts> {
 }
 
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
-const METHODS = { list: 'GET', show: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE', act: 'POST' } as const
+const METHODS = {
+  list: 'GET',
+  show: 'GET',
+  create: 'POST',
+  update: 'PATCH',
+  delete: 'DELETE',
+  act: 'POST',
+  download: 'GET',
+} as const
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
@@ -76,6 +84,12 @@ function setHeaders(context: Context, headers: Record<string, string>): void {
   for (const [name, value] of Object.entries(headers)) context.header(name, value)
 }
 
+const INERT = {
+  'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; sandbox",
+  'Cache-Control': 'private, no-store',
+}
+
 const notFound = () => refuse('not_found', 'No such resource exists.')
 
 async function answer<Parts>(
@@ -111,6 +125,7 @@ async function answer<Parts>(
     caller,
     now: clock.now(),
     row: undefined as never,
+    params: context.req.param() as Record<string, string>,
     related: {},
     attributes: {},
   }
@@ -124,6 +139,12 @@ async function answer<Parts>(
   if (action.kind === 'delete') {
     await action.run(call as Call<Parts>)
     return context.body(null, 204)
+  }
+  if (action.kind === 'download') {
+    const response = await action.run(call as Call<Parts>)
+    // Bytes from outside are never run where they are shown.
+    setHeaders(context, { ...Object.fromEntries(response.headers), ...INERT })
+    return context.newResponse(response.body as ReadableStream, 200)
   }
   if (action.kind === 'act') {
     const { row } = await action.run(call as Call<Parts>)
@@ -162,7 +183,13 @@ function list<Parts>(
   const [parentId] = Object.values(context.req.param())
   if (action.within && parentId !== undefined) {
     const parent = writer.types.get(action.within.type)!
-    const row = findOwned(reader, parent.table, caller.userKey, parentId, parent.only)
+    const row = findOwned(
+      reader,
+      parent.table,
+      caller.userKey,
+      parentId,
+      action.within.removed ? undefined : parent.only,
+    )
     if (!row) throw notFound()
     where.push({ column: action.within.column, values: [row.key] })
   }

@@ -1,22 +1,42 @@
-// The return path (D31): one address per delivery, whose local part says which delivery it was and proves that we made it.
-// Lower-case base32, because some receivers fold the case of a local part; 26 characters.
+// Addresses that name a delivery (D31): the return path and the unsubscribe address. The local part says which delivery it was and
+// proves that we made it. Lower-case base32, because some receivers fold the case of a local part; 26 characters.
 import { base32, fromBase32 } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 
 const KEY_BYTES = 6
 const MAC_BYTES = 10
 
-export function returnPathToken(keyring: Keyring, deliveryKey: number): string {
+type TokenPurpose = 'return-path' | 'unsubscribe'
+
+function deliveryToken(keyring: Keyring, purpose: TokenPurpose, deliveryKey: number): string {
   const key = Buffer.alloc(KEY_BYTES)
   key.writeUIntBE(deliveryKey, 0, KEY_BYTES)
-  return base32(Buffer.concat([key, keyring.mac('return-path', key, MAC_BYTES)]))
+  return base32(Buffer.concat([key, keyring.mac(purpose, key, MAC_BYTES)]))
 }
 
-/** The delivery that a return path's local part names; undefined when the token is not one of ours. */
-export function readReturnPathToken(keyring: Keyring, token: string): number | undefined {
+/** The delivery that a token names; undefined when the token is not one of ours. */
+function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): number | undefined {
   const bytes = fromBase32(token)
   // The last character has bits to spare: only the spelling that we make is ours.
   if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
-  return keyring.proves('return-path', key, bytes.subarray(KEY_BYTES)) ? key.readUIntBE(0, KEY_BYTES) : undefined
+  return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES)) ? key.readUIntBE(0, KEY_BYTES) : undefined
 }
+
+export const returnPathToken = (keyring: Keyring, deliveryKey: number): string =>
+  deliveryToken(keyring, 'return-path', deliveryKey)
+
+/** The delivery that a return path's local part names; undefined when the token is not one of ours. */
+export const readReturnPathToken = (keyring: Keyring, token: string): number | undefined =>
+  readToken(keyring, 'return-path', token)
+
+const UNSUBSCRIBE = 'u-'
+
+/** The local part of the address at which a mail to a delivery unsubscribes its recipient (RFC 2369 §3.2). */
+export const unsubscribeLocalPart = (keyring: Keyring, deliveryKey: number): string =>
+  UNSUBSCRIBE + deliveryToken(keyring, 'unsubscribe', deliveryKey)
+
+export const readUnsubscribeLocalPart = (keyring: Keyring, local: string): number | undefined =>
+  local.toLowerCase().startsWith(UNSUBSCRIBE)
+    ? readToken(keyring, 'unsubscribe', local.slice(UNSUBSCRIBE.length))
+    : undefined

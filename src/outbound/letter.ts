@@ -44,7 +44,8 @@ export function composeJob(
         ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
         // campaign:customer:kind:sender, the order that mailbox providers read (D31).
         ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
-        ['CFBL-Address', `fbl@${mailFrom}; report=arf`],
+        // RFC 9477: complaints come to the return path, whose token proves which mail they mean.
+        ['CFBL-Address', `${returnPathToken(keyring, deliveries[0]!.key)}@${mailFrom}; report=arf`],
       ],
       tracking: trackingOf(keyring, config, email, deliveries[0]!.key),
     },

@@ -38,7 +38,7 @@ const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
   suppressed: 'email.rejected',
 }
 
-const emailOf = statement<{ key: number }>()((arg) =>
+export const emailOf = statement<{ key: number }>()((arg) =>
   db.selectFrom('outbound_emails').select(['key', 'user_key', 'domain_key', 'status']).where('key', '=', arg.key),
 )
 
@@ -91,22 +91,22 @@ export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): vo
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify(verdict)
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
-  if (lost && bounce) hold(tx, email, delivery, lost, bounce, now)
+  if (lost && bounce) hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
   if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
   else emit(tx, EVENTS[kind], email, delivery, details, now)
 }
 
 /** What a bounce means for the address: gone for good, or one more soft bounce (D35). A way that is broken means neither. */
-function hold(
+export function hold(
   tx: Tx,
   email: EmailKeys,
-  { address }: Delivery,
+  { address, source }: { address: string; source: 'smtp' | 'dsn' },
   kind: 'bounced' | 'failed',
   bounce: BounceClass,
   now: number,
 ): void {
   const { domain_key, user_key } = email
-  const about = { user_key, domain_key, address, source: 'smtp' as const }
+  const about = { user_key, domain_key, address, source }
   if (kind === 'bounced' && bounce === 'hard') suppress(tx, { ...about, reason: 'hard_bounce', scope: 'all' }, now)
   else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }

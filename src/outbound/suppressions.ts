@@ -41,6 +41,17 @@ export function suppressedFor(
   return reader.first(blocking({ domain_key: domainKey, email: normalised(address), now }))
 }
 
+/** Whether an address has unsubscribed from a domain's campaigns. */
+export function marketingSuppressed(reader: Reader, domainKey: number, address: string): boolean {
+  const entry = db
+    .selectFrom('suppressions')
+    .select('key')
+    .where('domain_key', '=', domainKey)
+    .where('email', '=', normalised(address))
+    .where('reason', '=', 'unsubscribe')
+  return reader.first(entry) !== undefined
+}
+
 export interface NewSuppression {
   user_key: number
   domain_key: number

@@ -1,13 +1,17 @@
 // The sandbox's receiving exchanger: a real SMTP listener on loopback that takes mail for everybody, judges its DKIM
-// signature with an independent library, and hands it on. Some local parts fail on purpose:
+// signature with an independent library, and hands it on. Some local parts do something on purpose:
 //
-//   bounce@  550 at RCPT            defer@  451 at RCPT, each time            slow@  the final answer takes 10 seconds
+//   refuse@    550 at RCPT               defer@   451 at RCPT, each time       slow@   the final answer takes 10 seconds
+//   bounce@    a delivery report later   complain@  a spam complaint later     reply@  an answer, as a person writes it
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
 import { makeCertificate } from '../base/certificate.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
-import type { Answer, Mx, Resolver } from '../base/resolver.ts'
+import { messageOf } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { asNodeDns, askType, type Resolver } from '../base/resolver.ts'
 import { startListener, type SmtpListener, type SmtpRefusal } from '../smtp/listener.ts'
+import { bounceOf, complaintOf, post, replyOf, type Arrived } from './answers.ts'
 
 export interface ReceivedMail {
   from: string
@@ -24,79 +28,92 @@ export interface ReceivedMail {
 export interface ExchangerOptions {
   hostname: string
   clock: Clock
+  log: Log
   resolver: Resolver
-  listen: { host: string; port: number }
   received: (mail: ReceivedMail) => void
+  /** Where answers go; asked when there is one. */
+  listener: () => { host: string; port: number } | undefined
 }
 
 const SLOW = 10 * SECOND
+/** A report or an answer comes a moment later. */
+const SOON = SECOND
 const MAX_BYTES = 60 * 1024 * 1024
 
 const FAILS: Record<string, SmtpRefusal> = {
-  bounce: { code: 550, text: 'This mailbox bounces on purpose' },
-  defer: { code: 451, text: 'This mailbox defers on purpose' },
+  refuse: { code: 550, text: '5.1.1 This mailbox refuses on purpose' },
+  defer: { code: 451, text: '4.2.1 This mailbox defers on purpose' },
 }
 
-export function startExchanger({
-  clock,
-  hostname,
-  listen,
-  received,
-  resolver,
-}: ExchangerOptions): Promise<SmtpListener> {
-  return startListener(listen, {
-    hostname,
-    certificate: makeCertificate(hostname, clock.now()),
-    maxBytes: MAX_BYTES,
-    recipient: (address) => FAILS[localPart(address)],
-    message: async (message, { from, to, client, helo, tls }) => {
-      const { dkim, spf, dmarc } = await authenticate(message, {
-        ip: client,
-        helo,
-        sender: from,
-        mta: hostname,
-        resolver: (name, type) => lookUp(resolver, name, type),
-      })
-      const { subject = '' } = await simpleParser(message, { skipHtmlToText: true, skipTextToHtml: true })
-      received({
-        from,
-        to,
-        subject,
-        dkim: dkim?.results[0]?.status.result ?? 'none',
-        spf: spf ? spf.status.result : 'none',
-        dmarc: dmarc ? dmarc.status.result : 'none',
-        tls,
-        message,
-      })
-      if (to.some((address) => localPart(address) === 'slow'))
-        await new Promise<void>((resolve) => void clock.wake(clock.now() + SLOW, resolve))
-      return undefined
+const ANSWERS: Record<string, { from: '' | 'recipient'; to: 'return path' | 'reply address'; write: typeof bounceOf }> =
+  {
+    bounce: { from: '', to: 'return path', write: bounceOf },
+    complain: { from: 'recipient', to: 'return path', write: complaintOf },
+    reply: { from: 'recipient', to: 'reply address', write: replyOf },
+  }
+
+export function startExchanger(options: ExchangerOptions): Promise<SmtpListener> {
+  const { clock, hostname, received, resolver } = options
+  return startListener(
+    { host: '127.0.0.1', port: 0 },
+    {
+      hostname,
+      certificate: makeCertificate(hostname, clock.now()),
+      maxBytes: MAX_BYTES,
+      recipient: (address) => FAILS[localPart(address)],
+      message: async (bytes, { from, to, client, helo, tls }, sound) => {
+        const chunks: Buffer[] = []
+        for await (const chunk of bytes) chunks.push(chunk)
+        const refusal = sound()
+        if (refusal) return refusal
+        const message = Buffer.concat(chunks)
+        const { dkim, spf, dmarc } = await authenticate(message, {
+          ip: client,
+          helo,
+          sender: from,
+          mta: hostname,
+          resolver: async (name, type) => asNodeDns(await askType(resolver, name, type), type),
+        })
+        const parsed = await simpleParser(message, { skipHtmlToText: true, skipTextToHtml: true })
+        const { subject = '' } = parsed
+        received({
+          from,
+          to,
+          subject,
+          dkim: dkim?.results[0]?.status.result ?? 'none',
+          spf: spf ? spf.status.result : 'none',
+          dmarc: dmarc ? dmarc.status.result : 'none',
+          tls: tls !== null,
+          message,
+        })
+        const headers = {
+          subject: subject.replace(/\s+/g, ' '),
+          messageId: parsed.messageId ?? '',
+          references: [parsed.references ?? []].flat().join(' '),
+          replyTo: (parsed.replyTo ?? parsed.from)?.value[0]?.address ?? '',
+        }
+        for (const recipient of to) answer(options, { from, recipient, message, headers })
+        if (to.some((address) => localPart(address) === 'slow'))
+          await new Promise<void>((resolve) => void clock.wake(clock.now() + SLOW, resolve))
+        return undefined
+      },
     },
+  )
+}
+
+/** Sends what the address answers with, a moment later. */
+function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: Arrived): void {
+  const way = ANSWERS[localPart(arrived.recipient)]
+  const to = way?.to === 'return path' ? arrived.from : arrived.headers.replyTo
+  if (!way || to === '') return
+  clock.wake(clock.now() + SOON, () => {
+    const where = listener()
+    if (!where) return
+    const by = { hostname, listener: where, now: clock.now() }
+    post(by, way.from === '' ? '' : arrived.recipient, to, way.write(by, arrived)).catch((thrown: unknown) =>
+      log.warn('answer not taken', { from: arrived.recipient, to, error: messageOf(thrown) }),
+    )
   })
 }
 
 const localPart = (address: string): string => address.split('@')[0]!.toLowerCase()
-
-const ask = (resolver: Resolver, name: string, type: string): Promise<Answer<string | Mx>> => {
-  switch (type) {
-    case 'TXT':
-      return resolver.txt(name)
-    case 'A':
-      return resolver.a(name)
-    case 'AAAA':
-      return resolver.aaaa(name)
-    case 'MX':
-      return resolver.mx(name)
-    default:
-      return Promise.resolve({ kind: 'none' })
-  }
-}
-
-/** mailauth asks as node:dns does: records, or an error with a code. */
-async function lookUp(resolver: Resolver, name: string, type: string): Promise<string[] | string[][]> {
-  const answer = await ask(resolver, name, type)
-  if (answer.kind === 'found')
-    return type === 'TXT' ? answer.records.map((text) => [text as string]) : (answer.records as string[])
-  const code = { none: 'ENODATA', nxdomain: 'ENOTFOUND', failed: 'ETIMEOUT' }[answer.kind]
-  throw Object.assign(new Error(`${type} ${name}: ${code}`), { code })
-}

@@ -42,7 +42,9 @@ export interface Refusal {
 export function classify({ code, enhanced, text }: Refusal): BounceClass {
   shipped ??= parseRules(configAsset('bounce-rules.txt'))
   const said = [code, enhanced, text].filter((part) => part !== null).join(' ')
-  return (
-    shipped.find(({ pattern }) => pattern.test(said))?.class ?? (code === 550 && enhanced === null ? 'hard' : 'policy')
-  )
+  const found = shipped.find(({ pattern }) => pattern.test(said))?.class
+  // What a server says for now is no evidence that an address is gone (RFC 5321 §4.2.1), even when it was given up in the end.
+  const temporary = code === null ? enhanced?.startsWith('4.') : code < 500
+  if (found === 'hard' && temporary) return 'soft'
+  return found ?? (code === 550 && enhanced === null ? 'hard' : 'policy')
 }

@@ -1,62 +1,121 @@
-// A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It answers 250
-// after the final dot only once the second was answered with yes.
-import type { AddressInfo } from 'node:net'
-import type { Readable } from 'node:stream'
-import { SMTPServer, type SMTPServerSession } from 'smtp-server'
+// A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It answers 250 after
+// the final dot only once the second was answered with yes (RFC 5321 §6.1).
+import type { AddressInfo, Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
-import { messageOf } from '../base/errors.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
+import { MINUTE } from '../base/clock.ts'
+import { BARE_LINE_END, InboundSession } from './session.ts'
 
-/** A refusal: 550 and "No such mailbox"; the listener puts the enhanced code that belongs to it in front. */
+/** A refusal: 550 and "5.1.1 No such mailbox"; without an enhanced code of its own the text gets the usual one. */
 export interface SmtpRefusal {
   code: number
   text: string
+}
+
+/** What is known of a message before and while it comes. */
+export interface InboundEnvelope {
+  from: string
+  to: string[]
+  /** Address of the client. */
+  client: string
+  helo: string
+  /** Name of the TLS protocol and cipher, null in clear text. */
+  tls: string | null
+  /** "ESMTPS" and the like, for the Received field (RFC 3848). */
+  protocol: string
 }
 
 export interface ListenerOptions {
   hostname: string
   certificate?: Certificate
   maxBytes: number
+  /** Sessions at once, of all clients and of one address. */
+  maxConnections?: number
+  maxPerAddress?: number
+  maxRecipients?: number
+  /** Milliseconds without a byte. */
+  idle?: number
   /** Undefined: welcome. */
   recipient: (address: string, from: string) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
-  /** Keeps the message; undefined: kept, whatever happens next. */
+  /** Keeps the message, whose bytes come as they are read, up to a little more than `maxBytes`; undefined: kept, whatever happens
+   *  next. The stream's end without an error is the final dot. `sound` tells then whether the message may be believed. */
   message: (
-    message: Buffer,
-    envelope: { from: string; to: string[]; client: string; helo: string; tls: boolean },
+    bytes: AsyncIterable<Buffer>,
+    envelope: InboundEnvelope,
+    sound: () => SmtpRefusal | undefined,
   ) => Promise<SmtpRefusal | undefined>
 }
 
 export interface SmtpListener {
+  host: string
   port: number
-  close(): Promise<void>
+  /** Takes another certificate for sessions to come. */
+  renew(certificate: Certificate): void
+  /** Accepts nothing more; ends idle sessions at once, others when their message is answered, at most `patience` ms later. */
+  close(patience?: number): Promise<void>
+}
+
+const MAX_CONNECTIONS = 1000
+const MAX_RECIPIENTS = 1000
+const IDLE = 5 * MINUTE
+
+/** smtp-server with sessions of ours. */
+class Server extends SMTPServer {
+  readonly sessions = new Map<string, InboundSession>()
+
+  override connect(socket: Socket | TLSSocket, options?: ConstructorParameters<typeof InboundSession>[2]): void {
+    const session = new InboundSession(this, socket, options)
+    this.connections.add(session)
+    this.sessions.set(session.id, session)
+    session.on('error', (error) => this._onError(error as Error))
+    session.init()
+  }
 }
 
 export async function startListener(
   { host, port }: { host: string; port: number },
   options: ListenerOptions,
 ): Promise<SmtpListener> {
-  const server = new SMTPServer({
-    name: options.hostname,
+  const { certificate, maxConnections = MAX_CONNECTIONS, maxPerAddress = maxConnections, hostname } = options
+  const byAddress = new Map<string, number>()
+  const server: Server = new Server({
+    name: hostname,
     banner: 'Postrider',
     size: options.maxBytes,
+    maxRecipients: options.maxRecipients ?? MAX_RECIPIENTS,
+    socketTimeout: options.idle ?? IDLE,
+    logger: false,
     authOptional: true,
-    disabledCommands: ['AUTH', ...(options.certificate ? [] : ['STARTTLS'])],
+    disabledCommands: ['AUTH', 'XCLIENT', 'XFORWARD', ...(certificate ? [] : ['STARTTLS'])],
     hideENHANCEDSTATUSCODES: false,
     disableReverseLookup: true,
-    ...(options.certificate ? { ...options.certificate, minVersion: 'TLSv1.2' as const } : {}),
+    ...(certificate ? { ...certificate, minVersion: 'TLSv1.2' as const } : {}),
+    onConnect({ remoteAddress }, done) {
+      const open = (byAddress.get(remoteAddress) ?? 0) + 1
+      byAddress.set(remoteAddress, open)
+      if (server.connections.size > maxConnections || open > maxPerAddress)
+        return done(Object.assign(new Error('4.7.0 Too many connections; try again later'), { responseCode: 421 }))
+      done()
+    },
+    onClose({ id, remoteAddress }) {
+      server.sessions.delete(id)
+      const left = (byAddress.get(remoteAddress) ?? 1) - 1
+      if (left > 0) byAddress.set(remoteAddress, left)
+      else byAddress.delete(remoteAddress)
+    },
+    onMailFrom: (_, __, done) => done(),
     onRcptTo(address, session, done) {
-      void judge(done, async () => options.recipient(address.address, senderOf(session)))
+      judge(done, () => options.recipient(address.address, senderOf(session)))
     },
     onData(stream, session, done) {
-      void judge(done, async () => {
-        const message = await collect(stream, options.maxBytes)
-        if (!message) return { code: 552, text: 'Message too big' }
-        return options.message(message, {
-          from: senderOf(session),
-          to: session.envelope.rcptTo.map(({ address }) => address),
-          client: session.remoteAddress,
-          helo: session.hostNameAppearsAs || '',
-          tls: session.secure,
-        })
+      const own = server.sessions.get(session.id)
+      const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
+      judge(done, async () => {
+        const refusal = await options.message(bytesOf(stream), envelopeOf(session), sound)
+        // Nothing is kept of what ended in the middle of a doubt.
+        return sound() ?? refusal
       })
     },
   })
@@ -66,30 +125,60 @@ export async function startListener(
     server.listen(port, host, resolve)
   })
   return {
+    host,
     port: (server.server.address() as AddressInfo).port,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
+    renew: (renewed) => server.updateSecureContext({ ...renewed }),
+    close: (patience = 0) =>
+      new Promise((resolve) => {
+        const cut = setTimeout(() => {
+          for (const session of server.sessions.values()) session.destroy()
+        }, patience)
+        server.server.close(() => {
+          clearTimeout(cut)
+          resolve()
+        })
+        for (const session of server.sessions.values()) session.retire()
+      }),
   }
 }
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string => (mailFrom ? mailFrom.address : '')
 
-/** Tells smtp-server what came of a question; a fault of ours is a temporary refusal. */
-async function judge(
-  done: (error?: Error | null) => void,
-  question: () => Promise<SmtpRefusal | undefined>,
-): Promise<void> {
-  const refusal = await question().catch((thrown: unknown): SmtpRefusal => ({ code: 451, text: messageOf(thrown) }))
-  done(refusal ? Object.assign(new Error(refusal.text), { responseCode: refusal.code }) : null)
+function envelopeOf(session: SMTPServerSession): InboundEnvelope {
+  const { envelope, hostNameAppearsAs, remoteAddress, secure, tlsOptions, transmissionType } = session
+  return {
+    from: senderOf(session),
+    to: envelope.rcptTo.map(({ address }) => address),
+    client: remoteAddress,
+    helo: hostNameAppearsAs || '',
+    tls: secure ? (tlsOptions ? `${tlsOptions.version ?? 'TLS'} ${tlsOptions.name}` : 'TLS') : null,
+    protocol: envelope.smtpUtf8 ? `UTF8SMTP${secure ? 'S' : ''}` : (transmissionType ?? 'ESMTP'),
+  }
 }
 
-/** The whole message; undefined when it is larger than `max`. What is too much is read and dropped. */
-async function collect(stream: Readable, max: number): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size <= max) chunks.push(chunk)
-    else chunks.length = 0
+/** The bytes as they come; a connection that ends before the final dot throws. */
+async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
+  for await (const chunk of stream as AsyncIterable<Buffer>) yield chunk
+}
+
+/** Tells smtp-server what came of a question; a fault of ours is a temporary refusal, a full disk says so. */
+function judge(
+  done: (error?: Error | null) => void,
+  question: () => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined,
+): void {
+  const answer = (refusal: SmtpRefusal | undefined): void =>
+    done(refusal ? Object.assign(new Error(refusal.text), { responseCode: refusal.code }) : null)
+  const fault = (thrown: unknown): void =>
+    answer(
+      /^(?:ENOSPC|EDQUOT|SQLITE_FULL)$/.test(codeOf(thrown))
+        ? { code: 452, text: '4.3.1 Out of storage; try again later' }
+        : { code: 451, text: `4.3.0 ${messageOf(thrown)}` },
+    )
+  try {
+    const result = question()
+    if (result instanceof Promise) result.then(answer, fault)
+    else answer(result)
+  } catch (thrown) {
+    fault(thrown)
   }
-  return size <= max ? Buffer.concat(chunks) : undefined
 }

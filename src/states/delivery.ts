@@ -44,6 +44,9 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['active', 'reject', 'rejected', 'auto'],
   ['active', 'suppress', 'suppressed', 'auto'],
   ['delivered', 'return', 'bounced', 'auto'],
+  // Its connection was cut after the final dot: the report says that the mail had been taken, and what became of it.
+  ['queued', 'return', 'bounced', 'auto'],
+  ['held', 'return', 'bounced', 'auto'],
   ['delivered', 'complain', 'complained', 'auto'],
   ['queued', 'hold', 'held', 'operator'],
   ['held', 'release', 'queued', 'operator'],

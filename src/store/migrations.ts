@@ -5,9 +5,11 @@
 // key of a row that is gone: a return path, a delivery under way), and most have `id`, the public UUIDv7. Times
 // are integer milliseconds since the epoch. `user_key` stands on every row that the API lists, for the owner clause.
 import { foundation } from './schema-foundation.ts'
+import { inbound } from './schema-inbound.ts'
 import { webhooks } from './schema-webhooks.ts'
 
 export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'foundation', sql: foundation },
   { name: 'webhooks', sql: webhooks },
+  { name: 'inbound', sql: inbound },
 ]

@@ -6,6 +6,14 @@ import { join } from 'node:path'
 /** Above this many bytes a body lies in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
 
+export interface Draft {
+  /** Where it lies until it is kept. */
+  path: string
+  write(bytes: string | Uint8Array): Promise<void>
+  keep(): Promise<void>
+  drop(): Promise<void>
+}
+
 export class Spool {
   readonly #directory: string
 
@@ -19,26 +27,39 @@ export class Spool {
 
   /** Writes a file whole and durable (file and directory entry), or not at all. */
   async put(name: string, bytes: string | Uint8Array): Promise<void> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    const draft = this.path(`${name}.part`)
+    const draft = await this.draft(name)
     try {
-      const file = await open(draft, 'wx', 0o600)
-      try {
-        await file.writeFile(bytes)
-        await file.datasync()
-      } finally {
-        await file.close()
-      }
-      await rename(draft, this.path(name))
-      const directory = await open(this.#directory)
-      try {
-        await directory.sync()
-      } finally {
-        await directory.close()
-      }
+      await draft.write(bytes)
+      await draft.keep()
     } catch (thrown) {
-      await rm(draft, { force: true })
+      await draft.drop()
       throw thrown
+    }
+  }
+
+  /** A file that grows piece by piece; it is nothing until `keep`, after which it is durable under its name. */
+  async draft(name: string): Promise<Draft> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+    const path = this.path(`${name}.part`)
+    const file = await open(path, 'wx', 0o600)
+    return {
+      path,
+      write: (bytes) => file.writeFile(bytes),
+      keep: async () => {
+        await file.datasync()
+        await file.close()
+        await rename(path, this.path(name))
+        const directory = await open(this.#directory)
+        try {
+          await directory.sync()
+        } finally {
+          await directory.close()
+        }
+      },
+      drop: async () => {
+        await file.close().catch(() => {})
+        await rm(path, { force: true })
+      },
     }
   }
 

@@ -12,6 +12,7 @@ import type {
   StsPolicies,
   Suppressions,
 } from './tables-outbound.ts'
+import type { InboundBodies, InboundEmails, InboundMessages, Inboxes } from './tables-inbound.ts'
 import type { EventCursors, Notices, OutboundWebhooks, WebhookAttempts, Webhooks } from './tables-webhooks.ts'
 
 export interface Users {
@@ -132,6 +133,10 @@ export interface Tables {
   suppressions: Suppressions
   soft_bounces: SoftBounces
   sts_policies: StsPolicies
+  inboxes: Inboxes
+  inbound_messages: InboundMessages
+  inbound_emails: InboundEmails
+  inbound_bodies: InboundBodies
 }
 
 export type TableName = keyof Tables
@@ -157,4 +162,8 @@ export const OWNERS: Record<TableName, string> = {
   suppressions: 'outbound',
   soft_bounces: 'outbound',
   sts_policies: 'outbound',
+  inboxes: 'inbound',
+  inbound_messages: 'inbound',
+  inbound_emails: 'inbound',
+  inbound_bodies: 'inbound',
 }

@@ -4,6 +4,7 @@ import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { inboundData } from './inbound-payload.ts'
 
 type Event = RowOf<'events'>
 type Data = Record<string, unknown>
@@ -31,11 +32,13 @@ const domainOf = statement<{ key: number }>()((arg) =>
 export function payloadOf(reader: Reader, event: Event): string | null {
   const told = JSON.parse(event.data) as Data
   const data =
-    event.email_key !== null
-      ? emailData(reader, event, told)
-      : event.domain_key !== null
-        ? domainData(reader, event, told)
-        : told
+    event.type === 'inbound_email.received'
+      ? inboundData(reader, told['inbound'] as number)
+      : event.email_key !== null
+        ? emailData(reader, event, told)
+        : event.domain_key !== null
+          ? domainData(reader, event, told)
+          : told
   return data && JSON.stringify({ type: event.type, timestamp: iso(event.created_at), data })
 }
 

@@ -95,7 +95,9 @@ function leaves(tree: object, path: string[] = []): [string, unknown][] {
       : [[[...path, key].join('.'), value] as [string, unknown]],
   )
 }
-const contract = new Map(leaves(parse(CONTRACT)))
+/** What was added to the contract. */
+const ADDED = { 'smtp.max_connections': 1000, 'smtp.max_connections_per_address': 50 }
+const contract = new Map([...leaves(parse(CONTRACT)), ...Object.entries(ADDED)])
 
 describe('defaults', () => {
   test('nothing configured is the configuration of the contract', () => {
@@ -206,6 +208,8 @@ describe('environment', () => {
         { host: '::1', port: 2525 },
       ],
     ],
+    'smtp.max_connections': ['20', 20],
+    'smtp.max_connections_per_address': ['5', 5],
     'smtp.tls_cert': ['/etc/cert.pem', '/etc/cert.pem'],
     'smtp.tls_key': ['/etc/key.pem', '/etc/key.pem'],
     'inbound.max_message_bytes': ['1MB', 1024 ** 2],

@@ -235,7 +235,7 @@ describe('dev', () => {
     }
     const [line] = await sandbox.said(/\{.*"event":"received".*\}\n/, 'stderr')
     assert.match(line, /"dkim":"pass"/)
-    assert.match(line, /"to":"ann@inbox\.example"/)
+    assert.match(line, /"to":"reply@friend\.example"/)
   })
 
   test('its records and resources are the real ones', async () => {

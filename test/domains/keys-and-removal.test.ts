@@ -265,7 +265,8 @@ test('private keys lie sealed: no byte of them is in the files', async () => {
   }
   const files = readdirSync(postrider.dataDir, { recursive: true })
     .map((name) => join(postrider.dataDir, name as string))
-    .filter((file) => statSync(file).isFile())
+    // The certificate of the listener has a key of its own, which protects no data.
+    .filter((file) => statSync(file).isFile() && !file.endsWith('smtp-certificate.pem'))
   const bytes = Buffer.concat(files.map((file) => readFileSync(file)))
   assert.ok(bytes.includes(keysOf(id)[0]!.public_key), 'the public half is found where the private one is sought')
   for (const [what, part] of Object.entries(parts)) assert.ok(!bytes.includes(part), what)

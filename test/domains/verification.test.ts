@@ -406,7 +406,7 @@ const answers = (records: { txt?: string[]; mx?: Mx[] }): Resolver => {
   const found = <T>(list: T[] | undefined): Promise<Found<T>> =>
     Promise.resolve(list ? { kind: 'found', records: list } : { kind: 'nxdomain' })
   const none = () => found<string>(undefined)
-  return { txt: () => found(records.txt), mx: () => found(records.mx), a: none, aaaa: none, cname: none }
+  return { txt: () => found(records.txt), mx: () => found(records.mx), a: none, aaaa: none, cname: none, ptr: none }
 }
 
 const DKIM: Record<string, [verified: boolean, ...records: string[]]> = {

@@ -64,11 +64,12 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
   const dns = await startTestDns()
   const clock = options.clock ?? new ManualClock()
-  const { http, network, api, ...rest } = options.config ?? {}
+  const { http, network, api, smtp, ...rest } = options.config ?? {}
   const config = parseConfig({
     hostname: 'mx.postrider.test',
     data_dir: dataDir,
     http: { listen: '127.0.0.1:0', ...http },
+    smtp: { listen: ['127.0.0.1:0'], ...smtp },
     network: { allow_private: ['127.0.0.0/8'], ...network },
     // Tests ask more often than people.
     api: { rate_limit: 0, ...api },

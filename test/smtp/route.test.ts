@@ -45,6 +45,7 @@ function resolverOf(
     aaaa: answer('AAAA', zone.aaaa),
     txt: answer<string>('TXT'),
     cname: answer<string>('CNAME'),
+    ptr: answer<string>('PTR'),
   }
 }
 

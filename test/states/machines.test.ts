@@ -65,6 +65,8 @@ const DELIVERY = `
   active     reject    rejected    auto      -
   active     suppress  suppressed  auto      -
   delivered  return    bounced     auto      -
+  queued     return    bounced     auto      -
+  held       return    bounced     auto      -
   delivered  complain  complained  auto      -
   queued     hold      held        operator  -
   held       release   queued      operator  -

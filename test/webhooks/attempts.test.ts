@@ -481,15 +481,15 @@ describe('failing endpoints', () => {
 
 describe('the owner’s hand', () => {
   test('paused: nothing goes out, events are held; resumed: only what comes after', async () => {
-    const hook = await hookFor('inbound_email.received')
+    const hook = await hookFor('domain.reputation_warning')
     answering(hook.path, 500)
-    await happen(postrider, domain, 'inbound_email.received')
+    await happen(postrider, domain, 'domain.reputation_warning')
     await hook.arrived(1)
     const [first] = await hook.deliveries()
     await attempted(postrider, first.id, 1)
     assert.equal((await hook.change({ active: false })).status, 'paused')
     receiver.answer = 200
-    await happen(postrider, domain, 'inbound_email.received')
+    await happen(postrider, domain, 'domain.reputation_warning')
     await until(async () => (await hook.deliveries()).length === 2, 'on record')
     postrider.clock.leap(DAY)
     await rest(postrider)
@@ -497,7 +497,7 @@ describe('the owner’s hand', () => {
     const outcomes = (await hook.deliveries()).map(({ attributes }) => attributes.outcome)
     assert.deepEqual(outcomes, ['held', 'held'])
     assert.equal((await hook.change({ active: true })).status, 'active')
-    await happen(postrider, domain, 'inbound_email.received')
+    await happen(postrider, domain, 'domain.reputation_warning')
     await hook.arrived(2)
     await rest(postrider)
     assert.equal(hook.requests().length, 2)
@@ -509,10 +509,10 @@ describe('the owner’s hand', () => {
       [200, 'delivered'],
       [500, 'held'],
     ] as const) {
-      const hook = await hookFor('inbound_email.received')
+      const hook = await hookFor('domain.reputation_warning')
       let finish: (() => void) | undefined
       answering(hook.path, (_, response) => void (finish = () => response.writeHead(status).end()))
-      await happen(postrider, domain, 'inbound_email.received')
+      await happen(postrider, domain, 'domain.reputation_warning')
       await until(() => finish, 'under way')
       await hook.change({ active: false })
       finish!()

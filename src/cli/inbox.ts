@@ -1,0 +1,58 @@
+// `postrider inbox …`: addresses whose mail is kept.
+import type { Command } from 'commander'
+import { OperatorError } from '../base/errors.ts'
+import { addInbox, listInboxes, removeInbox } from '../inbound/inboxes.ts'
+import { requireUser } from '../accounts/users.ts'
+import { domainByKey } from '../domains/register.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer, table } from './terminal.ts'
+
+export function inboxCommand(program: Command, invocation: () => Invocation): void {
+  const inbox = program.command('inbox').description('addresses whose mail is kept and shown')
+  inbox
+    .command('add <address>')
+    .description('make an inbox on a sending domain')
+    .requiredOption('--user <email>', 'whose it is')
+    .option('--name <name>', 'what it is called; the address when absent')
+    .action((address: string, { user, name = address }: { user: string; name?: string }) =>
+      withDesk(invocation(), async (desk) => {
+        const owner = requireUser(desk.store, user)
+        const made = await addInbox(desk, owner.key, { name, address })
+        const domain = domainByKey(desk.store, made.domain_key)!
+        answer(
+          invocation().terminal,
+          { id: made.id, address: made.address, name: made.name, user: owner.email },
+          () =>
+            `${made.address} receives. Publish "${domain.name}. MX 10 ${desk.config.hostname}." if you have not: postrider domain records ${domain.name}`,
+        )
+      }),
+    )
+  inbox
+    .command('list')
+    .description('every inbox')
+    .action(() =>
+      withDesk(invocation(), ({ store }) => {
+        const all = listInboxes(store).map(({ id, address, name, email }) => ({ id, address, name, user: email }))
+        answer(invocation().terminal, all, (rows) =>
+          rows.length === 0
+            ? 'There are no inboxes.'
+            : table(
+                ['ADDRESS', 'NAME', 'USER', 'ID'],
+                rows.map((row) => [row.address, row.name, row.user, row.id]),
+              ),
+        )
+      }),
+    )
+  inbox
+    .command('remove <address>')
+    .description('stop receiving for an address; what was received stays')
+    .action((address: string) =>
+      withDesk(invocation(), async (desk) => {
+        const found = listInboxes(desk.store).filter((each) => each.address === address.toLowerCase())
+        if (found.length === 0)
+          throw new OperatorError(`There is no inbox ${address}; "postrider inbox list" shows all.`)
+        for (const { key } of found) await removeInbox(desk, key)
+        answer(invocation().terminal, { removed: found.map(({ id }) => id) }, () => `${address} receives no more.`)
+      }),
+    )
+}

@@ -1,0 +1,158 @@
+// Inboxes: addresses on a sending domain whose mail is kept and shown (specification "Inboxes", D46, D49). The first inbox of a domain
+// brings the record that leads mail for the domain here; the last one takes it along.
+import type { Clock } from '../base/clock.ts'
+import { refuseAttribute } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import { reissueRecords } from '../domains/register.ts'
+import type { RecordsConfig } from '../domains/records.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { inboxAddress } from './recipients.ts'
+
+export type Inbox = RowOf<'inboxes'>
+
+export interface InboxDesk {
+  store: Store
+  clock: Clock
+  config: RecordsConfig
+  /** Rings the domains loop. */
+  ring: () => void
+}
+
+/** Makes an inbox. Throws 422: no address on a domain of the user's, an ambiguous one, one that exists. */
+export function addInbox(
+  { clock, config, ring, store }: InboxDesk,
+  userKey: number,
+  { name, address }: { name: string; address: string },
+): Promise<Inbox> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const { address: whole, domain: domainKey } = placeOf(tx, userKey, address)
+    const taken = db
+      .selectFrom('inboxes')
+      .select('key')
+      .where('domain_key', '=', domainKey)
+      .where('address', '=', whole)
+      .where('deleted_at', 'is', null)
+    if (tx.first(taken)) throw refuseAttribute('already_exists', 'address', `You have an inbox ${whole} already.`)
+    const inbox = tx.first(
+      db
+        .insertInto('inboxes')
+        .values({
+          id: newId(now),
+          user_key: userKey,
+          domain_key: domainKey,
+          name,
+          address: whole,
+          created_at: now,
+          updated_at: now,
+        })
+        .returningAll(),
+    )!
+    if (countLive(tx, domainKey) === 1) reissueRecords(tx, { config, ring }, domainKey, now)
+    return inbox
+  })
+}
+
+/** The address as it is kept and its domain. Throws 422. */
+function placeOf(reader: Reader, userKey: number, text: string): { address: string; domain: number } {
+  const parsed = inboxAddress(text)
+  if (!parsed)
+    throw refuseAttribute('invalid', 'address', `"${text}" is not an email address such as support@example.org.`)
+  const domains = reader.all(
+    db
+      .selectFrom('domains')
+      .select(['key', 'region'])
+      .where('user_key', '=', userKey)
+      .where('name', '=', parsed.domain)
+      .where('deleted_at', 'is', null),
+  )
+  if (domains.length === 0)
+    throw refuseAttribute(
+      'invalid',
+      'address',
+      `${parsed.domain} is not one of your sending domains; register it first.`,
+    )
+  if (domains.length > 1)
+    throw refuseAttribute(
+      'ambiguous_address',
+      'address',
+      `${parsed.domain} stands in several regions (${domains.map(({ region }) => region).join(', ')}); register a subdomain of its own for the inbox.`,
+    )
+  return { address: parsed.address, domain: domains[0]!.key }
+}
+
+function countLive(reader: Reader, domainKey: number): number {
+  return reader.first(
+    db
+      .selectFrom('inboxes')
+      .select((eb) => eb.fn.countAll<number>().as('count'))
+      .where('domain_key', '=', domainKey)
+      .where('deleted_at', 'is', null),
+  )!.count
+}
+
+/** Renames an inbox. Its address stays for ever: another one throws 422. */
+export function changeInbox(
+  { clock, store }: Pick<InboxDesk, 'clock' | 'store'>,
+  inbox: Pick<Inbox, 'key' | 'address'>,
+  { name, address }: { name?: string | undefined; address?: string | undefined },
+): Promise<Inbox> {
+  if (address !== undefined && inboxAddress(address)?.address !== inbox.address)
+    throw refuseAttribute('immutable', 'address', `The address stays ${inbox.address}; make another inbox instead.`)
+  return store.write((tx) =>
+    tx.first(
+      db
+        .updateTable('inboxes')
+        .set({ ...(name === undefined ? {} : { name }), updated_at: clock.now() })
+        .where('key', '=', inbox.key)
+        .returningAll(),
+    )!,
+  )
+}
+
+/** Stops receiving; what was received stays. */
+export function removeInbox({ clock, config, ring, store }: InboxDesk, key: number): Promise<void> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const removed = tx.first(
+      db
+        .updateTable('inboxes')
+        .set({ deleted_at: now, updated_at: now })
+        .where('key', '=', key)
+        .where('deleted_at', 'is', null)
+        .returning('domain_key'),
+    )
+    if (removed && countLive(tx, removed.domain_key) === 0)
+      reissueRecords(tx, { config, ring }, removed.domain_key, now)
+  })
+}
+
+/** The inboxes of a domain that was removed. */
+export function closeInboxes({ clock, store }: Pick<InboxDesk, 'clock' | 'store'>, domainKey: number): Promise<void> {
+  const now = clock.now()
+  return store.write(
+    (tx) =>
+      void tx.run(
+        db
+          .updateTable('inboxes')
+          .set({ deleted_at: now, updated_at: now })
+          .where('domain_key', '=', domainKey)
+          .where('deleted_at', 'is', null),
+      ),
+  )
+}
+
+/** Every live inbox with its owner, for the operator. */
+export function listInboxes(reader: Reader): (Inbox & { email: string })[] {
+  return reader.all(
+    db
+      .selectFrom('inboxes')
+      .innerJoin('users', 'users.key', 'inboxes.user_key')
+      .selectAll('inboxes')
+      .select('users.email')
+      .where('inboxes.deleted_at', 'is', null)
+      .orderBy('inboxes.key'),
+  )
+}

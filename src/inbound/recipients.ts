@@ -1,0 +1,105 @@
+// Who may be written to here (D46): inboxes (with +tags), return paths and unsubscribe addresses by their signed token, postmaster and
+// abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later.
+import type { Keyring } from '../base/keyring.ts'
+import { parseAddrSpec, toAscii } from '../message/address.ts'
+import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
+import type { SmtpRefusal } from '../smtp/listener.ts'
+import type { Reader } from '../store/database.ts'
+import { db, raw, statement } from '../store/query.ts'
+
+export type InboundRecipient =
+  | { kind: 'inbox'; address: string; inboxes: number[] }
+  | { kind: 'return'; address: string; delivery: number }
+  | { kind: 'unsubscribe'; address: string; delivery: number }
+  /** postmaster or abuse, of a domain or (null) of this server. */
+  | { kind: 'role'; address: string; domain: number | null }
+
+/** Domains whose owner has once proven to own them (DNS showed a key of theirs) and which are in use. */
+const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
+  and exists (select 1 from dkim_keys k where k.domain_key = d.key and k.verified_at is not null)`
+
+const inboxesAt = (address: string) =>
+  raw<{ key: number }>(
+    `select i.key from inboxes i join domains d on d.key = i.domain_key
+     where i.address = ? and i.deleted_at is null and ${HOSTED}`,
+    [address],
+  )
+
+const hosted = (name: string) =>
+  raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by d.key limit 1`, [name])
+
+/** The hosts of return paths have a postmaster as well (RFC 5321 §4.5.1). */
+const hostedReturnPath = (host: string) =>
+  raw<{ key: number }>(
+    `select d.key from domains d where d.mail_from_prefix || '.' || d.name = ? and ${HOSTED} order by d.key limit 1`,
+    [host],
+  )
+
+const domainOfDelivery = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('deliveries as v')
+    .innerJoin('domains as d', 'd.key', 'v.domain_key')
+    .select('d.name')
+    .where('v.key', '=', arg.key),
+)
+
+const ROLES = ['postmaster', 'abuse']
+const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
+const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
+
+export interface RecipientDesk {
+  store: Reader
+  keyring: Keyring
+}
+
+/** What an address of the envelope stands for, or why it is refused. */
+export function judgeRecipient({ store, keyring }: RecipientDesk, address: string): InboundRecipient | SmtpRefusal {
+  const at = address.lastIndexOf('@')
+  if (at < 0) return address.toLowerCase() === 'postmaster' ? { kind: 'role', address, domain: null } : FOREIGN
+  const local = address.slice(0, at).toLowerCase()
+  const host = toAscii(address.slice(at + 1))
+  if (host === undefined) return FOREIGN
+  const whole = `${local}@${host}`
+
+  const returned = readReturnPathToken(keyring, local)
+  if (returned !== undefined && isBelow(store, host, returned))
+    return { kind: 'return', address: whole, delivery: returned }
+  const unsubscribed = readUnsubscribeLocalPart(keyring, local)
+  if (unsubscribed !== undefined && isBelow(store, host, unsubscribed))
+    return { kind: 'unsubscribe', address: whole, delivery: unsubscribed }
+
+  const domain = store.first(hosted(host))
+  const found = domain ? findInboxes(store, local, host) : []
+  if (found.length > 0) return { kind: 'inbox', address: whole, inboxes: found }
+  const answering = ROLES.includes(local) ? (domain ?? store.first(hostedReturnPath(host))) : undefined
+  if (answering) return { kind: 'role', address: whole, domain: answering.key }
+  return domain || parentOf(store, host) ? UNKNOWN : FOREIGN
+}
+
+export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged
+
+function findInboxes(store: Reader, local: string, host: string): number[] {
+  const exact = store.all(inboxesAt(`${local}@${host}`))
+  const plus = local.indexOf('+')
+  const found = exact.length > 0 || plus < 1 ? exact : store.all(inboxesAt(`${local.slice(0, plus)}@${host}`))
+  return found.map(({ key }) => key)
+}
+
+/** Tokens are used at hosts below the domain that they were made for; where the mail is no longer kept, below any domain of ours. */
+function isBelow(store: Reader, host: string, delivery: number): boolean {
+  const domain = store.first(domainOfDelivery({ key: delivery }))
+  return domain ? host.endsWith(`.${domain.name}`) : parentOf(store, host)
+}
+
+/** Whether a host lies below a domain that is or was hosted here: bounces come late. */
+function parentOf(store: Reader, host: string): boolean {
+  const labels = host.split('.')
+  const parents = labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
+  return parents.some((name) => store.first(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined)
+}
+
+/** The form under which inbox addresses are kept; undefined when it is no address. */
+export function inboxAddress(text: string): { address: string; domain: string } | undefined {
+  const parsed = parseAddrSpec(text.trim())
+  return parsed && { address: `${parsed.local.toLowerCase()}@${parsed.domain}`, domain: parsed.domain }
+}

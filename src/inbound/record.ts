@@ -1,0 +1,203 @@
+// What was read in a message, written down in one transaction: a row in each inbox, the fate of the mail that a report is about, an
+// unsubscription. A message that nothing refers to afterwards is gone.
+import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { addNotice } from '../accounts/notices.ts'
+import { unsubscribe } from '../campaigns/unsubscribe.ts'
+import { readReturnPathToken } from '../message/return-path.ts'
+import type { Report } from '../message/report.ts'
+import { recipientMeant, settleComplaint, settleReturned } from '../outbound/returned.ts'
+import type { Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { db, raw } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { InboundStatus } from '../states/inbound-email.ts'
+import type { InboundRecipient } from './recipients.ts'
+import type { Judgement, Reading, Verdicts } from './reader.ts'
+
+export type InboundMessage = RowOf<'inbound_messages'>
+/** What is known of a message once it was read and judged. */
+export type Read = Reading & { judgement: Judgement | null }
+
+export interface RecordDesk {
+  keyring: Keyring
+  log: Log
+}
+
+const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
+/** The judge could not say. */
+const UNKNOWN: Verdicts = { spf: 'temperror', dkim: 'temperror', dmarc: 'temperror', arc: 'none' }
+const MAX_NOTICE = 8 * 1024
+
+/** Records a message that was read. Returns the name of its file in the spool when nothing refers to it any more. */
+export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, reading: Read, now: number): string | null {
+  const recipients = JSON.parse(message.recipients) as InboundRecipient[]
+  const report = reading.kind === 'read' ? reading.report : undefined
+  const inboxes = new Map<number, string[]>()
+  for (const recipient of recipients) {
+    if (recipient.kind === 'inbox')
+      for (const inbox of recipient.inboxes) inboxes.set(inbox, [...(inboxes.get(inbox) ?? []), recipient.address])
+    else if (message.cut === 1) continue
+    else if (recipient.kind === 'return') heedReport(tx, desk, recipient.delivery, report, now)
+    else if (recipient.kind === 'unsubscribe') heedUnsubscription(tx, recipient.delivery, report, now)
+    else if (!isFeedback(report)) tellOwner(tx, recipient.domain, message, reading, now)
+  }
+  // Reports by way of a mailbox provider's own loop come to ordinary addresses; the token in the copy of our mail proves them.
+  if (isFeedback(report)) heedFeedback(tx, desk, report, now)
+  const stored =
+    [...inboxes].filter(([key, addresses]) => deliverTo(tx, key, addresses, message, reading, now)).length > 0
+  if (!stored) {
+    tx.run(db.deleteFrom('inbound_messages').where('key', '=', message.key))
+    return message.spool
+  }
+  const field = reading.judgement?.field ?? null
+  tx.run(
+    db
+      .updateTable('inbound_messages')
+      .set({ next_attempt_at: null, authentication: field })
+      .where('key', '=', message.key),
+  )
+  const withheld = message.virus !== null
+  const body = reading.kind === 'read' && !withheld ? reading.body : null
+  tx.run(
+    db.insertInto('inbound_bodies').values({
+      message_key: message.key,
+      headers: JSON.stringify(reading.header?.headers ?? {}),
+      text: body?.text ?? null,
+      html: body?.html ?? null,
+      attachments: JSON.stringify(body?.attachments ?? []),
+    }),
+  )
+  return null
+}
+
+function deliverTo(
+  tx: Tx,
+  inboxKey: number,
+  addresses: string[],
+  message: InboundMessage,
+  reading: Read,
+  now: number,
+): boolean {
+  const inbox = tx.first(
+    db.selectFrom('inboxes').selectAll().where('key', '=', inboxKey).where('deleted_at', 'is', null),
+  )
+  if (!inbox) return false
+  const { header } = reading
+  const { status, reason } = statusOf(message, reading)
+  const { key } = tx.run(
+    db.insertInto('inbound_emails').values({
+      id: newId(message.received_at),
+      user_key: inbox.user_key,
+      domain_key: inbox.domain_key,
+      inbox_key: inbox.key,
+      message_key: message.key,
+      status,
+      reason,
+      sender: message.mail_from,
+      recipients: JSON.stringify([...new Set(addresses)]),
+      subject: header?.subject ?? null,
+      from: header?.from ?? null,
+      to: JSON.stringify(header?.to ?? []),
+      cc: JSON.stringify(header?.cc ?? []),
+      reply_to: JSON.stringify(header?.reply_to ?? []),
+      message_id: header?.message_id ?? null,
+      in_reply_to: header?.in_reply_to ?? null,
+      references: JSON.stringify(header?.references ?? []),
+      authentication: JSON.stringify(reading.judgement?.verdicts ?? (message.cut === 1 ? NO_VERDICTS : UNKNOWN)),
+      size: message.size,
+      received_at: message.received_at,
+      created_at: now,
+      updated_at: now,
+    }),
+  )
+  // What was refused was not received.
+  if (status !== 'oversized')
+    appendEvent(tx, {
+      type: 'inbound_email.received',
+      user_key: inbox.user_key,
+      domain_key: inbox.domain_key,
+      data: { inbound: key },
+      at: now,
+    })
+  return true
+}
+
+function statusOf({ cut, virus }: InboundMessage, reading: Read): { status: InboundStatus; reason: string | null } {
+  if (cut === 1) return { status: 'oversized', reason: 'It is larger than this server takes.' }
+  if (virus !== null) return { status: 'virus_detected', reason: virus }
+  return reading.kind === 'rejected'
+    ? { status: 'parse_rejected', reason: reading.reason }
+    : { status: 'received', reason: null }
+}
+
+type Feedback = Extract<Report, { kind: 'complaint' | 'opt-out' }>
+const isFeedback = (report: Report | undefined): report is Feedback =>
+  report?.kind === 'complaint' || report?.kind === 'opt-out'
+
+/** A mail came home to a return path. Automatic answers and notifications say nothing that counts. */
+function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report | undefined, now: number): void {
+  if (isFeedback(report)) return heed(tx, token, report, now)
+  const bounced =
+    report?.kind === 'bounce'
+      ? report.recipients.map((told) => settleReturned(tx, token, told, now)).filter((address) => address !== undefined)
+      : []
+  log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
+}
+
+function heedFeedback(tx: Tx, { keyring }: RecordDesk, report: Feedback, now: number): void {
+  for (const text of new Set(report.tokens)) {
+    const token = readReturnPathToken(keyring, text)
+    if (token !== undefined) heed(tx, token, report, now)
+  }
+}
+
+function heed(tx: Tx, token: number, report: Feedback, now: number): void {
+  if (report.kind === 'complaint') settleComplaint(tx, token, report.recipient, report.feedbackType, now)
+  else heedUnsubscription(tx, token, undefined, now, report.recipient)
+}
+
+/** Somebody wrote to an unsubscribe address: a person or their mail program, never a machine that answers everything. */
+function heedUnsubscription(
+  tx: Tx,
+  token: number,
+  report: Report | undefined,
+  now: number,
+  recipient: string | null = null,
+): void {
+  if (report) return
+  const delivery =
+    recipient === null
+      ? tx.first(db.selectFrom('deliveries').selectAll().where('key', '=', token))
+      : recipientMeant(tx, token, recipient)
+  if (delivery) unsubscribe(tx, delivery, 'unsubscribe_mail', now)
+}
+
+/** Mail for postmaster or abuse that no inbox takes: the domain's owner finds it among the notices. */
+function tellOwner(tx: Tx, domainKey: number | null, message: InboundMessage, reading: Read, now: number): void {
+  const domain = tx.first(
+    raw<{ key: number; user_key: number }>(
+      `select key, user_key from domains where ${domainKey === null ? 'deleted_at is null' : 'key = ?'} order by key limit 1`,
+      domainKey === null ? [] : [domainKey],
+    ),
+  )
+  if (!domain) return
+  const { header } = reading
+  const text = message.virus === null && reading.kind === 'read' ? (reading.body?.text ?? reading.body?.html ?? '') : ''
+  addNotice(
+    tx,
+    {
+      user_key: domain.user_key,
+      domain_key: domain.key,
+      subject:
+        `Mail for ${(JSON.parse(message.recipients) as InboundRecipient[])[0]!.address}: ${header?.subject ?? ''}`.slice(
+          0,
+          255,
+        ),
+      text: `From: ${header?.from ?? message.mail_from}\nClient: ${message.client}\n\n${text.slice(0, MAX_NOTICE).toWellFormed()}`,
+    },
+    now,
+    1,
+  )
+}

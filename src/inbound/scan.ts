@@ -1,0 +1,67 @@
+// The virus scanner: clamd over its socket, by INSTREAM (clamd(8)). What it cannot say is not "clean": without an answer the message is
+// put off (D47).
+import { createReadStream } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { MINUTE } from '../base/clock.ts'
+import { parseEndpoint } from '../base/network.ts'
+
+export type ScanResult = { kind: 'clean' } | { kind: 'found'; name: string } | { kind: 'unavailable'; reason: string }
+
+const CHUNK = 64 * 1024
+const PATIENCE = 2 * MINUTE
+const MAX_ANSWER = 1000
+
+/** Scans bytes or a file with the clamd at "host:port" or a socket path. Never throws. */
+export async function scan(clamd: string, content: Uint8Array | { file: string }): Promise<ScanResult> {
+  try {
+    return judge(await ask(clamd, content))
+  } catch (thrown) {
+    return { kind: 'unavailable', reason: thrown instanceof Error ? thrown.message : String(thrown) }
+  }
+}
+
+function judge(answer: string): ScanResult {
+  const [, name] = /^stream: (.*) FOUND$/.exec(answer) ?? []
+  if (name !== undefined) return { kind: 'found', name: name.replace(/[^\x20-\x7e]/g, '').slice(0, 200) }
+  return answer === 'stream: OK' ? { kind: 'clean' } : { kind: 'unavailable', reason: answer.slice(0, 200) }
+}
+
+async function ask(clamd: string, content: Uint8Array | { file: string }): Promise<string> {
+  const endpoint = parseEndpoint(clamd)
+  const socket = endpoint && !clamd.startsWith('/') ? connect(endpoint.port, endpoint.host) : connect(clamd)
+  socket.setTimeout(PATIENCE, () => socket.destroy(new Error('clamd does not answer')))
+  const answered = new Promise<string>((resolve, reject) => {
+    let text = ''
+    socket.setEncoding('latin1').on('data', (data: string) => {
+      text += data
+      if (text.includes('\0') || text.length > MAX_ANSWER) resolve(text.split('\0', 1)[0]!.trim())
+    })
+    socket.on('error', reject).on('close', () => reject(new Error('clamd closed the connection')))
+  })
+  // An answer may come, and the connection go, before all is sent (its size limit).
+  answered.catch(() => {})
+  try {
+    socket.write('zINSTREAM\0')
+    const chunks = 'file' in content ? createReadStream(content.file, { highWaterMark: CHUNK }) : slices(content)
+    for await (const chunk of chunks as AsyncIterable<Uint8Array>) if (!(await put(socket, chunk))) break
+    if (socket.writable) socket.write(Buffer.alloc(4))
+    return await answered
+  } finally {
+    socket.destroy()
+  }
+}
+
+function* slices(bytes: Uint8Array): Iterable<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += CHUNK) yield bytes.subarray(at, at + CHUNK)
+}
+
+/** One chunk with its length in front; false when the scanner listens no more. */
+async function put(socket: Socket, chunk: Uint8Array): Promise<boolean> {
+  if (!socket.writable) return false
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(chunk.length)
+  socket.write(length)
+  if (socket.write(chunk)) return true
+  await new Promise<void>((resolve) => socket.once('drain', resolve).once('close', resolve))
+  return socket.writable
+}

@@ -1,0 +1,139 @@
+// What is kept of a received message: the message as it came with our own trace fields in front (RFC 5321 §4.4, RFC 8601), its
+// attachments, and when it goes.
+import { createReadStream } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { Readable } from 'node:stream'
+import { refuse } from '../base/errors.ts'
+import type { Pool } from '../base/pool.ts'
+import { withoutForged } from '../message/authentication.ts'
+import { MAX_HEADER } from '../message/mime-tree.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db, raw, statement } from '../store/query.ts'
+import type { Spool } from '../store/spool.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { InboundAttachment } from '../message/parse.ts'
+import type { InboundJob, InboundResult } from './reader.ts'
+
+export interface StoredDesk {
+  store: Store
+  spool: Spool
+  config: { hostname: string }
+  inboundReader: Pool<InboundJob, InboundResult>
+}
+
+const messageByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('inbound_messages').selectAll().where('key', '=', arg.key),
+)
+
+/** The message that an inbound email shows. Throws 404 when it is withheld. */
+function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
+  const message = reader.first(messageByKey({ key }))
+  if (!message) throw refuse('not_found', 'The message is no longer kept.')
+  if (message.virus !== null) throw refuse('not_found', `The message is withheld: ${message.virus} was found in it.`)
+  return message
+}
+
+/** The whole message as a stream, so that 40 MB cost no memory. */
+export async function rawOf({ config, spool, store }: StoredDesk, messageKey: number): Promise<Response> {
+  const message = messageOf(store, messageKey)
+  const file = message.spool === null ? undefined : spool.path(message.spool)
+  const head = file === undefined ? Buffer.from(message.content!) : await beginning(file)
+  const end = head.indexOf('\r\n\r\n')
+  const header = head.subarray(0, end < 0 ? head.length : end)
+  const trace = `Return-Path: <${message.mail_from}>\r\n${message.authentication ?? ''}${message.received}`
+  const own = withoutForged(header.toString('latin1'), config.hostname)
+  const body =
+    file === undefined
+      ? Readable.from([head.subarray(header.length)])
+      : createReadStream(file, { start: header.length })
+  const whole = Readable.from(join(Buffer.concat([Buffer.from(trace), Buffer.from(own, 'latin1')]), body))
+  return new Response(Readable.toWeb(whole) as ReadableStream, { headers: { 'Content-Type': 'message/rfc822' } })
+}
+
+async function* join(first: Buffer, rest: Readable): AsyncIterable<Buffer> {
+  yield first
+  yield* rest as AsyncIterable<Buffer>
+}
+
+async function beginning(file: string): Promise<Buffer> {
+  const handle = await open(file)
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER), 0, MAX_HEADER, 0)
+    return buffer.subarray(0, bytesRead)
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The bytes of one attachment. Throws 404. */
+export async function attachmentOf(
+  { inboundReader, spool, store }: StoredDesk,
+  messageKey: number,
+  id: string,
+): Promise<Response> {
+  const message = messageOf(store, messageKey)
+  const known = attachmentsOf(store, messageKey).find((each) => each.id === id)
+  if (!known) throw refuse('not_found', 'The message has no such attachment.')
+  const content = message.content ?? { file: spool.path(message.spool!) }
+  const bytes = (await inboundReader.run({ task: 'attachment', content, id })) as Uint8Array | null
+  const name = encodeURIComponent(known.filename ?? `attachment-${id}`).replace(
+    /['()*]/g,
+    (mark) => `%${mark.charCodeAt(0).toString(16)}`,
+  )
+  return new Response(new Uint8Array(bytes ?? []), {
+    headers: {
+      'Content-Type': /^[\w.+-]+\/[\w.+-]+$/.test(known.content_type) ? known.content_type : 'application/octet-stream',
+      'Content-Disposition': `attachment; filename*=utf-8''${name}`,
+    },
+  })
+}
+
+export interface StoredBody {
+  headers: string
+  text: string | null
+  html: string | null
+  attachments: string
+}
+
+/** What was read in some messages, by their keys. */
+export function bodiesOf(reader: Reader, keys: readonly number[]): Map<number, RowOf<'inbound_bodies'>> {
+  const rows = reader.all(
+    raw<RowOf<'inbound_bodies'>>('select * from inbound_bodies where message_key in (select value from json_each(?))', [
+      JSON.stringify(keys),
+    ]),
+  )
+  return new Map(rows.map((row) => [row.message_key, row]))
+}
+
+const attachmentsOf = (reader: Reader, messageKey: number): InboundAttachment[] =>
+  JSON.parse(bodiesOf(reader, [messageKey]).get(messageKey)?.attachments ?? '[]') as InboundAttachment[]
+
+/** Whether a file of the spool belongs to a message. */
+export function ownsFile(reader: Reader, name: string): boolean {
+  return (
+    reader.first(db.selectFrom('inbound_messages').select('key').where('spool', '=', name).where('id', '=', name)) !==
+    undefined
+  )
+}
+
+/** Removes messages received before a time, a bounded number at once; returns how many went. */
+export async function removeOld(
+  { spool, store }: Pick<StoredDesk, 'spool' | 'store'>,
+  before: number,
+): Promise<number> {
+  const gone = await store.write((tx) => {
+    const old = tx.all(
+      raw<{ key: number; spool: string | null }>(
+        'select key, spool from inbound_messages where received_at < ? and next_attempt_at is null limit 500',
+        [before],
+      ),
+    )
+    for (const { key } of old) {
+      tx.run(db.deleteFrom('inbound_emails').where('message_key', '=', key))
+      tx.run(db.deleteFrom('inbound_messages').where('key', '=', key))
+    }
+    return old
+  })
+  await Promise.all(gone.flatMap((message) => (message.spool === null ? [] : [spool.remove(message.spool)])))
+  return gone.length
+}

@@ -1,0 +1,188 @@
+// Bounces that servers write in words of their own (qmail, Exim, older Exchange and many more). What is known of them is data:
+// config/bounce-texts.txt. Two things must be said before a mail counts as one: that a mail server wrote it, and that something has
+// failed for good. Only the first 64 KB of the words before the copy of the mail are looked at, line by line, so that the
+// time is bounded by that.
+import { configAsset } from '../base/assets.ts'
+import { isMessage, partsOf, textOf, type Node } from './mime-tree.ts'
+import {
+  addressIn,
+  clean,
+  codeIn,
+  isAutoReply,
+  readable,
+  statusIn,
+  UNDEFINED_STATUS,
+  type ReportedRecipient,
+} from './reported.ts'
+
+export const TEXT_RULES = ['server', 'program', 'notice', 'failed', 'copy', 'rejected', 'recipient', 'reply'] as const
+export type TextRuleKind = (typeof TEXT_RULES)[number]
+
+export interface TextRule {
+  kind: TextRuleKind
+  pattern: RegExp
+  /** The real line that it was written for. */
+  sample: string
+}
+
+const ADDRESS = String.raw`<?([^\s<>;"(),:]{1,64}@[^\s<>;"(),:@\[\]]{1,255})>?`
+const MAX_TEXT = 64 * 1024
+const MAX_LINE = 500
+const MAX_LINES = 2000
+const MAX_RECIPIENTS = 100
+const MAX_SECTION = 20
+
+/** Reads the rules; throws for a line that is none, with its number. */
+export function parseTextRules(text: string): TextRule[] {
+  const rules: TextRule[] = []
+  let sample = ''
+  for (const [index, line] of text.split('\n').entries()) {
+    if (line.trim() === '' || line.startsWith('#')) continue
+    if (line.startsWith('>')) {
+      sample = line.slice(2)
+      continue
+    }
+    const [, kind, pattern] = /^(\w+)\s+(.+)$/.exec(line) ?? []
+    if (pattern === undefined || !(TEXT_RULES as readonly string[]).includes(kind!))
+      throw new Error(`bounce-texts.txt:${index + 1}: "${line}" is no rule`)
+    rules.push({ kind: kind as TextRuleKind, pattern: new RegExp(pattern.replace('{address}', ADDRESS), 'iu'), sample })
+  }
+  return rules
+}
+
+let shipped: Record<TextRuleKind, RegExp[]> | undefined
+
+function patterns(kind: TextRuleKind): RegExp[] {
+  shipped ??= Object.fromEntries(TEXT_RULES.map((each) => [each, []])) as unknown as Record<TextRuleKind, RegExp[]>
+  if (shipped.server.length === 0)
+    for (const rule of parseTextRules(configAsset('bounce-texts.txt'))) shipped[rule.kind].push(rule.pattern)
+  return shipped[kind]
+}
+
+const fits = (kind: TextRuleKind, line: string): boolean => patterns(kind).some((pattern) => pattern.test(line))
+
+function found(kind: TextRuleKind, line: string): string | undefined {
+  if (!line.includes('@')) return undefined
+  for (const pattern of patterns(kind)) {
+    const address = pattern.exec(line)?.[1]
+    if (address !== undefined) return addressIn(address) ?? undefined
+  }
+  return undefined
+}
+
+const headerLines = ({ fields }: Node): string[] =>
+  fields.map(({ name, value }) => `${name}: ${readable(value.slice(0, MAX_LINE))}`)
+
+/** Whether the header says that a mail server wrote it; that any program did is enough when it is no automatic answer. */
+export function isFromServer(tree: Node): boolean {
+  const header = headerLines(tree)
+  return (
+    header.some((line) => fits('server', line)) || (!isAutoReply(tree) && header.some((line) => fits('program', line)))
+  )
+}
+
+/**
+ * The recipients that a bounce in free text tells of, one without address when it names none; empty when a server tells of
+ * a delay or a delivery only; undefined when the mail is no bounce.
+ */
+export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[] | undefined {
+  if (!isFromServer(tree)) return undefined
+  const header = headerLines(tree)
+  const lines = wordsOf(message, tree)
+  if ([...header, ...lines].some((line) => fits('notice', line))) return []
+  if (![...header, ...lines].some((line) => fits('failed', line))) return undefined
+  const named = [...new Set(header.map((line) => (fits('rejected', line) ? addressesIn(line) : [])).flat())]
+  const said = sections(lines)
+  const own = addressIn(tree.fields.find(({ name }) => /^to$/i.test(name))?.value)
+  // Whom the report is sent to is not who it is about, unless nobody else is named.
+  const others = [...said.keys()].filter((address) => address !== own)
+  const addresses = named.length > 0 ? named : others.length > 0 ? others : [...said.keys()]
+  if (addresses.length === 0) {
+    const words = clean(lines.join(' '))
+    // A postmaster may write of failures as well: without a recipient, the subject or a code must tell.
+    const told = header.some((line) => fits('failed', line)) || (codeIn(words) ?? statusIn(words)) !== null
+    return told ? [recipientFrom('', words)] : undefined
+  }
+  return addresses.slice(0, MAX_RECIPIENTS).map((address) => {
+    const words = [said.get(address) ?? '', linesAbout(lines, address), addresses.length === 1 ? lines.join(' ') : '']
+      .map(clean)
+      .filter((each) => each !== '')
+    // What holds a code is what a server answered; else what stands nearest.
+    return recipientFrom(address, words.find((each) => codeIn(each) ?? statusIn(each)) ?? words[0] ?? '')
+  })
+}
+
+const recipientFrom = (address: string, text: string): ReportedRecipient => ({
+  address,
+  original: null,
+  status: statusIn(text) ?? UNDEFINED_STATUS,
+  code: codeIn(text),
+  text: text === '' ? UNDEFINED_STATUS : text,
+  host: null,
+})
+
+const addressesIn = (line: string): string[] =>
+  line
+    .slice(0, MAX_LINE * 4)
+    .split(/[,;:\s]+/)
+    .flatMap((each) => addressIn(each) ?? [])
+
+/** The lines that a person is to read, up to the copy of the mail. */
+export function wordsOf(message: Buffer, tree: Node): string[] {
+  const leaves = partsOf(tree).filter(({ type, children }) => children.length === 0 && !isMessage(type))
+  const part =
+    leaves.find(({ type }) => type === 'text/plain' || type.startsWith('multipart/')) ??
+    leaves.find(({ type }) => type === 'text/html')
+  if (!part) return []
+  const raw = textOf(message, part, MAX_TEXT)
+  const text = part.type === 'text/html' ? withoutTags(raw) : raw
+  const lines = text.split(/\r\n?|\n/, MAX_LINES).map((line) => line.slice(0, MAX_LINE).trimEnd())
+  const copy = lines.findIndex((line) => fits('copy', line))
+  return copy < 0 ? lines : lines.slice(0, copy)
+}
+
+const withoutTags = (html: string): string =>
+  html
+    .replace(/<(?:br|p|div|tr|h\d)\b[^<>]{0,500}>/gi, '\n')
+    .replace(/<\/?[a-z!][^<>]{0,500}>/gi, ' ')
+    .replace(/&lt;/g, '<')
+    .replace(/&gt;/g, '>')
+    .replace(/&amp;/g, '&')
+
+/** Who is named, and what follows each name up to an empty line; '' when nothing does. */
+function sections(lines: string[]): Map<string, string> {
+  const said = new Map<string, string>()
+  const add = (address: string, words: string): void => {
+    if (!said.get(address)) said.set(address, /[a-z]{2}/i.test(words) ? words : '')
+  }
+  for (const [index, line] of lines.entries()) {
+    if (said.size > MAX_RECIPIENTS) break
+    const replied = found('reply', line)
+    if (replied !== undefined) add(replied, line.trim())
+    const address = replied === undefined ? found('recipient', line) : undefined
+    if (address === undefined) continue
+    const after = line.slice(line.toLowerCase().lastIndexOf(address) + address.length)
+    const rest = after.replace(/^[>:\s.[\](]+/, '').replace(/^([^[\]]*)\]$/, '$1')
+    const following = lines.slice(index + 1, index + MAX_SECTION)
+    const end = following.findIndex((next) => next.trim() === '' || other(next, address))
+    add(address, [rest, ...(end < 0 ? following : following.slice(0, end))].join(' ').trim())
+  }
+  return said
+}
+
+function other(line: string, address: string): boolean {
+  const next = found('recipient', line) ?? found('reply', line)
+  return next !== undefined && next !== address
+}
+
+/** What is said of an address elsewhere: the lines that name it or its local part, and the answers to them. */
+function linesAbout(lines: string[], address: string): string {
+  const local = `: ${address.slice(0, address.lastIndexOf('@'))}`
+  const naming = (line = ''): boolean => line.toLowerCase().includes(address) || line.toLowerCase().endsWith(local)
+  const about = lines.filter(
+    (line, index) =>
+      (naming(line) && found('recipient', line) === undefined) ||
+      (naming(lines[index - 1]) && /\b[45]\d\d\b/.test(line)),
+  )
+  return about.join(' ')
+}

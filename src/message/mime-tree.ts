@@ -1,0 +1,206 @@
+// The structure of a received message (RFC 2045, RFC 2046) as a tree of ranges in its bytes, with limits that no mail of people
+// reaches. It copies nothing and decodes nothing but what is asked for, so that a bomb costs no more than its own size.
+
+/** The limits of a message that is taken apart (D47). */
+export const MAX_DEPTH = 32
+export const MAX_PARTS = 500
+export const MAX_FIELDS = 1000
+export const MAX_HEADER = 256 * 1024
+
+/** A message that is no MIME message or goes beyond the limits: its text says how. */
+export class MalformedMessage extends Error {}
+
+const LF = 0x0a
+const CR = 0x0d
+const TAB = 0x09
+const SPACE = 0x20
+const DASH = 0x2d
+
+export interface Field {
+  /** As it stands in the message. */
+  name: string
+  /** Unfolded, not decoded; octets as latin1 characters. */
+  value: string
+}
+
+export interface Node {
+  fields: Field[]
+  /** Lower case, "text/plain" when none is said. */
+  type: string
+  params: ReadonlyMap<string, string>
+  encoding: string
+  /** Where the body lies. */
+  start: number
+  end: number
+  children: Node[]
+}
+
+/** The value of the first field of that name, trimmed; undefined when there is none. */
+export function fieldOf({ fields }: Pick<Node, 'fields'>, name: string): string | undefined {
+  const wanted = name.toLowerCase()
+  return fields.find((field) => field.name.toLowerCase() === wanted)?.value.trim()
+}
+
+interface Budget {
+  parts: number
+  /** Lines that begin like a boundary and are none. */
+  lookalikes: number
+}
+
+const MAX_LOOKALIKES = 1_000_000
+
+/** Takes a message apart. Throws MalformedMessage beyond the limits. */
+export function parseTree(message: Buffer): Node {
+  return parseNode(message, 0, message.length, 0, { parts: 0, lookalikes: 0 }, 'text/plain')
+}
+
+/** Where a header ends: the offset of its body; `end` when there is no empty line. Nothing is looked at beyond the limit. */
+function bodyStart(message: Buffer, start: number, end: number): number {
+  const last = Math.min(end, start + MAX_HEADER + 2)
+  const emptyLine = (at: number): number =>
+    message[at] === LF ? at + 1 : message[at] === CR && message[at + 1] === LF ? at + 2 : 0
+  for (let at = start; at < last;) {
+    const body = emptyLine(at)
+    if (body > 0) return Math.min(body, end)
+    const line = message.indexOf(LF, at)
+    if (line < 0 || line >= last) break
+    at = line + 1
+  }
+  return end
+}
+
+/** The fields of a header block, the first 1,001 of them. Lines that are no field are passed over. */
+export function parseFields(block: string): Field[] {
+  const fields: Field[] = []
+  for (const line of block.split(/\r?\n(?![ \t])/)) {
+    const [, name, value] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:([\s\S]*)$/.exec(line) ?? []
+    if (name === undefined) continue
+    fields.push({ name, value: value!.replace(/\r?\n(?=[ \t])/g, '').trim() })
+    if (fields.length > MAX_FIELDS) break
+  }
+  return fields
+}
+
+function parseNode(message: Buffer, start: number, end: number, depth: number, budget: Budget, fallback: string): Node {
+  if (depth > MAX_DEPTH) throw new MalformedMessage(`Its parts are nested more than ${MAX_DEPTH} deep.`)
+  if (++budget.parts > MAX_PARTS) throw new MalformedMessage(`It has more than ${MAX_PARTS} parts.`)
+  const body = bodyStart(message, start, end)
+  if (body - start > MAX_HEADER) throw new MalformedMessage(`Its header is larger than ${MAX_HEADER / 1024} KB.`)
+  const fields = parseFields(message.toString('latin1', start, body))
+  if (fields.length > MAX_FIELDS) throw new MalformedMessage(`The header has more than ${MAX_FIELDS} fields.`)
+  const { value, params } = parseParameters(fieldOf({ fields }, 'content-type') ?? fallback)
+  const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
+  const encoding = (fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit').toLowerCase().split(/[\s;]/)[0]!
+  const node: Node = { fields, type, params, encoding, start: body, end, children: [] }
+  const boundary = params.get('boundary')
+  if (type.startsWith('multipart/') && boundary) {
+    const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
+    for (const [from, to] of partsBetween(message, body, end, boundary, budget))
+      node.children.push(parseNode(message, from, to, depth + 1, budget, inside))
+  } else if (isMessage(type) && (encoding === '7bit' || encoding === '8bit' || encoding === 'binary'))
+    node.children.push(parseNode(message, body, end, depth + 1, budget, 'text/plain'))
+  return node
+}
+
+/** A message inside a message. */
+export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global'
+
+/** The ranges between the boundary's lines; what follows an unfinished last one belongs to it. */
+function* partsBetween(
+  message: Buffer,
+  start: number,
+  end: number,
+  boundary: string,
+  budget: Budget,
+): Iterable<[number, number]> {
+  // With the line end before it, or a body of dashes would be a hit at every octet.
+  const mark = Buffer.from(`\n--${boundary}`, 'latin1')
+  const first = mark.subarray(1).compare(message, start, Math.min(end, start + mark.length - 1)) === 0
+  let open: number | undefined
+  for (let at = first ? start - 1 : message.indexOf(mark, start); at + mark.length <= end;) {
+    if (at < 0 && !(first && at === start - 1)) break
+    const line = boundaryLine(message, at + mark.length, end)
+    if (line) {
+      if (open !== undefined) yield [open, withoutLineEnd(message, open, at + 1)]
+      open = line.closing || line.next === undefined ? undefined : line.next
+      if (line.closing) return
+    } else if (++budget.lookalikes > MAX_LOOKALIKES)
+      throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are none.`)
+    // The line end after this boundary may be the one before the next.
+    at = message.indexOf(mark, at + mark.length)
+  }
+  if (open !== undefined && open <= end) yield [open, end]
+}
+
+/** The rest of a boundary's line, which is empty but for white space; a longer boundary that begins like this is another's. */
+function boundaryLine(message: Buffer, after: number, end: number): { closing: boolean; next?: number } | undefined {
+  const closing = after + 1 < end && message[after] === DASH && message[after + 1] === DASH
+  for (let at = closing ? after + 2 : after; at < end; at++) {
+    const octet = message[at]
+    if (octet === LF) return { closing, next: at + 1 }
+    if (octet !== SPACE && octet !== TAB && octet !== CR) return undefined
+  }
+  return { closing }
+}
+
+/** The line end before a boundary belongs to the boundary (RFC 2046 §5.1.1). */
+function withoutLineEnd(message: Buffer, start: number, at: number): number {
+  const line = message[at - 1] === LF ? (message[at - 2] === CR ? at - 2 : at - 1) : at
+  return Math.max(start, line)
+}
+
+/** `text/plain; charset="utf-8"` as its value and parameters; the first of a name counts. */
+export function parseParameters(text: string): { value: string; params: ReadonlyMap<string, string> } {
+  const params = new Map<string, string>()
+  const [value = ''] = text.split(';', 1)
+  // What is no parameter ("; ;", "; flowed") is passed over.
+  const parameter = /;\s*(?:([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?[^;]*|([^;]*))|[^;]*)/y
+  parameter.lastIndex = value.length
+  for (let match = parameter.exec(text); match; match = parameter.exec(text)) {
+    const name = match[1]?.toLowerCase()
+    if (name === undefined) continue
+    if (!params.has(name)) params.set(name, match[2]?.replace(/\\([\s\S])/g, '$1') ?? match[3]!.trim())
+    if (params.size > 100) break
+  }
+  return { value: value.trim(), params }
+}
+
+/** The nodes of a message itself, the root first: what stands in messages inside it is theirs. */
+export function partsOf(tree: Node): Node[] {
+  return [tree, ...(isMessage(tree.type) ? [] : tree.children.flatMap(partsOf))]
+}
+
+/** All nodes, the root first. */
+export function* nodesOf(node: Node): Iterable<Node> {
+  yield node
+  for (const child of node.children) yield* nodesOf(child)
+}
+
+/** A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it names. */
+export function textOf(message: Buffer, { start, end, encoding, params }: Node, max: number): string {
+  const bytes = message.subarray(start, Math.min(end, start + max))
+  const decoded =
+    encoding === 'base64'
+      ? Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
+      : encoding === 'quoted-printable'
+        ? fromQuotedPrintable(bytes.toString('latin1'))
+        : bytes
+  const charset = params.get('charset') ?? 'utf-8'
+  const text = decoded.toString('utf8')
+  // ISO-2022 is pure ASCII to the eye of UTF-8.
+  if (!text.includes('\ufffd') && !/^iso-2022-/i.test(charset)) return text
+  try {
+    return new TextDecoder(charset, { fatal: true }).decode(decoded)
+  } catch {
+    return decoded.toString('latin1')
+  }
+}
+
+const fromQuotedPrintable = (text: string): Buffer =>
+  Buffer.from(
+    text
+      .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')
+      .replace(/=\r?\n/g, '')
+      .replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))),
+    'latin1',
+  )

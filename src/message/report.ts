@@ -1,0 +1,173 @@
+// What a mail to a return path is: a delivery status notification (RFC 3464), a bounce in the free words of some server
+// (bounce-text.ts), a complaint (ARF, RFC 5965; CFBL, RFC 9477), an automatic answer (RFC 3834), or none of these. It only reads;
+// whose mail a report means is decided by the signed token, never by what the report claims. A report that somebody has attached
+// (below message/rfc822) is none.
+import { isFromServer, parseBounceText, wordsOf } from './bounce-text.ts'
+import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
+import {
+  addressIn,
+  clean,
+  codeIn,
+  isAutoReply,
+  originalIn,
+  statusIn,
+  UNDEFINED_STATUS,
+  untyped,
+  type ReportedRecipient,
+} from './reported.ts'
+
+export type Report =
+  | { kind: 'bounce'; recipients: ReportedRecipient[] }
+  /** Delayed, delivered, relayed or expanded: nothing has failed. */
+  | { kind: 'notification' }
+  | { kind: 'complaint' | 'opt-out'; feedbackType: string; recipient: string | null; tokens: string[] }
+  | { kind: 'feedback'; feedbackType: string }
+  | { kind: 'autoreply' }
+
+const MAX_REPORT = 64 * 1024
+const MAX_RECIPIENTS = 100
+
+/** What a message reports; undefined when it is an ordinary mail. */
+export function readReport(message: Buffer, tree: Node): Report | undefined {
+  const parts = partsOf(tree)
+  const feedback = parts.find(({ type }) => type === 'message/feedback-report')
+  if (feedback) return readFeedback(message, tree, feedback)
+  const report = readBounce(message, tree) ?? (isAutoReply(tree) ? { kind: 'autoreply' } : undefined)
+  if (report?.kind !== 'bounce' || report.recipients.some(named)) return report
+  // A gateway that sends on the report that it got, and says nothing itself.
+  const inner = parts.find(({ type }) => isMessage(type))?.children[0]
+  const passedOn = inner && readBounce(message, inner, true)
+  return passedOn?.kind === 'bounce' ? passedOn : report
+}
+
+const named = ({ address, original }: ReportedRecipient): boolean => address !== '' || original !== null
+
+/** A report on delivery, in fields or in free words; with `fieldsOnly` just the former. */
+function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | undefined {
+  const fromServer = isFromServer(tree)
+  const status = partsOf(tree).find(({ type }) => /^message\/(?:global-)?delivery-status$/.test(type))
+  if (status && (fromServer || tree.type === 'multipart/report')) {
+    const report = readStatus(textOf(message, status, MAX_REPORT))
+    if (report) return report.kind === 'bounce' ? completed(report, message, tree) : report
+  }
+  if (fieldsOnly) return undefined
+  // A report whose parts are no parts: a boundary that fits nowhere, a Content-Type that was lost.
+  const loose = fromServer ? looseStatus(message, tree) : undefined
+  if (loose) return loose.kind === 'bounce' ? completed(loose, message, tree) : loose
+  const recipients = parseBounceText(message, tree)
+  if (!recipients) return undefined
+  return recipients.length > 0 ? { kind: 'bounce', recipients } : { kind: 'notification' }
+}
+
+/** RFC 3464 §2: a block about the message, then one for each recipient. */
+function readStatus(text: string): Report | undefined {
+  const blocks = text
+    .replace(/\r\n?/g, '\n')
+    .split(/\n[ \t]*\n\s*/, MAX_RECIPIENTS + 50)
+    .flatMap((block) => recipientGroups(parseFields(block)))
+  const reporter = fieldOf({ fields: blocks[0] ?? [] }, 'reporting-mta')
+  const failed: ReportedRecipient[] = []
+  let told = false
+  for (const fields of blocks) {
+    const action = actionOf(fields)
+    if (action === undefined) continue
+    told = true
+    if (action === 'failed' && failed.length < MAX_RECIPIENTS) failed.push(recipientOf(fields, reporter))
+  }
+  if (failed.length > 0) return { kind: 'bounce', recipients: failed }
+  return told ? { kind: 'notification' } : undefined
+}
+
+/** Some servers leave out the empty line between two recipients: where the name comes again, the next begins. */
+function recipientGroups(fields: Field[]): Field[][] {
+  const groups: Field[][] = [[]]
+  let names = new Set<string>()
+  for (const field of fields) {
+    const name = field.name.toLowerCase()
+    if (names.has(name) && /^(?:final|original)-recipient$/.test(name)) {
+      groups.push([])
+      names = new Set()
+    }
+    names.add(name)
+    groups.at(-1)!.push(field)
+  }
+  return groups
+}
+
+/** What was done (RFC 3464 §2.3.3). Without it, the class of the status says; "expired" is how some say failed. */
+function actionOf(fields: Field[]): string | undefined {
+  const said = fieldOf({ fields }, 'action')?.toLowerCase()
+  const action = /^[a-z-]{1,40}/.exec(said ?? '')?.[0]
+  if (action !== undefined) return /^(?:failure|expired)$/.test(action) ? 'failed' : action
+  const named = fieldOf({ fields }, 'final-recipient') ?? fieldOf({ fields }, 'original-recipient')
+  if (said === undefined && named === undefined) return undefined
+  return (fieldOf({ fields }, 'status') ?? '').startsWith('5') ? 'failed' : 'unknown'
+}
+
+function recipientOf(fields: Field[], reporter: string | undefined): ReportedRecipient {
+  const text = clean(untyped(fieldOf({ fields }, 'diagnostic-code') ?? ''))
+  const field = /^([245]\.\d{1,3}\.\d{1,3})/.exec(fieldOf({ fields }, 'status') ?? '')?.[1] ?? null
+  const quoted = statusIn(text)
+  // The words of the server that refused stand above the summary of the one that reports, unless they are as general as 5.0.0.
+  const status = quoted !== null && !/^\d\.0\.0$/.test(quoted) ? quoted : (field ?? quoted ?? UNDEFINED_STATUS)
+  const host = fieldOf({ fields }, 'remote-mta') ?? fieldOf({ fields }, 'reporting-mta') ?? reporter
+  return {
+    address: addressIn(fieldOf({ fields }, 'final-recipient')) ?? '',
+    original: originalIn(fieldOf({ fields }, 'original-recipient')),
+    status,
+    code: codeIn(text),
+    text: text === '' ? status : text,
+    host: host === undefined ? null : clean(untyped(host)).slice(0, 255),
+  }
+}
+
+/** What the fields leave open is looked for in the words: who it was, what the server said. */
+function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: Node): Report {
+  const vague = (each: ReportedRecipient): boolean =>
+    !named(each) || (each.code === null && !/[a-z]{3}/i.test(each.text))
+  if (!report.recipients.some(vague)) return report
+  const words = parseBounceText(message, tree) ?? []
+  const recipients = report.recipients.map((each) => {
+    const same = words.find(({ address }) => address === each.address || address === each.original)
+    const found = same ?? (words.length === 1 && report.recipients.length === 1 ? words[0] : undefined)
+    if (!found || !vague(each)) return each
+    const general = each.status === null || /^\d\.[05]\.0$/.test(each.status)
+    return {
+      ...each,
+      address: named(each) ? each.address : found.address,
+      ...(each.code === null && found.text !== '' && { text: found.text, code: found.code }),
+      ...(general && { status: found.status }),
+    }
+  })
+  return { kind: 'bounce', recipients }
+}
+
+/** The fields of a delivery status that stand in the words themselves, before the copy of our mail: that may hold anything. */
+function looseStatus(message: Buffer, tree: Node): Report | undefined {
+  const words = wordsOf(message, tree).join('\n')
+  const from = words.search(/^(?:Reporting-MTA|Original-Recipient|Final-Recipient):/im)
+  return from < 0 ? undefined : readStatus(words.slice(from))
+}
+
+/** RFC 5965 §3: only abuse is a complaint; opt-out asks to be taken off the list, the others say nothing of the reader. */
+function readFeedback(message: Buffer, tree: Node, feedback: Node): Report {
+  const fields = parseFields(textOf(message, feedback, MAX_REPORT))
+  const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)
+  const kind = feedbackType === 'abuse' ? 'complaint' : /^opt-out(?:-list)?$/.test(feedbackType) ? 'opt-out' : undefined
+  if (!kind) return { kind: 'feedback', feedbackType }
+  const recipient =
+    addressIn(fieldOf({ fields }, 'original-rcpt-to')) ?? addressIn(fieldOf({ fields }, 'removal-recipient'))
+  return { kind, feedbackType, recipient, tokens: tokensOf(message, tree, fields) }
+}
+
+/** Local parts in the report and in the copy of our mail that may be tokens of ours. */
+function tokensOf(message: Buffer, tree: Node, fields: Field[]): string[] {
+  const copies = [...nodesOf(tree)]
+    .filter(({ type }) => /^(?:message\/rfc822|text\/rfc822-headers|message\/global)/.test(type))
+    .slice(0, 10)
+    .map((node) => parseFields(textOf(message, node, MAX_REPORT).split(/\r?\n\r?\n/, 1)[0]!))
+  const told = [fields, ...copies].flatMap((each) =>
+    ['original-mail-from', 'return-path', 'cfbl-address'].map((name) => fieldOf({ fields: each }, name)),
+  )
+  return told.flatMap((value) => /([a-z2-7]{20,40})@/i.exec(value ?? '')?.[1]?.toLowerCase() ?? [])
+}

@@ -1,0 +1,95 @@
+// What reports about our mail mean (D25, D35): a bounce that came home later, a complaint. Whose mail it was is decided by the signed
+// token alone; what the report says only tells which recipient of that transaction is meant. It ends where an SMTP reply ends: state,
+// event, suppression. A second report of the same changes nothing.
+import { classify } from '../smtp/bounce-class.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import { db, statement } from '../store/query.ts'
+import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
+import { normalised, suppress } from './suppressions.ts'
+
+/** What a report says of one recipient. */
+export interface ReturnedRecipient {
+  address: string
+  original: string | null
+  status: string | null
+  code: number | null
+  text: string
+  host: string | null
+}
+
+const deliveryByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('deliveries').selectAll().where('key', '=', arg.key),
+)
+
+const companions = statement<{ email_key: number; lane: string }>()((arg) =>
+  db.selectFrom('deliveries').selectAll().where('email_key', '=', arg.email_key).where('lane', '=', arg.lane),
+)
+
+/** The delivery that a report with this token means: the recipient it names, else the only one there is. */
+function meant(reader: Reader, token: number, addresses: readonly (string | null)[]): Delivery | undefined {
+  const named = reader.first(deliveryByKey({ key: token }))
+  if (!named) return undefined
+  const all = reader.all(companions({ email_key: named.email_key, lane: named.lane }))
+  const wanted = addresses
+    .filter((address) => address !== null && address !== '')
+    .map((address) => normalised(address!))
+  // The address may have been forwarded: then the report names one that we do not know.
+  return all.find(({ address }) => wanted.includes(normalised(address))) ?? (all.length === 1 ? named : undefined)
+}
+
+/** A delivery report told of a failure. Returns the address that bounced, or undefined when it changed nothing. */
+export function settleReturned(tx: Tx, token: number, told: ReturnedRecipient, now: number): string | undefined {
+  const delivery = meant(tx, token, [told.original, told.address])
+  const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
+  if (!email) return undefined
+  const said = { code: told.code, enhanced: told.status, text: told.text }
+  const moved = move(tx, deliveryMachine, delivery.key, 'return', {
+    smtp_code: told.code,
+    enhanced_code: told.status,
+    response: told.text,
+    leased_until: null,
+    next_attempt_at: null,
+    updated_at: now,
+  })
+  if (!moved) return undefined
+  const bounce = classify(said)
+  hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
+  const details = {
+    stage: 'report',
+    smtp_code: told.code,
+    enhanced_code: told.status,
+    response: told.text,
+    remote_mta: told.host,
+    kind: 'bounced',
+    class: bounce,
+  }
+  if (delivery.role === 'to') moveEmail(tx, email, 'returned', now, delivery, details)
+  else emit(tx, 'email.bounced', email, delivery, details, now)
+  return delivery.address
+}
+
+/** A recipient complained (feedback type abuse). Returns the address, or undefined when it changed nothing. */
+export function settleComplaint(
+  tx: Tx,
+  token: number,
+  recipient: string | null,
+  feedbackType: string,
+  now: number,
+): string | undefined {
+  const delivery = meant(tx, token, [recipient])
+  const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
+  if (!email || !move(tx, deliveryMachine, delivery.key, 'complain', { updated_at: now })) return undefined
+  const { domain_key, user_key } = email
+  const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
+  suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
+  const details = { feedback_type: feedbackType }
+  if (delivery.role === 'to') moveEmail(tx, email, 'complained', now, delivery, details)
+  else emit(tx, 'email.complained', email, delivery, details, now)
+  return delivery.address
+}
+
+/** The recipient that a token and a report mean; for those who want to unsubscribe. */
+export const recipientMeant = (reader: Reader, token: number, recipient: string | null): Delivery | undefined =>
+  meant(reader, token, [recipient])
