@@ -21,7 +21,7 @@ export interface ApiDesk {
   /** Reads received messages again, for their attachments. */
   inboundReader: Pool<InboundJob, InboundResult>
   /** The bells of the loops. */
-  bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void }
+  bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void; campaigns: () => void }
 }
 
 export const define = definer<ApiDesk>()

@@ -6,6 +6,7 @@ import { field } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { bodyOf } from '../outbound/body.ts'
+import { fillLean } from '../campaigns/mails.ts'
 import { deliveriesOf } from '../outbound/queue.ts'
 import type { Delivery } from '../outbound/settle.ts'
 import { requireSendingDomain, requireSubscription } from '../outbound/admit.ts'
@@ -62,6 +63,7 @@ function extend(
     ),
     ({ email_key }) => email_key,
   )
+  fillLean(reader, rows)
   for (const row of rows) {
     row['recipients'] = (deliveries.get(row.key) ?? []).map(show)
     if (single) Object.assign(row, bodyOf(reader, parts.spool, row.key))
@@ -120,9 +122,14 @@ export const outboundEmails = define('outbound-emails', {
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was created.' }),
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
   },
-  relationships: { domain: { type: 'domains', column: 'domain_key' } },
+  relationships: {
+    domain: { type: 'domains', column: 'domain_key' },
+    campaign: { type: 'campaigns', column: 'campaign_key' },
+    contact: { type: 'contacts', column: 'contact_key' },
+  },
   filters: {
     status: { column: 'status' },
+    campaign: { column: 'campaign_key', type: 'campaigns' },
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },

@@ -9,7 +9,9 @@ import { answerError } from '../jsonapi/errors.ts'
 import { createOpenApi } from '../jsonapi/openapi.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
+import { audiences, contactImports, contacts } from './audiences.ts'
 import { createGate } from './auth.ts'
+import { campaigns, campaignStats } from './campaigns.ts'
 import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
@@ -18,6 +20,7 @@ import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
 import { suppressions } from './suppressions.ts'
+import { createUnsubscribe } from './unsubscribe.ts'
 import { tokens } from './tokens.ts'
 import { outboundWebhooks, webhooks } from './webhooks.ts'
 
@@ -28,6 +31,11 @@ export const resources: readonly Resource<ApiDesk>[] = [
   tokens,
   outboundEmails,
   outboundEmailStats,
+  campaigns,
+  campaignStats,
+  audiences,
+  contacts,
+  contactImports,
   domains,
   records,
   inboxes,
@@ -72,6 +80,7 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
     }),
   )
   app.route('/', createPublic(desk))
+  app.route('/', createUnsubscribe(desk))
   app.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)

@@ -15,6 +15,8 @@ interface Hand {
   worker: Worker
   pending: Map<number, Pending>
   retirement: NodeJS.Timeout | undefined
+  /** Jobs that go with the next message. */
+  outbox: { id: number; job: unknown }[]
 }
 
 /** The worker died over a job, through no fault that the job itself reported. */
@@ -79,7 +81,8 @@ export class Pool<Job, Result> {
       clearTimeout(hand.retirement)
       // A worker keeps the process alive only while it has work.
       hand.worker.ref()
-      hand.worker.postMessage({ id, job })
+      if (hand.outbox.push({ id, job }) === 1)
+        setImmediate(() => hand.worker.postMessage({ jobs: hand.outbox.splice(0) }))
     })
   }
 
@@ -101,20 +104,23 @@ export class Pool<Job, Result> {
   }
 
   #hire(): Hand {
-    const hand: Hand = { worker: startWorker(this.#source), pending: new Map(), retirement: undefined }
+    const hand: Hand = { worker: startWorker(this.#source), pending: new Map(), retirement: undefined, outbox: [] }
     this.#hands.add(hand)
-    hand.worker.on('message', (message: Reply | Question) => {
+    hand.worker.on('message', (message: Reply[] | Question) => {
       if ('question' in message) return void this.#reply(hand, message)
-      const { id, value, error } = message
-      const pending = hand.pending.get(id)
-      hand.pending.delete(id)
-      clearTimeout(pending?.limit)
+      const settled = message.map((reply) => {
+        const pending = hand.pending.get(reply.id)
+        hand.pending.delete(reply.id)
+        clearTimeout(pending?.limit)
+        return { pending, reply }
+      })
       if (hand.pending.size === 0) {
         hand.worker.unref()
         hand.retirement = setTimeout(() => void this.#dismiss(hand), IDLE).unref()
       }
-      if (error === undefined) pending?.resolve(value as never)
-      else pending?.reject(new Error(error))
+      for (const { pending, reply } of settled)
+        if (reply.error === undefined) pending?.resolve(reply.value as never)
+        else pending?.reject(new Error(reply.error))
     })
     let cause: Error | undefined
     hand.worker.on('error', (error) => (cause = error as Error))

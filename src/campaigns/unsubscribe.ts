@@ -1,21 +1,61 @@
-// A recipient wants no more mail of this kind (D45): a marketing suppression on the sending domain, and email.unsubscribed once.
+// A recipient wants no more mail of this kind (D45): a marketing suppression on the sending domain, and email.unsubscribed once. Contacts
+// follow by themselves. It works when contact, campaign and mail are gone.
+import type { Clock } from '../base/clock.ts'
 import { emailOf, emit, type Delivery } from '../outbound/settle.ts'
-import { marketingSuppressed, suppress, type Suppression } from '../outbound/suppressions.ts'
-import type { Tx } from '../store/database.ts'
+import { marketingSuppressed, suppress, takeAll, type Suppression } from '../outbound/suppressions.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { Leaving } from './unsubscribe-token.ts'
 
 /** Unsubscribes the recipient of a delivery. Returns false when that had been done before. */
 export function unsubscribe(
   tx: Tx,
-  delivery: Pick<Delivery, 'key' | 'email_key' | 'address'>,
+  delivery: Pick<Delivery, 'key' | 'email_key' | 'address' | 'domain_key'>,
   source: Suppression['source'],
   now: number,
 ): boolean {
-  const email = tx.first(emailOf({ key: delivery.email_key }))
-  if (!email) return false
-  const { domain_key, user_key } = email
-  if (marketingSuppressed(tx, domain_key, delivery.address)) return false
-  const entry = { user_key, domain_key, address: delivery.address, source }
+  const leaving = { delivery: delivery.key, domain: delivery.domain_key, email: delivery.address }
+  return leaveDomain(tx, leaving, source, now)
+}
+
+function leaveDomain(
+  tx: Tx,
+  { delivery, domain, email }: Pick<Leaving, 'delivery' | 'domain' | 'email'>,
+  source: Suppression['source'],
+  now: number,
+): boolean {
+  const owner = tx.first(db.selectFrom('domains').select(['key', 'user_key']).where('key', '=', domain))
+  if (!owner || marketingSuppressed(tx, domain, email)) return false
+  const entry = { user_key: owner.user_key, domain_key: domain, address: email, source }
   suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing' }, now)
-  emit(tx, 'email.unsubscribed', email, delivery, {}, now)
+  const sent = tx.first(db.selectFrom('deliveries').select('email_key').where('key', '=', delivery))
+  const mail = sent && tx.first(emailOf({ key: sent.email_key }))
+  if (mail) emit(tx, 'email.unsubscribed', mail, { key: delivery }, {}, now)
   return true
+}
+
+export interface LeaveDesk {
+  store: Store
+  clock: Clock
+}
+
+/** Unsubscribes by a link. */
+export function leave({ clock, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
+  return store.write((tx) => leaveDomain(tx, leaving, 'unsubscribe_link', clock.now()))
+}
+
+/** Takes it back. */
+export function rejoin({ clock, store }: LeaveDesk, { domain, email }: Leaving): Promise<void> {
+  return store.write((tx) => void takeAll(tx, domain, email, clock.now(), 'unsubscribe'))
+}
+
+/** Whether the recipient has left. */
+export const hasLeft = (reader: Reader, { domain, email }: Leaving): boolean =>
+  marketingSuppressed(reader, domain, email)
+
+/** What the page calls the sender. */
+export function senderOf(reader: Reader, { domain, audience }: Leaving): { domain: string; audience: string | null } {
+  const sender = reader.first(db.selectFrom('domains').select('name').where('key', '=', domain))
+  const list = reader.first(db.selectFrom('audiences').select('name').where('key', '=', audience))
+  return { domain: sender?.name ?? '', audience: list?.name ?? null }
 }

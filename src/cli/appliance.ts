@@ -15,6 +15,8 @@ import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
+import { CampaignRunner } from '../campaigns/run.ts'
+import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
 import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
 import { ownsFile as ownsInboundFile, removeOld } from '../inbound/stored.ts'
@@ -80,8 +82,14 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
     const parts = { store, spool, clock, keyring, log, config, resolver }
-    const { composer, engine, keys } = createEngine(parts, { timeouts: options.timeouts, stsPort: options.stsPort })
+    const { composer, engine, keys, letters } = createEngine(parts, {
+      timeouts: options.timeouts,
+      stsPort: options.stsPort,
+    })
     const inbound = createInbound(parts)
+    const runner = new CampaignRunner({ ...parts, ringLane: (lane) => engine.ring(lane) })
+    letters.taken = (campaign) => runner.taken(campaign)
+    store.on(CAMPAIGN_MAIL, () => runner.settled())
     undo.push(() => composer.close())
     undo.push(() => inbound.stop(0))
     const polling = new Loop({
@@ -98,6 +106,10 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         domains: () => polling.ring(),
         deliveries: (lane: string) => engine.ring(lane),
         webhooks: () => dispatcher.ring(),
+        campaigns: () => {
+          runner.ring()
+          engine.ring()
+        },
       },
     }
     const { timeout, ca_file } = config.webhooks
@@ -111,6 +123,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await engine.start()
     polling.start()
     await dispatcher.start()
+    runner.start()
     await inbound.engine.start()
     await inbound.listen(options.keys?.smtp)
     noticed()
@@ -121,6 +134,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         engine.ring()
         polling.ring()
         dispatcher.ring()
+        runner.ring()
         inbound.engine.ring()
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)
@@ -141,6 +155,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
           http.close(PATIENCE),
           inbound.stop(PATIENCE),
           polling.stop(),
+          runner.stop(),
           engine.stop(PATIENCE),
           dispatcher.stop(PATIENCE),
         ])

@@ -6,7 +6,8 @@ import type { Log } from '../base/log.ts'
 import { allowPublicAnd } from '../base/network.ts'
 import { Pool } from '../base/pool.ts'
 import type { Resolver } from '../base/resolver.ts'
-import type { ComposeJob } from '../message/worker.ts'
+import type { CampaignJob, ComposeJob } from '../message/worker.ts'
+import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
@@ -36,7 +37,8 @@ export interface EngineOptions {
 export interface Engine {
   engine: DeliveryEngine
   keys: OpenKeys
-  composer: Pool<ComposeJob, Uint8Array<ArrayBuffer>>
+  composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
+  letters: CampaignLetters
 }
 
 /** What fetches from strangers' URLs may do, by the configuration. */
@@ -46,11 +48,17 @@ export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 're
 
 export function createEngine(desk: EngineDesk, { stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)
-  const composer = new Pool<ComposeJob, Uint8Array<ArrayBuffer>>(new URL('../message/worker.ts', import.meta.url), {
-    size: workers,
-  })
+  const letters = new CampaignLetters(desk)
+  const composer = new Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
+    new URL('../message/worker.ts', import.meta.url),
+    {
+      size: workers,
+      answer: async ({ campaign }: { campaign: string }) => letters.template(campaign),
+    },
+  )
   const keys = new OpenKeys(desk.store, desk.keyring)
   const sts = new StsPolicies({ ...desk, fetching, stsPort })
-  const engine = new DeliveryEngine({ ...desk, composer, keys, sts, timeouts, allowed: fetching.allowed })
-  return { engine, keys, composer }
+  const bulk = letters.letter.bind(letters)
+  const engine = new DeliveryEngine({ ...desk, composer, keys, sts, timeouts, bulk, allowed: fetching.allowed })
+  return { engine, keys, composer, letters }
 }

@@ -94,10 +94,10 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
     .description('let an address be mailed again, whatever the reason was')
     .requiredOption('--domain <name>', 'the sending domain')
     .action((text: string, { domain: name }: { domain: string }) =>
-      withDesk(invocation(), async ({ store }) => {
+      withDesk(invocation(), async (desk) => {
         const address = addressOf(text)
-        const domain = theDomain(store, name)
-        const removed = await removeSuppressions(store, domain.key, address)
+        const domain = theDomain(desk.store, name)
+        const removed = await removeSuppressions(desk, domain.key, address)
         if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
         answer(
           terminal(),

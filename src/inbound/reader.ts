@@ -1,11 +1,10 @@
 // The worker thread that reads received messages: structure within limits, header and body, verdicts of SPF, DKIM, DMARC and ARC, and
 // what a report reports. A message that kills or outlasts it costs one thread, not the server.
 import { readFileSync } from 'node:fs'
-import { parentPort } from 'node:worker_threads'
 import { authenticate } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
-import type { Question, Reply } from '../base/pool.ts'
+import { ask, serveJobs } from '../base/jobs.ts'
 import { asNodeDns, type Answer, type Mx } from '../base/resolver.ts'
 import { MalformedMessage, parseTree } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
@@ -60,21 +59,10 @@ export type InboundResult = Reading | Judgement | Uint8Array | null
 /** All questions of one message together may take so long; after that its verdicts are temperror. */
 const DNS_PATIENCE = 20 * SECOND
 
-const questions = new Map<number, (answer: Answer<string | Mx> | undefined) => void>()
-let asked = 0
-
 /** DNS is asked by the server's own resolver, so that its settings and limits hold here too. */
 function resolverUntil(late: Promise<undefined>) {
   return async (name: string, type: string): Promise<string[] | string[][]> => {
-    const question = ++asked
-    const answer = await Promise.race([
-      late,
-      new Promise<Answer<string | Mx> | undefined>((done) => {
-        questions.set(question, done)
-        parentPort!.postMessage({ question, ask: { name, type } } satisfies Question)
-      }),
-    ])
-    questions.delete(question)
+    const answer = await Promise.race([late, ask<Answer<string | Mx>>({ name, type })])
     return asNodeDns(answer ?? { kind: 'failed', reason: 'no answer' }, type)
   }
 }
@@ -148,17 +136,4 @@ function perform(job: InboundJob): Promise<InboundResult> {
   }
 }
 
-async function work(id: number, job: InboundJob): Promise<void> {
-  try {
-    parentPort!.postMessage({ id, value: await perform(job) } satisfies Reply)
-  } catch (thrown) {
-    parentPort!.postMessage({ id, error: messageOf(thrown) } satisfies Reply)
-  }
-}
-
-type Incoming = { id: number; job: InboundJob } | { question: number; answer: Answer<string | Mx> | undefined }
-
-parentPort?.on('message', (message: Incoming) => {
-  if ('id' in message) return void work(message.id, message.job)
-  questions.get(message.question)?.(message.answer)
-})
+serveJobs<InboundJob, InboundResult>(perform)

@@ -126,7 +126,7 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
     ...(action.path.includes(':') ? ['404'] : []),
     ...(action.refusals ?? []),
   ]
-  const success = SUCCESS[action.kind]
+  const success = action.kind === 'create' && action.status ? String(action.status) : SUCCESS[action.kind]
   const data = action.kind === 'list' ? { type: 'array', items: ref(name) } : ref(name)
   const content = (schema: Json): Json => ({ [JSON_API]: { schema } })
   return {
@@ -135,7 +135,16 @@ function operation(resource: Resource<never>, action: AnyAction): Json {
     tags: [resource.type],
     'x-scope': action.scope,
     parameters: parameters(resource, action),
-    ...(writes ? { requestBody: { required: true, content: content(requestSchema(resource, action.kind)) } } : {}),
+    ...(writes
+      ? {
+          requestBody: {
+            required: true,
+            content: content(
+              requestSchema(resource, action.kind, action.kind === 'create' ? action.accepts : undefined),
+            ),
+          },
+        }
+      : {}),
     responses: {
       [success]:
         success === '204'
@@ -197,7 +206,7 @@ function parameters(resource: Resource<never>, action: AnyAction): Json[] {
   return [...inPath, ...known.flatMap((param) => each[param]!())]
 }
 
-function requestSchema(resource: Resource<never>, kind: 'create' | 'update'): Json {
+function requestSchema(resource: Resource<never>, kind: 'create' | 'update', type = resource.type): Json {
   const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
   const related = kind === 'create' ? Object.values(resource.relationships ?? {}).filter(({ create }) => create) : []
   return {
@@ -208,7 +217,7 @@ function requestSchema(resource: Resource<never>, kind: 'create' | 'update'): Js
         type: 'object',
         required: kind === 'update' ? ['type', 'id', 'attributes'] : ['type', 'attributes'],
         properties: {
-          type: { const: resource.type },
+          type: { const: type },
           ...(kind === 'update' ? { id: { type: 'string' } } : {}),
           attributes: {
             type: 'object',

@@ -110,9 +110,9 @@ export function checkForbidden(document: RequestDocument, resource: Resource<nev
 }
 
 /** Throws 409 when type or id are not the endpoint's, 400 when an update names no id. */
-export function checkIdentity(document: RequestDocument, resource: Resource<never>, id?: string): void {
-  if (document.type !== resource.type)
-    throw refuse('type_mismatch', `This endpoint takes resources of type "${resource.type}".`, {
+export function checkIdentity(document: RequestDocument, type: string, id?: string): void {
+  if (document.type !== type)
+    throw refuse('type_mismatch', `This endpoint takes resources of type "${type}".`, {
       pointer: '/data/type',
     })
   if (id === undefined) return

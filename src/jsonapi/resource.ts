@@ -79,6 +79,8 @@ export interface Call<Parts, Attributes = Record<string, never>> {
   now: number
   /** The row that the path names; undefined where it names none. */
   row: ListedRow
+  /** What a new resource comes into; undefined where the path names none. */
+  parent: ListedRow
   /** What the path names, by name. */
   params: Record<string, string>
   /** Ids of to-one relationships given on create. */
@@ -105,7 +107,7 @@ interface Common {
   refusals?: readonly string[]
 }
 
-/** A list of another resource's children: the path's first parameter names the parent. */
+/** Another resource's children: the path's first parameter names the parent. */
 export interface Within {
   type: string
   /** The child's column that holds the parent's key. */
@@ -119,6 +121,12 @@ export type Action<Parts, F extends Fields> =
   | (Common & { kind: 'show'; params?: readonly Param[] })
   | (Common & {
       kind: 'create'
+      /** The path's first parameter names what it comes into. */
+      within?: Within
+      /** The type that the request document is of, when it is not the answer's. */
+      accepts?: string
+      /** Answered instead of 201. */
+      status?: 200
       /** Finds what the request refers to before its attributes are judged: 404 comes before 422 (D3). */
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>

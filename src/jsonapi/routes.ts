@@ -13,7 +13,7 @@ import { buildDocument, type Writer } from './document.ts'
 import { checkAccept, checkContentType, JSON_API } from './media.ts'
 import { parseQuery, type Query, type Types } from './query.ts'
 import * as request from './request.ts'
-import { paramsOf, type Action, type Call, type Caller, type Resource } from './resource.ts'
+import { paramsOf, type Action, type Call, type Caller, type Resource, type Within } from './resource.ts'
 
 /** What stands before every route. Both throw a Refusal. */
 export interface Gate {
@@ -125,12 +125,15 @@ async function answer<Parts>(
     caller,
     now: clock.now(),
     row: undefined as never,
+    parent: undefined as never,
     params: context.req.param() as Record<string, string>,
     related: {},
     attributes: {},
   }
   const [id] = Object.values(context.req.param())
-  if (id !== undefined) {
+  if (action.kind === 'create' && action.within && id !== undefined)
+    call.parent = findParent(reader, types, caller, action.within, id)
+  else if (id !== undefined) {
     const row = findOwned(reader, self.table, caller.userKey, id, self.only)
     if (!row) throw notFound()
     call.row = row
@@ -150,10 +153,10 @@ async function answer<Parts>(
     const { row } = await action.run(call as Call<Parts>)
     return send(context, 202, buildDocument(writer, self, [row], query), first)
   }
+  const type = action.kind === 'create' && action.accepts !== undefined ? action.accepts : self.type
   try {
-    if (action.kind === 'create' && document!.type === self.type)
-      call.related = request.readRelationships(document!, self)
-    request.checkIdentity(document!, self, action.kind === 'update' ? id : undefined)
+    if (action.kind === 'create' && document!.type === type) call.related = request.readRelationships(document!, self)
+    request.checkIdentity(document!, type, action.kind === 'update' ? id : undefined)
     call.attributes = request.validate(self, action.kind, document!)
   } catch (refusal) {
     // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
@@ -167,7 +170,15 @@ async function answer<Parts>(
   const result = buildDocument(writer, self, [written.row], query, written.once)
   const location = result.data[0]!.links?.self
   if (action.kind === 'create' && location) context.header('Location', location)
-  return send(context, action.kind === 'create' ? 201 : 200, result, first)
+  return send(context, action.kind === 'create' ? (action.status ?? 201) : 200, result, first)
+}
+
+/** The parent that a path names. Throws 404. */
+function findParent(reader: Reader, types: Types, caller: Caller, within: Within, id: string): ListedRow {
+  const { only, table } = types.get(within.type)!
+  const row = findOwned(reader, table, caller.userKey, id, within.removed ? undefined : only)
+  if (!row) throw notFound()
+  return row
 }
 
 function list<Parts>(
@@ -182,16 +193,8 @@ function list<Parts>(
   const where: Condition[] = []
   const [parentId] = Object.values(context.req.param())
   if (action.within && parentId !== undefined) {
-    const parent = writer.types.get(action.within.type)!
-    const row = findOwned(
-      reader,
-      parent.table,
-      caller.userKey,
-      parentId,
-      action.within.removed ? undefined : parent.only,
-    )
-    if (!row) throw notFound()
-    where.push({ column: action.within.column, values: [row.key] })
+    const { key } = findParent(reader, writer.types, caller, action.within, parentId)
+    where.push({ column: action.within.column, values: [key] })
   }
   for (const [name, values] of query.filters) where.push(condition(reader, resource, caller, name, values, writer))
 

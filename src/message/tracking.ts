@@ -45,22 +45,55 @@ export function readClickToken(key: Buffer, token: string): { delivery: number; 
   return { delivery, url }
 }
 
+type Place = Pick<Tracking, 'base' | 'key'>
+
+/** Where a tracked link leads first. */
+export const trackedUrl = ({ base, key }: Place, delivery: number, url: string): string =>
+  `${base}/t/c/${sealToken(secretOf(key), 'c', JSON.stringify([delivery, url]))}`
+
+/** The image of one pixel that tells of an open. */
+export const pixelOf = ({ base, key }: Place, delivery: number): string =>
+  `<img src="${base}/t/o/${sealToken(secretOf(key), 'o', String(delivery))}.gif" width="1" height="1" alt="" style="border:0;width:1px;height:1px">`
+
+let known: { text: string; secret: Buffer } | undefined
+
+/** There is one key of this kind. */
+function secretOf(text: string): Buffer {
+  if (known?.text !== text) known = { text, secret: Buffer.from(text, 'base64') }
+  return known.secret
+}
+
 /** The html with its links rewritten and the pixel put in. */
-export function track(html: string, { base, key, delivery, opens, clicks }: Tracking): string {
-  const secret = Buffer.from(key, 'base64')
-  const linked = clicks
-    ? rewriteLinks(html, (url) => `${base}/t/c/${sealToken(secret, 'c', JSON.stringify([delivery, url]))}`)
-    : html
+export function track(html: string, tracking: Tracking): string {
+  const { clicks, delivery, opens } = tracking
+  const linked = clicks ? rewriteLinks(html, (url) => trackedUrl(tracking, delivery, url)) : html
   if (!opens) return linked
-  const pixel = `<img src="${base}/t/o/${sealToken(secret, 'o', String(delivery))}.gif" width="1" height="1" alt="" style="border:0;width:1px;height:1px">`
+  const pixel = pixelOf(tracking, delivery)
   const end = linked.toLowerCase().lastIndexOf('</body')
   return end < 0 ? linked + pixel : linked.slice(0, end) + pixel + linked.slice(end)
 }
 
-/** Replaces the href of every `<a …>` that leads to the web. Written as one walk over the text: no input makes it slow. */
+/** Replaces the href of every `<a …>` that leads to the web. */
 export function rewriteLinks(html: string, replace: (url: string) => string): string {
   let output = ''
   let done = 0
+  for (const { start, end, url } of readLinks(html)) {
+    if (!URL.canParse(url)) continue
+    output += html.slice(done, start) + `"${replace(url)}"`
+    done = end
+  }
+  return output + html.slice(done)
+}
+
+/** A link's href: where its value stands, quotes included, and its URL. */
+export interface Link {
+  start: number
+  end: number
+  url: string
+}
+
+/** Every `<a …>` that leads to the web. Written as one walk over the text: no input makes it slow. */
+export function* readLinks(html: string): Iterable<Link> {
   const anchors = /<a(?=[\s/])/gi
   for (let match = anchors.exec(html); match; match = anchors.exec(html)) {
     const tag = readAttributes(html, anchors.lastIndex)
@@ -68,11 +101,8 @@ export function rewriteLinks(html: string, replace: (url: string) => string): st
     anchors.lastIndex = tag.end
     if (!href || tag.attributes.get('data-postrider-track')?.value === 'off') continue
     const url = href.value.trim().replace(/&(?:amp|#38|#x26);/gi, '&')
-    if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) continue
-    output += html.slice(done, href.start) + `"${replace(url)}"`
-    done = href.end
+    if (/^https?:\/\//i.test(url)) yield { start: href.start, end: href.end, url }
   }
-  return output + html.slice(done)
 }
 
 interface Attribute {

@@ -3,9 +3,14 @@
 // more than themselves.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { parentPort } from 'node:worker_threads'
-import { messageOf } from '../base/errors.ts'
-import type { Reply } from '../base/pool.ts'
+import { ask, serveJobs } from '../base/jobs.ts'
+import {
+  compileCampaign,
+  fillCampaign,
+  type CampaignRecipient,
+  type CampaignTemplate,
+  type CompiledCampaign,
+} from './campaign.ts'
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { LARGE, sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
@@ -34,6 +39,41 @@ export interface ComposeJob {
   /** Directory of the files that attachments name. */
   spool: string
   signature: { domain: string; selector: string; keyId: string; privateKey: string }
+}
+
+/** One mail of a campaign. */
+export interface CampaignJob {
+  /** Names the template; the worker asks for what it does not know. */
+  campaign: string
+  recipient: CampaignRecipient
+  signature: ComposeJob['signature']
+}
+
+/** Templates that a worker keeps compiled. */
+const MAX_TEMPLATES = 20
+const templates = new Map<string, Promise<CompiledCampaign>>()
+
+function templateOf(id: string): Promise<CompiledCampaign> {
+  let compiled = templates.get(id)
+  if (!compiled) {
+    compiled = ask<CampaignTemplate>({ campaign: id }).then((template) => {
+      if (!template) throw new Error('The campaign is no longer known.')
+      return compileCampaign(template)
+    })
+    // What failed once may be known the next time.
+    compiled.catch(() => templates.delete(id))
+    templates.set(id, compiled)
+    if (templates.size > MAX_TEMPLATES) templates.delete(templates.keys().next().value!)
+  }
+  return compiled
+}
+
+/** The bytes that follow DATA, final dot included. */
+async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
+  const { domain, selector } = signature
+  const message = fillCampaign(await templateOf(campaign), recipient)
+  const signed = sign(message, { domain, selector, privateKey: keyOf(signature) })
+  return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
 /** Keys are dropped, all at once, beyond this many. */
@@ -101,13 +141,7 @@ async function composeLarge(
   return new Uint8Array(buffer.buffer, HEADROOM - field.length, end - HEADROOM + field.length)
 }
 
-async function work(id: number, job: ComposeJob): Promise<void> {
-  try {
-    const value = await composeAndSign(job)
-    parentPort!.postMessage({ id, value } satisfies Reply, [value.buffer])
-  } catch (thrown) {
-    parentPort!.postMessage({ id, error: messageOf(thrown) } satisfies Reply)
-  }
-}
-
-parentPort?.on('message', ({ id, job }: { id: number; job: ComposeJob }) => void work(id, job))
+serveJobs<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
+  (job) => ('campaign' in job ? fillAndSign(job) : composeAndSign(job)),
+  (bytes) => [bytes.buffer],
+)

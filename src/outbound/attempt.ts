@@ -4,26 +4,43 @@ import { messageOf } from '../base/errors.ts'
 import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
 import { WorkerLost, type Pool } from '../base/pool.ts'
-import type { ComposeJob } from '../message/worker.ts'
+import type { CampaignRecipient } from '../message/campaign.ts'
+import type { CampaignJob, ComposeJob } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { cleanText } from '../smtp/reply.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { OpenKeys } from '../domains/keys.ts'
+import type { OpenKeys, SigningKey } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { Consignment } from './claim.ts'
+import type { ClaimedEmail, Consignment } from './claim.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
 import type { Lane } from './lanes.ts'
 import type { Delivery } from './settle.ts'
 import { suppressedFor } from './suppressions.ts'
-import { composeJob, envelopeOf, type LetterDesk } from './letter.ts'
+import { composeJob, envelopeOf, trackingBase, type LetterDesk } from './letter.ts'
 
 export interface AttemptDesk extends ConnectDesk, LetterDesk {
   store: Store
   config: ConnectDesk['config'] & LetterDesk['config']
   keys: OpenKeys
   log: Log
-  composer: Pool<ComposeJob, Uint8Array<ArrayBuffer>>
+  composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
+  /** What a campaign's mail says, or that it is not to be sent: now (`hold`), ever (`drop`), or to this recipient (a verdict). */
+  bulk: (work: BulkWork) => BulkLetter | Verdict | 'hold' | 'drop'
+}
+
+/** A claimed mail of a campaign: it has one recipient. */
+export interface BulkWork {
+  email: ClaimedEmail
+  delivery: Delivery
+  /** Where tracked links lead. */
+  base: string
+}
+
+export interface BulkLetter {
+  /** The name of its template. */
+  campaign: string
+  recipient: CampaignRecipient
 }
 
 /** A session and how many mails it has carried. */
@@ -36,6 +53,8 @@ export interface Attempted {
   verdicts: Verdict[]
   /** The connection that was used, fit for more or not. */
   connection: Connection | undefined
+  /** Its campaign does not want it sent: there are no verdicts. */
+  withdrawn?: 'hold' | 'drop'
 }
 
 /** Hooks of whoever keeps account of open sessions. */
@@ -53,6 +72,8 @@ export async function attempt(
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
+  // A campaign looks for itself whom it may write to.
+  if (work.email.campaign_key !== null) return attemptFree(desk, lane, work, open, sessions)
   const blocked = work.deliveries.map((delivery) => suppressedNow(desk, delivery))
   const free = work.deliveries.filter((_, index) => blocked[index] === undefined)
   if (free.length === 0) return { verdicts: blocked as Verdict[], connection: open }
@@ -79,6 +100,7 @@ async function attemptFree(
   sessions: Sessions,
 ): Promise<Attempted> {
   const letter = await composed(desk, work)
+  if (typeof letter === 'string') return { verdicts: [], connection: open, withdrawn: letter }
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
   const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
   const attempted = await talk(desk, lane, work, wire, open, sessions)
@@ -107,7 +129,10 @@ function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
   return undefined
 }
 
-async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Array<ArrayBuffer> | Verdict> {
+async function composed(
+  desk: AttemptDesk,
+  work: Consignment,
+): Promise<Uint8Array<ArrayBuffer> | Verdict | 'hold' | 'drop'> {
   const { composer, keys, log } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
@@ -115,8 +140,9 @@ async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Arra
   if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
-  const job = composeJob(desk, work, key)
+  const job = email.campaign_key === null ? composeJob(desk, work, key) : campaignJob(desk, work, key)
   if (!job) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
+  if (typeof job === 'string' || 'kind' in job) return job
   try {
     return await composer.run(job)
   } catch (thrown) {
@@ -129,6 +155,17 @@ async function composed(desk: AttemptDesk, work: Consignment): Promise<Uint8Arra
       at,
     )
   }
+}
+
+function campaignJob(
+  desk: AttemptDesk,
+  { deliveries, email }: Consignment,
+  key: SigningKey,
+): CampaignJob | Verdict | 'hold' | 'drop' {
+  const letter = desk.bulk({ email, delivery: deliveries[0]!, base: trackingBase(desk.config, email) })
+  if (typeof letter === 'string' || 'kind' in letter) return letter
+  const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId, privateKey: key.privateKey }
+  return { ...letter, signature }
 }
 
 async function talk(

@@ -18,8 +18,12 @@ export interface Consignment {
 
 export interface ClaimedEmail {
   key: number
+  id: string
   user_key: number
   domain_key: number
+  /** Of a campaign: what is '' here stands with it. */
+  campaign_key: number | null
+  contact_key: number | null
   domain_id: string
   domain: string
   mail_from_prefix: string
@@ -62,8 +66,11 @@ const emailByKey = statement<{ key: number }>()((arg) =>
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
     .select([
       'e.key',
+      'e.id',
       'e.user_key',
       'e.domain_key',
+      'e.campaign_key',
+      'e.contact_key',
       'd.id as domain_id',
       'd.name as domain',
       'd.mail_from_prefix',
@@ -116,6 +123,7 @@ export function claimLane(tx: Tx, lane: string, now: number, limit: number): Con
     }
     if (!keys.has(domain_key)) keys.set(domain_key, signingKeyOf(tx, domain_key))
     const email = tx.first(emailByKey({ key: email_key })) as ClaimedEmail
+    if (email.campaign_key !== null) email.message_id = `<${email.id}@${email.domain}>`
     groups.set(email_key, { lane, email, deliveries: [delivery], signingKey: keys.get(domain_key) })
   }
   return [...groups.values()]

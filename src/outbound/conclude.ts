@@ -8,6 +8,7 @@ import { deliveryMachine } from '../states/delivery.ts'
 import type { Store } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import type { Consignment } from './claim.ts'
+import { withdraw } from './bulk.ts'
 import { settle } from './settle.ts'
 
 export interface ConcludeDesk {
@@ -38,7 +39,9 @@ export async function conclude(
   })
   for (const [index, { address }] of work.deliveries.entries()) {
     const { kind, code, enhanced, text, host, tls } = verdicts[index]!
-    log.info('delivery', {
+    // A campaign's mails are too many to be told one by one.
+    const told = work.email.campaign_key === null ? log.info : log.debug
+    told('delivery', {
       message_id: work.email.message_id,
       to: address,
       result: kind,
@@ -49,6 +52,17 @@ export async function conclude(
       tls,
     })
   }
+}
+
+/** A mail that its campaign does not want sent: back and held, or gone. */
+export async function withdrawn(
+  { clock, store }: ConcludeDesk,
+  work: Consignment,
+  how: 'hold' | 'drop',
+): Promise<void> {
+  await store.write((tx) => {
+    for (const { key, email_key } of work.deliveries) withdraw(tx, key, email_key, how, clock.now())
+  })
 }
 
 /** Puts claimed mail back into the queue, as if it had not been claimed. */

@@ -9,10 +9,11 @@ import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import { attempt, type AttemptDesk, type Attempted, type Connection, type Sessions } from './attempt.ts'
 import { dueGroups, groupDue } from '../store/due.ts'
-import { becameDue, claimLane, LANES, releaseAll, type Consignment } from './claim.ts'
+import { becameDue, LANES, releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { heldByProvider, Lane, shareOf, someIdle } from './lanes.ts'
-import { aboutTheHost, conclude, putBack, wantsPatience } from './conclude.ts'
+import { aboutTheHost, conclude, putBack, wantsPatience, withdrawn } from './conclude.ts'
+import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
 export interface DeliveryDesk extends AttemptDesk {
@@ -62,9 +63,9 @@ export class DeliveryEngine {
   }
 
   /** Says that mail for a lane is due; without a lane, that anything may have changed. */
-  ring(domain?: string): void {
-    if (domain === undefined) this.#rescan = true
-    else this.#lane(domain).due = this.#desk.clock.now()
+  ring(lane?: string): void {
+    if (lane === undefined) this.#rescan = true
+    else this.#lane(lane).due = this.#desk.clock.now()
     this.#loop.ring()
   }
 
@@ -83,9 +84,9 @@ export class DeliveryEngine {
     clearTimeout(cut)
   }
 
-  #lane(domain: string): Lane {
-    const lane = this.#lanes.get(domain) ?? new Lane(domain, this.#shaping.limitsFor(undefined))
-    this.#lanes.set(domain, lane)
+  #lane(name: string): Lane {
+    const lane = this.#lanes.get(name) ?? new Lane(name, this.#shaping.limitsFor(undefined))
+    this.#lanes.set(name, lane)
     return lane
   }
 
@@ -93,44 +94,20 @@ export class DeliveryEngine {
     const { config, store } = this.#desk
     if (this.#rescan) {
       this.#rescan = false
-      for (const { name: domain, due } of dueGroups<string>(store, LANES)) {
-        const lane = this.#lane(domain)
+      for (const { name, due } of dueGroups<string>(store, LANES)) {
+        const lane = this.#lane(name)
         lane.due = due
         // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
-        if (lane.pausedUntil > now && becameDue(store, domain, lane.pausedAt, now)) lane.pausedUntil = now
+        if (lane.pausedUntil > now && becameDue(store, name, lane.pausedAt, now)) lane.pausedUntil = now
       }
     }
     const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
-    const held = heldByProvider(this.#lanes.values())
-    const roomOf = (lane: Lane): number => Math.min(lane.room(now), shareOf(lane) - (held.get(lane.limits.name) ?? 0))
-    const ready = [...this.#lanes.values()].filter((lane) => (lane.wakeAt() ?? Infinity) <= now && roomOf(lane) > 0)
-    const served: Lane[] = []
-    let space = window - this.#inMemory
-    if (ready.length > 0 && space > 0) {
-      const share = Math.max(1, Math.floor(space / ready.length))
-      const claimed = await store.write((tx) =>
-        ready.flatMap((lane) => {
-          const limit = Math.min(roomOf(lane), share, space)
-          if (limit <= 0) return []
-          served.push(lane)
-          const consignments = claimLane(tx, lane.domain, now, limit)
-          lane.due = groupDue(tx, LANES, lane.domain)
-          space -= consignments.length
-          held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
-          return consignments
-        }),
-      )
-      for (const consignment of claimed) this.#dispatch(consignment)
-      // Those served go to the back of the line.
-      for (const lane of served) if (this.#lanes.delete(lane.domain)) this.#lanes.set(lane.domain, lane)
-    }
-    let next: number | null = null
-    for (const lane of this.#lanes.values()) {
-      const wake = lane.wakeAt()
-      if (lane.empty) this.#lanes.delete(lane.domain)
-      // A lane without room is looked at again when it has some.
-      else if (wake !== null && (wake > now || (roomOf(lane) > 0 && space > 0))) next = Math.min(next ?? wake, wake)
-    }
+    const lanes = [...this.#lanes.values()]
+    const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
+    for (const consignment of claimed) this.#dispatch(consignment)
+    // Those served go to the back of the line.
+    for (const lane of served) if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
+    for (const lane of lanes) if (lane.empty) this.#lanes.delete(lane.name)
     return next
   }
 
@@ -152,7 +129,7 @@ export class DeliveryEngine {
     while (
       lane.waiting.length > 0 &&
       lane.senders < limits.domain_connections &&
-      this.#senders < max_connections &&
+      this.#senders < lane.shareOf(max_connections) &&
       this.#shaping.hasRoom(limits)
     ) {
       lane.senders++
@@ -245,8 +222,11 @@ export class DeliveryEngine {
       const verdict = ownVerdict('deferred', '4.3.0', `An error of this server (log id ${id}).`, { stage: 'compose' })
       attempted = { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
-    await this.#settle(lane, work, attempted.verdicts)
-    this.#heed(lane, attempted.verdicts)
+    if (attempted.withdrawn) await withdrawn(this.#desk, work, attempted.withdrawn)
+    else {
+      await this.#settle(lane, work, attempted.verdicts)
+      this.#heed(lane, attempted.verdicts)
+    }
     const { connection } = attempted
     if (!connection || (connection.session.usable && connection.mails < lane.limits.mails_per_connection))
       return connection
@@ -257,7 +237,7 @@ export class DeliveryEngine {
   async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
     await conclude(this.#desk, work, verdicts, this.#stopping)
     // What was put off is due again some time; the lane must know when.
-    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = groupDue(this.#desk.store, LANES, lane.domain)
+    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = groupDue(this.#desk.store, LANES, lane.name)
     this.#loop.ring()
   }
 

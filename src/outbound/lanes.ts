@@ -1,5 +1,5 @@
 // A lane is all mail for one recipient domain: it has its own connections, its own due time and its own patience, so that a
-// slow or refusing exchanger holds up nobody else.
+// slow or refusing exchanger holds up nobody else. Campaigns have lanes beside those of other mail, which goes before them.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Consignment } from './claim.ts'
 import type { Route } from './connect.ts'
@@ -13,8 +13,17 @@ const IDLE = 3 * SECOND
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
+/** What a lane of campaign mail is called. */
+const BULK = '~'
+export const bulkLane = (domain: string): string => BULK + domain
+/** Of connections and of memory, campaigns leave so much to other mail. */
+const BULK_SHARE = 0.75
+
 export class Lane {
+  readonly name: string
+  /** Where its mail goes. */
   readonly domain: string
+  readonly bulk: boolean
   /** When the next mail in the store is due; null when none is known. */
   due: number | null = null
   /** Claimed and waiting for a connection. */
@@ -36,9 +45,16 @@ export class Lane {
   pausedAt = 0
   #pause = 0
 
-  constructor(domain: string, limits: Limits) {
-    this.domain = domain
+  constructor(name: string, limits: Limits) {
+    this.name = name
+    this.bulk = name.startsWith(BULK)
+    this.domain = this.bulk ? name.slice(BULK.length) : name
     this.limits = limits
+  }
+
+  /** What it may have of something that all lanes share. */
+  shareOf(most: number): number {
+    return this.bulk ? Math.ceil(most * BULK_SHARE) : most
   }
 
   /** How many more mails may be claimed now. */

@@ -56,6 +56,11 @@ export function composeJob(
 }
 
 /** The host that tracked links lead over: ours, or the customer's once its record stands in DNS (D38). */
+export function trackingBase({ http }: Pick<Config, 'http'>, email: ClaimedEmail): string {
+  const branded = email.tracking_redirect_mode === 'branded' && email.branded === 1
+  return branded ? `https://links.${email.domain}` : http.public_url
+}
+
 function trackingOf(
   keyring: Keyring,
   { http }: Pick<Config, 'http'>,
@@ -63,12 +68,8 @@ function trackingOf(
   delivery: number,
 ): Tracking | null {
   if (email.opens_tracked === 0 && email.clicks_tracked === 0) return null
-  const base =
-    email.tracking_redirect_mode === 'branded' && email.branded === 1
-      ? `https://links.${email.domain}`
-      : http.public_url
   return {
-    base,
+    base: trackingBase({ http }, email),
     key: keyring.derive('tracking').toString('base64'),
     delivery,
     opens: email.opens_tracked === 1,

@@ -16,7 +16,10 @@ import type { RowOf } from '../store/tables.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
 
 export type Delivery = RowOf<'deliveries'>
-type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key'>
+type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key'>
+
+/** The signal of a commit that holds a fate of a campaign's mail. */
+export const CAMPAIGN_MAIL = 'campaign mail'
 
 /** email.delayed is emitted on the first deferral, then at most this often (D26). */
 const DELAYED_EVERY = 4 * HOUR
@@ -39,7 +42,10 @@ const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
 }
 
 export const emailOf = statement<{ key: number }>()((arg) =>
-  db.selectFrom('outbound_emails').select(['key', 'user_key', 'domain_key', 'status']).where('key', '=', arg.key),
+  db
+    .selectFrom('outbound_emails')
+    .select(['key', 'user_key', 'domain_key', 'campaign_key', 'status'])
+    .where('key', '=', arg.key),
 )
 
 export interface Settling {
@@ -54,14 +60,17 @@ export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): vo
   const email = tx.first(emailOf({ key: delivery.email_key }))
   // Deleted by its owner in the meantime: there is nothing left to say.
   if (!email) return
+  const bulk = email.campaign_key !== null
+  if (bulk) tx.signal(CAMPAIGN_MAIL)
   const primary = delivery.role === 'to'
   const reply = {
     smtp_code: verdict.code,
     enhanced_code: verdict.enhanced,
-    response: verdict.text,
+    // Of a campaign's mail that went well, its yes is enough.
+    response: bulk && verdict.kind === 'delivered' ? null : verdict.text,
     remote_mta: verdict.host,
     tls: verdict.tls,
-    dialogue: verdict.dialogue,
+    dialogue: bulk ? null : verdict.dialogue,
     leased_until: null,
     updated_at: now,
   }
@@ -137,15 +146,31 @@ export function emit(
   details: Record<string, unknown>,
   now: number,
 ): void {
+  if (email.campaign_key !== null && COUNTED_OTHERWISE.includes(type) && !isHeard(tx, email.domain_key)) return
   appendEvent(tx, {
     type,
     user_key: email.user_key,
     domain_key: email.domain_key,
     email_key: email.key,
+    campaign_key: email.campaign_key,
     data: { delivery: delivery.key, ...details },
     at: now,
   })
 }
+
+/** A campaign's figures of these are counted from its mails: the events are only for those who listen. */
+const COUNTED_OTHERWISE: readonly EventType[] = ['email.sent', 'email.delivered']
+
+const listeners = statement<{ domain_key: number }>()((arg) =>
+  db
+    .selectFrom('webhooks')
+    .select('key')
+    .where('domain_key', '=', arg.domain_key)
+    .where('deleted_at', 'is', null)
+    .limit(1),
+)
+
+const isHeard = (tx: Tx, domainKey: number): boolean => tx.first(listeners({ domain_key: domainKey })) !== undefined
 
 function describe({ stage, code, enhanced, text, host }: Verdict): Record<string, unknown> {
   return { stage, smtp_code: code, enhanced_code: enhanced, response: text, remote_mta: host }

@@ -35,7 +35,7 @@ export interface Submitted {
 
 type Times =
   `${'sent' | 'delivered' | 'bounced' | 'complained' | 'rejected' | 'suppressed' | 'failed' | 'first_opened' | 'first_clicked'}_at`
-type NewRow = Omit<Email, 'key' | Times>
+type NewRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
 const COLUMNS = (
   'id user_key domain_key from to cc bcc reply_to subject agent_id track_opens track_clicks opens_tracked clicks_tracked ' +
   'ai_disclosure message_id idempotency_key payload_hash status queued_at created_at updated_at'

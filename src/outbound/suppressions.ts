@@ -1,7 +1,7 @@
 // Addresses that must not be mailed, for each sending domain (specification "Suppression", D35, D36). An entry of scope `all`
 // stops every mail, one of scope `marketing` only campaigns; one that has expired stops nothing but is remembered, so that the
 // next soft bounces weigh more.
-import { DAY, HOUR } from '../base/clock.ts'
+import { DAY, HOUR, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -31,14 +31,26 @@ const blocking = statement<{ domain_key: number; email: string; now: number }>()
     .limit(1),
 )
 
-/** The entry that stops transactional mail from a domain to an address; undefined when there is none. */
+const blockingAny = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select(['key', 'reason', 'scope'])
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '=', arg.email)
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
+    .limit(1),
+)
+
+/** The entry that stops mail from a domain to an address: transactional mail, or that of a campaign (`marketing`). */
 export function suppressedFor(
   reader: Reader,
   domainKey: number,
   address: string,
   now: number,
+  scope: Suppression['scope'] = 'all',
 ): { reason: Reason } | undefined {
-  return reader.first(blocking({ domain_key: domainKey, email: normalised(address), now }))
+  const entry = { domain_key: domainKey, email: normalised(address), now }
+  return reader.first(scope === 'all' ? blocking(entry) : blockingAny(entry))
 }
 
 /** Whether an address has unsubscribed from a domain's campaigns. */
@@ -122,8 +134,14 @@ export function forgetSoftBounces(store: Store, now: number): Promise<number> {
   return store.write((tx) => tx.run(db.deleteFrom('soft_bounces').where('at', '<=', now - SOFT_WINDOW)).changes)
 }
 
+/** Deletes entries; the time stays with what follows them (contacts, by trigger). */
+function take(tx: Tx, keys: readonly number[], now: number): number {
+  tx.run(db.updateTable('suppressions').set({ updated_at: now }).where('key', 'in', keys))
+  return tx.run(db.deleteFrom('suppressions').where('key', 'in', keys)).changes
+}
+
 /** Takes an entry back. Throws 422 for the reasons that are for good (specification "Suppressions"). */
-export function liftSuppression({ store }: { store: Store }, key: number): Promise<void> {
+export function liftSuppression({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> {
   return store.write((tx) => {
     const row = tx.first(db.selectFrom('suppressions').select(['reason', 'email']).where('key', '=', key))
     if (row && PERMANENT.includes(row.reason))
@@ -131,17 +149,29 @@ export function liftSuppression({ store }: { store: Store }, key: number): Promi
         'permanent_suppression',
         `${row.email} is suppressed because of a ${row.reason.replace('_', ' ')}; that is permanent.`,
       )
-    tx.run(db.deleteFrom('suppressions').where('key', '=', key))
+    take(tx, [key], clock.now())
   })
 }
 
-/** Removes all entries of an address on a domain, permanent ones too: the operator knows better. Returns how many. */
-export function removeSuppressions(store: Store, domainKey: number, address: string): Promise<number> {
-  return store.write(
-    (tx) =>
-      tx.run(db.deleteFrom('suppressions').where('domain_key', '=', domainKey).where('email', '=', normalised(address)))
-        .changes,
-  )
+/** Removes the entries of an address on a domain, permanent ones too: the operator knows better. Returns how many. */
+export function removeSuppressions(
+  { clock, store }: { clock: Clock; store: Store },
+  domainKey: number,
+  address: string,
+): Promise<number> {
+  return store.write((tx) => takeAll(tx, domainKey, address, clock.now()))
+}
+
+/** The same within a transaction, for one reason or all. */
+export function takeAll(tx: Tx, domainKey: number, address: string, now: number, reason?: Reason): number {
+  const all = db
+    .selectFrom('suppressions')
+    .select('key')
+    .where('domain_key', '=', domainKey)
+    .where('email', '=', normalised(address))
+  const rows = tx.all(reason === undefined ? all : all.where('reason', '=', reason))
+  const keys = rows.map(({ key }) => key)
+  return keys.length === 0 ? 0 : take(tx, keys, now)
 }
 
 /** Entries of a domain, or of all, newest first; for the operator. */

@@ -27,6 +27,7 @@ const known = statement<{ key: number }>()((arg) =>
       'e.key as email_key',
       'e.user_key',
       'e.domain_key',
+      'e.campaign_key',
       'e.first_opened_at',
       'e.first_clicked_at',
     ])
@@ -60,6 +61,7 @@ export function noteVisit(
       user_key: delivery.user_key,
       domain_key: delivery.domain_key,
       email_key: delivery.email_key,
+      campaign_key: delivery.campaign_key,
       data: { delivery: delivery.key, machine, ...(url === undefined ? {} : { url }) },
       at: now,
     })

@@ -13,6 +13,7 @@ export interface NewEvent {
   user_key: number
   domain_key?: number | null
   email_key?: number | null
+  campaign_key?: number | null
   data?: Record<string, unknown>
   at: number
 }
@@ -22,6 +23,7 @@ const insert = statement<{
   user_key: number
   domain_key: number | null
   email_key: number | null
+  campaign_key: number | null
   type: EventType
   data: string
   created_at: number
@@ -31,19 +33,21 @@ const insert = statement<{
     user_key: arg.user_key,
     domain_key: arg.domain_key,
     email_key: arg.email_key,
+    campaign_key: arg.campaign_key,
     type: arg.type,
     data: arg.data,
     created_at: arg.created_at,
   }),
 )
 
-export function appendEvent(tx: Tx, { type, user_key, domain_key, email_key, data, at }: NewEvent): void {
+export function appendEvent(tx: Tx, { type, user_key, domain_key, email_key, campaign_key, data, at }: NewEvent): void {
   tx.run(
     insert({
       id: newId(at),
       user_key,
       domain_key: domain_key ?? null,
       email_key: email_key ?? null,
+      campaign_key: campaign_key ?? null,
       type,
       data: data ? JSON.stringify(data) : '{}',
       created_at: at,

@@ -8,6 +8,10 @@ export interface OutboundEmails {
   id: string
   user_key: number
   domain_key: number
+  /** Mail of a campaign is lean: `from`, `subject` and `message_id` are '' and stand with the campaign. */
+  campaign_key: number | null
+  /** Null in a test. */
+  contact_key: number | null
   from: string
   to: string
   /** string[] */

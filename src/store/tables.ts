@@ -4,6 +4,7 @@ import type { Insertable, Selectable } from 'kysely'
 import type { DomainStatus } from '../states/domain.ts'
 import type { EventType } from '../states/events.ts'
 import type { Flag, Json, Key } from './columns.ts'
+import type { Audiences, Campaigns, Contacts } from './tables-campaigns.ts'
 import type {
   Deliveries,
   OutboundBodies,
@@ -110,6 +111,8 @@ export interface Events {
   user_key: number
   domain_key: number | null
   email_key: number | null
+  /** Of the campaign that the mail belongs to, or that it is about. */
+  campaign_key: number | null
   type: EventType
   data: Json
   created_at: number
@@ -133,6 +136,9 @@ export interface Tables {
   suppressions: Suppressions
   soft_bounces: SoftBounces
   sts_policies: StsPolicies
+  audiences: Audiences
+  contacts: Contacts
+  campaigns: Campaigns
   inboxes: Inboxes
   inbound_messages: InboundMessages
   inbound_emails: InboundEmails
@@ -162,6 +168,9 @@ export const OWNERS: Record<TableName, string> = {
   suppressions: 'outbound',
   soft_bounces: 'outbound',
   sts_policies: 'outbound',
+  audiences: 'campaigns',
+  contacts: 'campaigns',
+  campaigns: 'campaigns',
   inboxes: 'inbound',
   inbound_messages: 'inbound',
   inbound_emails: 'inbound',

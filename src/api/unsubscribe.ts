@@ -1,0 +1,97 @@
+// Unsubscribe links (RFC 8058, D45): GET shows a page and never acts, since scanners follow links; POST acts at once and without a
+// redirect, from a mail program's one click as from the page's button. Who left by mistake comes back on the same page.
+import { Hono, type Context } from 'hono'
+import { html } from 'hono/html'
+import type { Clock } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { readUnsubscribeToken, type Leaving } from '../campaigns/unsubscribe-token.ts'
+import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
+import type { Store } from '../store/database.ts'
+import { page } from './pages.ts'
+
+export interface UnsubscribeDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+}
+
+const MAX_TOKEN = 1000
+const MAX_BODY = 4096
+
+export function createUnsubscribe(desk: UnsubscribeDesk): Hono {
+  const app = new Hono()
+  const leavingOf = (context: Context): Leaving | undefined => {
+    const token = context.req.param('token') ?? ''
+    return token.length <= MAX_TOKEN ? readUnsubscribeToken(desk.keyring, token) : undefined
+  }
+  const unknown = (context: Context) =>
+    page(
+      context,
+      404,
+      'This link does not work',
+      html`<p>
+        It is not one of ours, or was cut on its way. Copy the whole link from the mail, or reply to the mail and say
+        that you want no more.
+      </p>`,
+    )
+  app.get('/u/:token', (context) => {
+    const leaving = leavingOf(context)
+    return leaving ? show(desk, context, leaving) : unknown(context)
+  })
+  app.post('/u/:token', async (context) => {
+    const leaving = leavingOf(context)
+    if (!leaving) return unknown(context)
+    // A one-click request says "List-Unsubscribe=One-Click"; whatever else a body says, the POST itself is the wish.
+    if ((await actionOf(context)) === 'subscribe') await rejoin(desk, leaving)
+    else await leave(desk, leaving)
+    return show(desk, context, leaving)
+  })
+  return app
+}
+
+/** The `action` field of a form, urlencoded or multipart, read as far as a form of ours goes. */
+async function actionOf({ req: { raw } }: Context): Promise<string | undefined> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of (raw.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.length
+    if (size > MAX_BODY) return undefined
+    chunks.push(chunk)
+  }
+  const type = raw.headers.get('content-type') ?? ''
+  try {
+    const form = await new Response(Buffer.concat(chunks), { headers: { 'Content-Type': type } }).formData()
+    const action = form.get('action')
+    return typeof action === 'string' ? action : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function show({ store }: UnsubscribeDesk, context: Context, leaving: Leaving): Response | Promise<Response> {
+  const { audience, domain } = senderOf(store, leaving)
+  const list =
+    audience === null
+      ? html`mail from <strong>${domain}</strong>`
+      : html`<strong>${audience}</strong> from <strong>${domain}</strong>`
+  if (hasLeft(store, leaving))
+    return page(
+      context,
+      200,
+      'You are unsubscribed',
+      html`<p role="status">${leaving.email} gets no more newsletters from <strong>${domain}</strong>.</p>
+        <p class="soft">Mail that you ask for yourself, such as receipts, may still come.</p>
+        <form method="post">
+          <input type="hidden" name="action" value="subscribe" /><button class="plain">
+            That was a mistake: subscribe again
+          </button>
+        </form>`,
+    )
+  return page(
+    context,
+    200,
+    'Unsubscribe?',
+    html`<p>${leaving.email} is subscribed to ${list}.</p>
+      <form method="post"><input type="hidden" name="action" value="unsubscribe" /><button>Unsubscribe</button></form>`,
+  )
+}

@@ -1,0 +1,78 @@
+// Audiences (D40): lists of contacts, each for one sending domain. A removed audience is gone at once; its contacts are deleted soon
+// after, some at a time, so that a list of a million holds up nothing.
+import type { Clock } from '../base/clock.ts'
+import { newId } from '../base/ids.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db, raw } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type Audience = RowOf<'audiences'>
+
+export interface AudienceDesk {
+  store: Store
+  clock: Clock
+}
+
+interface AudienceText {
+  name: string
+  description?: string | null | undefined
+}
+
+/** Makes an audience of one of the user's sending domains. */
+export function addAudience(
+  { clock, store }: AudienceDesk,
+  domain: { key: number; user_key: number },
+  { name, description = null }: AudienceText,
+): Promise<Audience> {
+  const now = clock.now()
+  const row = {
+    id: newId(now),
+    user_key: domain.user_key,
+    domain_key: domain.key,
+    name,
+    description,
+    contacts_count: 0,
+    created_at: now,
+    updated_at: now,
+  }
+  return store.write((tx) => tx.first(db.insertInto('audiences').values(row).returningAll())!)
+}
+
+export function changeAudience(
+  { clock, store }: AudienceDesk,
+  key: number,
+  change: Partial<AudienceText>,
+): Promise<Audience> {
+  const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
+  const set = { ...given, updated_at: clock.now() }
+  return store.write((tx) => tx.first(db.updateTable('audiences').set(set).where('key', '=', key).returningAll())!)
+}
+
+export function removeAudience({ clock, store }: AudienceDesk, key: number): Promise<void> {
+  const now = clock.now()
+  return store.write(
+    (tx) => void tx.run(db.updateTable('audiences').set({ deleted_at: now, updated_at: now }).where('key', '=', key)),
+  )
+}
+
+/** An audience that is not removed, by its public id. */
+export function audienceById(reader: Reader, id: string): Audience | undefined {
+  return reader.first(db.selectFrom('audiences').selectAll().where('id', '=', id).where('deleted_at', 'is', null))
+}
+
+const AT_ONCE = 500
+
+/** Deletes some contacts of removed audiences; returns how many, 0 when none is left. */
+export function sweepContacts(store: Store): Promise<number> {
+  return store.write(
+    (tx) =>
+      tx.run(
+        raw(
+          `delete from contacts where key in (
+             select c.key from audiences a join contacts c on c.audience_key = a.key
+             where a.deleted_at is not null and a.contacts_count > 0 limit ?)`,
+          [AT_ONCE],
+        ),
+      ).changes,
+  )
+}

@@ -1,0 +1,177 @@
+// Contacts (specification "Contact", D41): unique by their address within an audience. What a contact's status is, the suppressions of
+// the audience's domain say; setting it here writes or takes the suppression, and the contact follows.
+import type { Clock } from '../base/clock.ts'
+import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import { parseAddrSpec } from '../message/address.ts'
+import { suppress, takeAll } from '../outbound/suppressions.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { Audience } from './audiences.ts'
+
+export type Contact = RowOf<'contacts'>
+
+export interface ContactDesk {
+  store: Store
+  clock: Clock
+}
+
+export interface NewContact {
+  email: string
+  name?: string | null | undefined
+  preferences?: Record<string, unknown> | null | undefined
+  custom_fields?: Record<string, unknown> | null | undefined
+}
+
+export type ContactChange = Partial<NewContact> & { status?: Contact['status'] | undefined }
+
+/** Trimmed, lower case, the domain as A-label; undefined when it is no address. */
+export function contactAddress(text: string): string | undefined {
+  return parseAddrSpec(text.trim())?.address.toLowerCase()
+}
+
+const insertContact = statement<{
+  id: string
+  user_key: number
+  audience_key: number
+  email: string
+  name: string | null
+  preferences: string | null
+  custom_fields: string | null
+  status: Contact['status']
+  at: number
+}>()((arg) =>
+  db
+    .insertInto('contacts')
+    .values({
+      id: arg.id,
+      user_key: arg.user_key,
+      audience_key: arg.audience_key,
+      email: arg.email,
+      name: arg.name,
+      preferences: arg.preferences,
+      custom_fields: arg.custom_fields,
+      status: arg.status,
+      status_at: arg.at,
+      created_at: arg.at,
+      updated_at: arg.at,
+    })
+    .onConflict((conflict) => conflict.columns(['audience_key', 'email']).doNothing())
+    .returningAll(),
+)
+
+const suppressionsOf = statement<{ domain_key: number; email: string }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select('reason')
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '=', arg.email)
+    .where('reason', 'in', ['unsubscribe', 'hard_bounce', 'complaint']),
+)
+
+/** What an address may be written to, by the suppressions there are: nobody is subscribed again by being added again. */
+function statusOf(reader: Reader, domainKey: number, email: string): Contact['status'] {
+  const reasons = reader.all(suppressionsOf({ domain_key: domainKey, email })).map(({ reason }) => reason)
+  if (reasons.includes('complaint')) return 'complained'
+  if (reasons.includes('hard_bounce')) return 'bounced'
+  return reasons.includes('unsubscribe') ? 'unsubscribed' : 'subscribed'
+}
+
+const json = (value: Record<string, unknown> | null | undefined): string | null =>
+  value === null || value === undefined ? null : JSON.stringify(value)
+
+/** Adds one contact; undefined when its address is in the audience already. `email` is in its kept form. */
+export function insert(tx: Tx, audience: Audience, given: NewContact, now: number): Contact | undefined {
+  return tx.first(
+    insertContact({
+      id: newId(now),
+      user_key: audience.user_key,
+      audience_key: audience.key,
+      email: given.email,
+      name: given.name ?? null,
+      preferences: json(given.preferences),
+      custom_fields: json(given.custom_fields),
+      status: statusOf(tx, audience.domain_key, given.email),
+      at: now,
+    }),
+  )
+}
+
+/** Adds a contact. Throws 422 for an address that is none or is in the audience already. */
+export function addContact({ clock, store }: ContactDesk, audience: Audience, given: NewContact): Promise<Contact> {
+  const email = keptAddress(given.email)
+  return store.write((tx) => {
+    const contact = insert(tx, audience, { ...given, email }, clock.now())
+    if (!contact) throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
+    return contact
+  })
+}
+
+function keptAddress(text: string): string {
+  const email = contactAddress(text)
+  if (email === undefined)
+    throw refuseAttribute('invalid', 'email', `"${text}" is not an email address such as ann@example.org.`)
+  return email
+}
+
+/** Changes a contact. Throws 422 for a known address, or a status that cannot be had. */
+export function changeContact({ clock, store }: ContactDesk, key: number, change: ContactChange): Promise<Contact> {
+  const email = change.email === undefined ? undefined : keptAddress(change.email)
+  return store.write((tx) => {
+    const now = clock.now()
+    const before = contactByKey(tx, key)
+    const audience = before && tx.first(db.selectFrom('audiences').selectAll().where('key', '=', before.audience_key))
+    if (!audience) throw refuse('not_found', 'No such resource exists.')
+    const moved = email !== undefined && email !== before.email
+    try {
+      tx.run(
+        db
+          .updateTable('contacts')
+          .set({
+            ...(moved ? { email, status: statusOf(tx, audience.domain_key, email), status_at: now } : {}),
+            ...(change.name === undefined ? {} : { name: change.name }),
+            ...(change.preferences === undefined ? {} : { preferences: json(change.preferences) }),
+            ...(change.custom_fields === undefined ? {} : { custom_fields: json(change.custom_fields) }),
+            updated_at: now,
+          })
+          .where('key', '=', key),
+      )
+    } catch (thrown) {
+      if (codeOf(thrown) !== 'SQLITE_CONSTRAINT_UNIQUE') throw thrown
+      throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
+    }
+    if (change.status !== undefined) setStatus(tx, audience, contactByKey(tx, key)!, change.status, now)
+    return contactByKey(tx, key)!
+  })
+}
+
+/** Subscribes or unsubscribes by hand (D41). */
+function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact['status'], now: number): void {
+  if (contact.status === status) return
+  if (status !== 'subscribed' && status !== 'unsubscribed')
+    throw refuseAttribute('invalid', 'status', `"status" can be set to subscribed or unsubscribed, not to ${status}.`)
+  if (contact.status === 'bounced' || contact.status === 'complained')
+    throw refuseAttribute(
+      'permanent_suppression',
+      'status',
+      `${contact.email} has ${contact.status}; that is permanent and cannot be set to ${status}.`,
+    )
+  const { domain_key, user_key } = audience
+  if (status === 'subscribed') takeAll(tx, domain_key, contact.email, now, 'unsubscribe')
+  else {
+    const entry = { user_key, domain_key, address: contact.email, source: 'manual' as const }
+    suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing' }, now)
+  }
+}
+
+/** Removes the membership; no suppression is added. */
+export function removeContact({ store }: Pick<ContactDesk, 'store'>, key: number): Promise<void> {
+  return store.write((tx) => void tx.run(db.deleteFrom('contacts').where('key', '=', key)))
+}
+
+const byKey = statement<{ key: number }>()((arg) => db.selectFrom('contacts').selectAll().where('key', '=', arg.key))
+
+export function contactByKey(reader: Reader, key: number): Contact | undefined {
+  return reader.first(byKey({ key }))
+}

@@ -1,0 +1,225 @@
+// A campaign by its owner's hand: made, edited while it is a draft, and moved along the state table. What is edited and where it is moved
+// in one request is one transaction.
+import { DAY, type Clock } from '../base/clock.ts'
+import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import { inFamily, parseAddress } from '../message/address.ts'
+import { listed, type OneOrMore } from '../outbound/recipients.ts'
+import { campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { move } from '../store/move.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { Audience } from './audiences.ts'
+import { dropQueued, holdQueued, releaseQueued } from '../outbound/bulk.ts'
+
+export type Campaign = RowOf<'campaigns'>
+
+export interface CampaignDesk {
+  store: Store
+  clock: Clock
+  /** Tells the runner that a campaign's status or time has changed. */
+  ring: () => void
+}
+
+export interface CampaignContent {
+  name: string
+  subject: string
+  body_html: string
+  body_text?: string | null | undefined
+  from_address?: string | null | undefined
+  reply_to?: OneOrMore
+  test_mode?: boolean | undefined
+  test_recipient_email?: string | null | undefined
+  track_opens?: boolean | null | undefined
+  track_clicks?: boolean | null | undefined
+}
+
+export type CampaignChange = Partial<CampaignContent> & {
+  scheduled_at?: number | null | undefined
+  status?: CampaignStatus | undefined
+}
+
+/** Nobody plans further. */
+const LONGEST_PLAN = 366 * DAY
+
+export function addCampaign(
+  { clock, store }: CampaignDesk,
+  audience: Audience,
+  given: CampaignContent,
+): Promise<Campaign> {
+  return store.write((tx) => {
+    const now = clock.now()
+    check(tx, audience.domain_key, given)
+    return tx.first(
+      db
+        .insertInto('campaigns')
+        .values({
+          id: newId(now),
+          user_key: audience.user_key,
+          domain_key: audience.domain_key,
+          audience_key: audience.key,
+          test_mode: 0,
+          ...columns(given),
+          name: given.name,
+          subject: given.subject,
+          body_html: given.body_html,
+          opens_tracked: 0,
+          clicks_tracked: 0,
+          status: 'draft',
+          walked_to: 0,
+          enqueued: 0,
+          created_at: now,
+          updated_at: now,
+        })
+        .returningAll(),
+    )!
+  })
+}
+
+const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : value ? 1 : 0)
+
+/** What was given, as columns. */
+function columns(given: Partial<CampaignContent>): Partial<Campaign> {
+  const { reply_to, test_mode, track_clicks, track_opens, ...rest } = given
+  const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Campaign>
+  return {
+    ...plain,
+    ...(reply_to === undefined ? {} : { reply_to: listOf(reply_to) }),
+    ...(test_mode === undefined ? {} : { test_mode: flag(test_mode)! }),
+    ...(track_opens === undefined ? {} : { track_opens: flag(track_opens) }),
+    ...(track_clicks === undefined ? {} : { track_clicks: flag(track_clicks) }),
+  }
+}
+
+function listOf(value: OneOrMore): string | null {
+  const list = typeof value === 'string' ? [value] : (value ?? [])
+  return list.length === 0 ? null : JSON.stringify(list)
+}
+
+/** What only the store can judge: the family of addresses, tracking that the domain does not allow. Throws 422. */
+function check(reader: Reader, domainKey: number, given: Partial<CampaignContent>): void {
+  const domain = reader.first(
+    db
+      .selectFrom('domains')
+      .select(['name', 'open_tracking_enabled', 'click_tracking_enabled'])
+      .where('key', '=', domainKey),
+  )!
+  const problems: Problem[] = []
+  const addresses = [...listed('from_address', given.from_address), ...listed('reply_to', given.reply_to)]
+  for (const { pointer, text } of addresses) {
+    const address = parseAddress(text)!
+    if (!inFamily(domain.name, address.domain))
+      problems.push({
+        code: 'address_outside_domain',
+        detail: `${address.address} is outside the family of ${domain.name} (the domain itself, its subdomains and parents).`,
+        source: { pointer: `/data/attributes/${pointer}` },
+      })
+  }
+  for (const [name, wanted, enabled] of [
+    ['track_opens', given.track_opens, domain.open_tracking_enabled],
+    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
+  ] as const)
+    if (wanted === true && enabled === 0)
+      problems.push({
+        code: 'tracking_disabled',
+        detail: `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`,
+        source: { pointer: `/data/attributes/${name}` },
+      })
+  if (problems.length > 0) throw new Refusal(problems)
+}
+
+/** Changes and moves a campaign. Throws 422: edits of what is no draft, moves that the table does not know. */
+export function changeCampaign(
+  { clock, ring, store }: CampaignDesk,
+  key: number,
+  change: CampaignChange,
+): Promise<Campaign> {
+  const { status, ...edits } = change
+  return store.write((tx) => {
+    const now = clock.now()
+    const before = campaignByKey(tx, key)
+    if (!before) throw refuse('not_found', 'No such resource exists.')
+    const edited = Object.entries(edits).filter(([, value]) => value !== undefined)
+    if (edited.length > 0) {
+      if (before.status !== 'draft') throw notEditable(before.status, edited[0]![0])
+      if (typeof edits.scheduled_at === 'number' && edits.scheduled_at > now + LONGEST_PLAN)
+        throw refuseAttribute('invalid', 'scheduled_at', '"scheduled_at" must be within a year.')
+      check(tx, before.domain_key, edits)
+      tx.run(
+        db
+          .updateTable('campaigns')
+          .set({ ...columns(edits), updated_at: now })
+          .where('key', '=', key),
+      )
+    }
+    if (status !== undefined) moveByOwner(tx, campaignByKey(tx, key)!, status, now)
+    tx.afterCommit(ring)
+    return campaignByKey(tx, key)!
+  })
+}
+
+function notEditable(status: CampaignStatus, name: string): Refusal {
+  return refuseAttribute('not_editable', name, `The campaign is ${status}; only a draft can be edited.`)
+}
+
+function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number): void {
+  const on = ownersMove(campaign.status, to)
+  if (!on)
+    throw refuseAttribute(
+      'transition_not_allowed',
+      'status',
+      `A campaign that is ${campaign.status} cannot be set to ${to}.`,
+    )
+  if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
+    throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
+  const set = {
+    ...(on === 'schedule' ? { scheduled_at: Math.max(campaign.scheduled_at ?? now, now) } : {}),
+    ...(on === 'cancel' ? { finished_at: now } : {}),
+  }
+  moveCampaign(tx, campaign, on, now, set)
+  if (on === 'pause') holdQueued(tx, campaign.key, now)
+  if (on === 'resume') releaseQueued(tx, campaign.key, now)
+  if (on === 'cancel') dropQueued(tx, campaign.key, now)
+}
+
+/** Moves a campaign by its table, with its event. False when the table knows no such move. */
+export function moveCampaign(
+  tx: Tx,
+  campaign: Pick<Campaign, 'key' | 'user_key' | 'domain_key'>,
+  on: Parameters<typeof campaignMachine.next>[1],
+  now: number,
+  set: Record<string, unknown> = {},
+): boolean {
+  const row = move(tx, campaignMachine, campaign.key, on, { ...set, updated_at: now })
+  if (row?.[4])
+    appendEvent(tx, {
+      type: row[4],
+      user_key: campaign.user_key,
+      domain_key: campaign.domain_key,
+      campaign_key: campaign.key,
+      data: {
+        campaign: campaign.key,
+        previous_status: row[0],
+        status: row[2],
+        ...(set['failure'] ? { failure: set['failure'] } : {}),
+      },
+      at: now,
+    })
+  return row !== undefined
+}
+
+/** Removes a campaign; the mails it has sent stay on record. One that is sending stops: what is not sent never is. */
+export function removeCampaign({ clock, ring, store }: CampaignDesk, key: number): Promise<void> {
+  return store.write((tx) => {
+    const now = clock.now()
+    tx.run(db.updateTable('campaigns').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
+    dropQueued(tx, key, now)
+    tx.afterCommit(ring)
+  })
+}
+
+export function campaignByKey(reader: Reader, key: number): Campaign | undefined {
+  return reader.first(db.selectFrom('campaigns').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
+}

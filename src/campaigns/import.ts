@@ -1,0 +1,47 @@
+// Importing contacts (D42): what is sound is taken, what is in the audience already or comes twice is skipped, what is wrong is skipped and
+// named. Nothing is half imported: a lot is one transaction.
+import { contactAddress, insert, type ContactDesk, type NewContact } from './contacts.ts'
+import type { Audience } from './audiences.ts'
+
+export interface ImportProblem {
+  /** Its place in the list, from 0. */
+  index: number
+  email: string | null
+  detail: string
+}
+
+export interface Imported {
+  created: number
+  skipped: number
+  errors: ImportProblem[]
+}
+
+/** One item as it was sent, or what is wrong with it. */
+export type ImportItem = { contact: NewContact } | { problem: string; email: string | null }
+
+/** Errors that an answer lists; all of them count. */
+const MAX_ERRORS = 1000
+
+export function importContacts(
+  { clock, store }: ContactDesk,
+  audience: Audience,
+  items: readonly ImportItem[],
+): Promise<Imported> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const result: Imported = { created: 0, skipped: 0, errors: [] }
+    for (const [index, item] of items.entries()) {
+      const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
+      if ('contact' in item && email !== undefined) {
+        if (insert(tx, audience, { ...item.contact, email }, now)) result.created++
+        else result.skipped++
+        continue
+      }
+      result.skipped++
+      const told = 'contact' in item ? item.contact.email : item.email
+      const detail = 'contact' in item ? 'is not an email address' : item.problem
+      if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: told, detail })
+    }
+    return result
+  })
+}

@@ -1,0 +1,194 @@
+// What the composer needs of a campaign's mail, and whether it is to be sent at all: that is looked at when its turn has come, not when
+// it was queued.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { parseAddress, type Address } from '../message/address.ts'
+import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
+import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
+import { textOfValue } from '../message/template.ts'
+import type { BulkLetter, BulkWork } from '../outbound/attempt.ts'
+import { suppressedFor } from '../outbound/suppressions.ts'
+import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
+import type { Store } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { unsubscribeUrl } from './unsubscribe-token.ts'
+
+export interface LettersDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  config: Pick<Config, 'http'>
+}
+
+type Campaign = RowOf<'campaigns'>
+type Contact = RowOf<'contacts'>
+
+const campaignByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('campaigns').selectAll().where('key', '=', arg.key),
+)
+const stateOf = statement<{ key: number }>()((arg) =>
+  db.selectFrom('campaigns').select(['status', 'deleted_at']).where('key', '=', arg.key),
+)
+const contactByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('contacts').selectAll().where('key', '=', arg.key),
+)
+const audienceByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('audiences').select(['id', 'name']).where('key', '=', arg.key),
+)
+
+/** Campaigns whose form is remembered. */
+const MAX_KNOWN = 50
+const MAX_LIST_NAME = 60
+
+interface Known {
+  campaign: Campaign
+  listId: string
+}
+
+export class CampaignLetters {
+  readonly #desk: LettersDesk
+  /** Told of each mail whose first turn has come. */
+  taken: (campaign: number) => void = () => {}
+  readonly #known = new Map<number, Known>()
+
+  constructor(desk: LettersDesk) {
+    this.#desk = desk
+  }
+
+  /** The template that a worker asks for by the name that `letter` gave it. */
+  template(name: string): CampaignTemplate | undefined {
+    const [key, domain = '', prefix = '', base = '', user = ''] = JSON.parse(name) as [
+      number,
+      string,
+      string,
+      string,
+      string,
+    ]
+    const known = this.#know(key)
+    if (!known) return undefined
+    const { campaign } = known
+    const tracked = campaign.opens_tracked === 1 || campaign.clicks_tracked === 1
+    return {
+      id: name,
+      from: address(campaign.from_address ?? `noreply@${domain}`),
+      replyTo: campaign.reply_to === null ? [] : (JSON.parse(campaign.reply_to) as string[]).map(address),
+      subject: campaign.subject,
+      html: campaign.body_html,
+      text: campaign.body_text,
+      extra: [
+        ...(campaign.test_mode === 1
+          ? []
+          : ([['List-Id', known.listId.replace('{domain}', domain)]] as [string, string][])),
+        ['Feedback-ID', `${campaign.id}:${user}:campaign:${domain}`],
+      ],
+      tracking: tracked
+        ? {
+            base,
+            key: this.#desk.keyring.derive('tracking').toString('base64'),
+            opens: campaign.opens_tracked === 1,
+            clicks: campaign.clicks_tracked === 1,
+          }
+        : null,
+      seed: `${prefix}${campaign.id}`.replace(/[^A-Za-z0-9]/g, '').slice(-32),
+    }
+  }
+
+  /** The letter for one delivery of a campaign; or why there is none. */
+  letter({ base, delivery, email }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
+    const { keyring, store } = this.#desk
+    if (delivery.attempts === 1) this.taken(email.campaign_key!)
+    const state = store.first(stateOf({ key: email.campaign_key! }))
+    if (!state || state.deleted_at !== null || state.status === 'cancelled') return 'drop'
+    if (state.status !== 'sending') return 'hold'
+    const known = this.#know(email.campaign_key!)!
+    const { campaign } = known
+    const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
+    const test = campaign.test_mode === 1
+    if (!test) {
+      const unwanted = this.#unwanted(campaign, contact, delivery.address)
+      if (unwanted) return unwanted
+    }
+    const mailFrom = `${email.mail_from_prefix}.${email.domain}`
+    const leave = test ? undefined : this.#leave(campaign, delivery.key, delivery.address, mailFrom)
+    const recipient: CampaignRecipient = {
+      to: { ...address(delivery.address), name: contact?.name ?? '' },
+      messageId: `<${email.id}@${email.domain}>`,
+      date: email.created_at,
+      delivery: delivery.key,
+      values: { ...fieldsOf(contact), name: contact?.name ?? '', email: delivery.address, ...leave?.values },
+      extra: [
+        ['CFBL-Address', `${returnPathToken(keyring, delivery.key)}@${mailFrom}; report=arf`],
+        ...(leave?.extra ?? []),
+      ],
+    }
+    const name = JSON.stringify([campaign.key, email.domain, email.mail_from_prefix, base, email.user_id])
+    return { campaign: name, recipient }
+  }
+
+  /** Who was removed, has left or is suppressed since the campaign began is not written to. */
+  #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
+    const { clock, store } = this.#desk
+    const at = { stage: 'compose' } as const
+    if (!contact || contact.audience_key !== campaign.audience_key)
+      return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign had begun.', at)
+    if (contact.status !== 'subscribed')
+      return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
+    const entry = suppressedFor(store, campaign.domain_key, to, clock.now(), 'marketing')
+    return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
+  }
+
+  /** How the recipient leaves: one https and one mailto URI (RFC 2369, RFC 8058). */
+  #leave(
+    campaign: Campaign,
+    delivery: number,
+    to: string,
+    mailFrom: string,
+  ): { values: Record<string, string>; extra: [string, string][] } {
+    const { config, keyring } = this.#desk
+    const url = unsubscribeUrl(keyring, config.http.public_url, {
+      delivery,
+      domain: campaign.domain_key,
+      audience: campaign.audience_key,
+      email: to,
+    })
+    const mailto = `mailto:${unsubscribeLocalPart(keyring, delivery)}@${mailFrom}?subject=unsubscribe`
+    return {
+      values: { unsubscribe_url: url, unsubscribe_mailto: mailto },
+      extra: [
+        ['List-Unsubscribe', `<${url}>, <${mailto}>`],
+        ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'],
+      ],
+    }
+  }
+
+  #know(key: number): Known | undefined {
+    const known = this.#known.get(key)
+    if (known) return known
+    const { store } = this.#desk
+    const campaign = store.first(campaignByKey({ key }))
+    if (!campaign) return undefined
+    const audience = store.first(audienceByKey({ key: campaign.audience_key }))
+    const name = (audience?.name ?? '')
+      .replace(/[^\x20-\x7e]|["\\<>]/g, '')
+      .trim()
+      .slice(0, MAX_LIST_NAME)
+    const listId = `${name === '' ? '' : `"${name}" `}<${audience?.id ?? campaign.id}.{domain}>`
+    // A campaign that has begun does not change any more.
+    if (this.#known.size >= MAX_KNOWN) this.#known.clear()
+    this.#known.set(key, { campaign, listId })
+    return { campaign, listId }
+  }
+}
+
+const address = (text: string): Address => parseAddress(text) ?? { name: '', address: text, local: text, domain: '' }
+
+function fieldsOf(contact: Contact | undefined): Record<string, string> {
+  if (!contact || contact.custom_fields === null) return {}
+  const fields = JSON.parse(contact.custom_fields) as Record<string, unknown>
+  // Null prototype: a field may be called anything.
+  const values = Object.create(null) as Record<string, string>
+  for (const [name, value] of Object.entries(fields)) values[name] = textOfValue(value)
+  return values
+}

@@ -1,0 +1,34 @@
+// What a campaign's mails have in common, put back into their lean rows for those who look at them.
+import type { Reader } from '../store/database.ts'
+import type { ListedRow } from '../store/list.ts'
+import { raw } from '../store/query.ts'
+
+interface Common {
+  key: number
+  from_address: string | null
+  subject: string
+  domain: string
+}
+
+/** Gives mails of campaigns their sender, subject (with its merge tags) and Message-ID; others are left alone. */
+export function fillLean(reader: Reader, rows: ListedRow[]): void {
+  const lean = rows.filter((row) => row['campaign_key'] !== null && row['campaign_key'] !== undefined)
+  if (lean.length === 0) return
+  const common = new Map(
+    reader
+      .all(
+        raw<Common>(
+          `select c.key, c.from_address, c.subject, d.name as domain from campaigns c join domains d on d.key = c.domain_key
+           where c.key in (select value from json_each(?))`,
+          [JSON.stringify([...new Set(lean.map((row) => row['campaign_key']))])],
+        ),
+      )
+      .map((campaign) => [campaign.key, campaign]),
+  )
+  for (const row of lean) {
+    const campaign = common.get(row['campaign_key'] as number)!
+    row['from'] = campaign.from_address ?? `noreply@${campaign.domain}`
+    row['subject'] = campaign.subject
+    row['message_id'] = `<${row['id'] as string}@${campaign.domain}>`
+  }
+}

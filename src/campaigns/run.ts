@@ -1,0 +1,271 @@
+// Runs campaigns: starts what is due, puts the mails of what is sending into the queue, page by page and only a little ahead of what is
+// being sent, and ends what is done.
+//
+// Who it goes to is settled when it starts: contacts that were subscribed and not suppressed at that moment. How far the walk is stands in
+// the same transaction as the mails it made, so that a crash neither forgets nor repeats anybody. It is `sent` when no mail's end is open.
+import { type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { parseAddrSpec } from '../message/address.ts'
+import { enqueueBulk, openMails } from '../outbound/bulk.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, raw } from '../store/query.ts'
+import { sweepContacts } from './audiences.ts'
+import { campaignByKey, moveCampaign, type Campaign } from './edit.ts'
+
+export interface RunDesk {
+  store: Store
+  clock: Clock
+  log: Log
+  config: Pick<Config, 'delivery'>
+  /** Tells the queue that a lane holds new mail. */
+  ringLane: (lane: string) => void
+}
+
+/** Contacts of one page: what one transaction takes without holding up others. */
+const PAGE = 100
+/** Mails that wait for their first attempt, per campaign. */
+const AHEAD = 1000
+/** Contacts counted at once. */
+const COUNTED = 10_000
+
+export class CampaignRunner {
+  readonly #desk: RunDesk
+  readonly #loop: Loop
+  /** Mails put into the queue whose turn has not come, by campaign. */
+  readonly #ahead = new Map<number, number>()
+
+  constructor(desk: RunDesk) {
+    this.#desk = desk
+    this.#loop = new Loop({ name: 'campaigns', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** A campaign's status or time has changed. */
+  ring(): void {
+    this.#ahead.clear()
+    this.#loop.ring()
+  }
+
+  /** A mail of a campaign found its end. */
+  settled(): void {
+    this.#loop.ring()
+  }
+
+  /** A mail's first turn has come. */
+  taken(campaign: number): void {
+    const ahead = (this.#ahead.get(campaign) ?? 1) - 1
+    this.#ahead.set(campaign, ahead)
+    if (ahead === AHEAD / 2) this.#loop.ring()
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { store } = this.#desk
+    for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
+    // A removed audience's contacts go a few at a time.
+    if ((await sweepContacts(store)) > 0) this.#loop.ring()
+    let again = true
+    while (again) {
+      again = false
+      // In turn, a page each.
+      for (const { key } of underWay(store, 'sending', now)) again = (await this.#advance(key)) || again
+    }
+    return nextDue(store)
+  }
+
+  /** scheduled -> sending, or straight on to failed when there is nothing to send from or to. */
+  #begin(tx: Tx, key: number, now: number): void {
+    const campaign = campaignByKey(tx, key)
+    if (campaign?.status !== 'scheduled') return
+    const domain = tx.first(db.selectFrom('domains').selectAll().where('key', '=', campaign.domain_key))!
+    const audience = tx.first(db.selectFrom('audiences').selectAll().where('key', '=', campaign.audience_key))!
+    const tracked = (wanted: 0 | 1 | null, enabled: 0 | 1): 0 | 1 => (enabled === 1 ? (wanted ?? enabled) : 0)
+    moveCampaign(tx, campaign, 'due', now, {
+      started_at: now,
+      last_contact: lastContact(tx, campaign.audience_key),
+      opens_tracked: tracked(campaign.track_opens, domain.open_tracking_enabled),
+      clicks_tracked: tracked(campaign.track_clicks, domain.click_tracking_enabled),
+      ...(campaign.test_mode === 1 ? { recipients: 1 } : {}),
+    })
+    const failure =
+      domain.deleted_at !== null || domain.status !== 'active'
+        ? `The domain ${domain.name} is ${domain.deleted_at === null ? domain.status : 'removed'}, not active.`
+        : audience.deleted_at !== null && campaign.test_mode === 0
+          ? 'The audience was removed.'
+          : undefined
+    if (failure) moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
+  }
+
+  /** One step of a campaign; true when there is more to do at once. */
+  async #advance(key: number): Promise<boolean> {
+    const { clock, store } = this.#desk
+    const campaign = campaignByKey(store, key)
+    if (campaign?.status !== 'sending') return false
+    if (campaign.recipients === null) return this.#count(campaign)
+    if (!walked(campaign)) {
+      if ((this.#ahead.get(key) ?? 0) >= AHEAD) return false
+      return this.#page(campaign)
+    }
+    if (openMails(store, key, 1) > 0) return false
+    await store.write((tx) => finish(tx, key, clock.now()))
+    return false
+  }
+
+  /** How many it goes to, some at a time. */
+  async #count(campaign: Campaign): Promise<boolean> {
+    const { clock, store } = this.#desk
+    let count = 0
+    for (let from = 0; from < (campaign.last_contact ?? 0);) {
+      const slice = store.first(
+        raw<{ count: number; last: number | null }>(
+          `select count(*) filter (where ${WANTED}) as count, max(key) as last from (
+             select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${COUNTED}) c`,
+          [...wantedOf(campaign), campaign.audience_key, from, campaign.last_contact],
+        ),
+      )!
+      count += slice.count
+      from = slice.last ?? Infinity
+      // A turn of the event loop for everybody else.
+      await store.write(() => {})
+    }
+    await store.write((tx) => {
+      const set = { recipients: count, updated_at: clock.now() }
+      tx.run(db.updateTable('campaigns').set(set).where('key', '=', campaign.key).where('recipients', 'is', null))
+    })
+    return true
+  }
+
+  /** Puts one page into the queue. */
+  async #page({ key }: Campaign): Promise<boolean> {
+    const { clock, config, ringLane, store } = this.#desk
+    return store.write((tx) => {
+      const campaign = campaignByKey(tx, key)
+      if (campaign?.status !== 'sending') return false
+      const now = clock.now()
+      const lanes = new Set<string>()
+      const page = campaign.test_mode === 1 ? testPage(campaign) : nextPage(tx, campaign)
+      for (const { email, contact } of page.mails)
+        lanes.add(
+          enqueueBulk(
+            tx,
+            {
+              user_key: campaign.user_key,
+              domain_key: campaign.domain_key,
+              campaign_key: key,
+              contact_key: contact,
+              address: email,
+              domain: parseAddrSpec(email)!.domain,
+              opens_tracked: campaign.opens_tracked,
+              clicks_tracked: campaign.clicks_tracked,
+              expires_at: now + config.delivery.lifetime,
+            },
+            now,
+          ),
+        )
+      const enqueued = campaign.enqueued + page.mails.length
+      tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
+      tx.afterCommit(() => {
+        this.#ahead.set(key, (this.#ahead.get(key) ?? 0) + page.mails.length)
+        for (const lane of lanes) ringLane(lane)
+      })
+      return true
+    })
+  }
+}
+
+interface PageOfMails {
+  mails: { email: string; contact: number | null }[]
+  /** The walk is here afterwards. */
+  to: number
+}
+
+const DONE = Number.MAX_SAFE_INTEGER
+const walked = (campaign: Campaign): boolean =>
+  campaign.walked_to >= (campaign.last_contact ?? 0) && (campaign.test_mode === 0 || campaign.walked_to === DONE)
+
+const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
+  mails: test_recipient_email === null ? [] : [{ email: parseTestAddress(test_recipient_email), contact: null }],
+  to: DONE,
+})
+
+const parseTestAddress = (text: string): string => parseAddrSpec(text.trim())?.address ?? text
+
+/** Those who were subscribed and free when the campaign began; who has left since is looked at when its turn has come. */
+const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)
+  and not exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
+    and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?))`
+
+const wantedOf = ({ domain_key, started_at }: Campaign): (number | null)[] => [
+  started_at,
+  started_at,
+  domain_key,
+  started_at,
+  started_at,
+]
+
+/** The next contacts; one query looks at a bounded number of rows, wanted or not. */
+function nextPage(reader: Reader, campaign: Campaign): PageOfMails {
+  const rows = reader.all(
+    raw<{ key: number; email: string; wanted: 0 | 1 }>(
+      `select key, email, (${WANTED}) as wanted from (
+         select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${PAGE}) c`,
+      [...wantedOf(campaign), campaign.audience_key, campaign.walked_to, campaign.last_contact],
+    ),
+  )
+  return {
+    mails: rows.filter(({ wanted }) => wanted === 1).map(({ key, email }) => ({ email, contact: key })),
+    to: rows.at(-1)?.key ?? DONE,
+  }
+}
+
+function lastContact(reader: Reader, audienceKey: number): number {
+  return (
+    reader.first(
+      raw<{ last: number | null }>('select max(key) as last from contacts where audience_key = ?', [audienceKey]),
+    )?.last ?? 0
+  )
+}
+
+const underWay = (reader: Reader, status: 'scheduled' | 'sending', now: number): { key: number }[] =>
+  reader.all(
+    db
+      .selectFrom('campaigns')
+      .select('key')
+      .where('status', '=', status)
+      .where('deleted_at', 'is', null)
+      .where((eb) => (status === 'scheduled' ? eb('scheduled_at', '<=', now) : eb('key', '>', 0))),
+  )
+
+function nextDue(reader: Reader): number | null {
+  return (
+    reader.first(
+      raw<{ at: number | null }>(
+        `select min(scheduled_at) as at from campaigns where status = 'scheduled' and deleted_at is null`,
+      ),
+    )?.at ?? null
+  )
+}
+
+/** sending -> sent, or failed when nothing left this server. */
+function finish(tx: Tx, key: number, now: number): void {
+  const campaign = campaignByKey(tx, key)
+  if (campaign?.status !== 'sending') return
+  const gone = tx.first(
+    raw(
+      `select 1 from outbound_emails where campaign_key = ? and status in ('delivered', 'bounced', 'complained', 'failed', 'suppressed') limit 1`,
+      [key],
+    ),
+  )
+  const set = { recipients: campaign.enqueued, finished_at: now }
+  if (campaign.enqueued > 0 && !gone)
+    moveCampaign(tx, campaign, 'fail', now, { ...set, failure: 'Every mail was rejected by this server.' })
+  else moveCampaign(tx, campaign, 'finished', now, set)
+}

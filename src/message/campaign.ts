@@ -1,0 +1,135 @@
+// The mail of a campaign, composed once and filled for each recipient: literal text is encoded when the campaign starts, and for each
+// mail only values, links and addresses are encoded and put between. Every piece ends with a soft line break (RFC 2045 §6.7), so that the
+// pieces do not know of each other's lines.
+import type { Address } from './address.ts'
+import { plainText, rfc5322Date } from './compose.ts'
+import { addressField, headerField, unstructured } from './headers.ts'
+import { encodeQuotedPrintable } from './quoted-printable.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, valueOf, type Piece, type Values } from './template.ts'
+import { pixelOf, readLinks, trackedUrl } from './tracking.ts'
+
+/** What all mails of a campaign have in common. */
+export interface CampaignTemplate {
+  /** Names the compiled form. */
+  id: string
+  from: Address
+  replyTo: Address[]
+  subject: string
+  html: string
+  text: string | null
+  /** `Feedback-ID` and the like: the same for all. */
+  extra: [name: string, value: string][]
+  /** Null when neither is tracked. */
+  tracking: { base: string; key: string; opens: boolean; clicks: boolean } | null
+  /** Octets that make the boundary. */
+  seed: string
+}
+
+/** What one recipient's mail has of its own. */
+export interface CampaignRecipient {
+  to: Address
+  messageId: string
+  date: number
+  delivery: number
+  values: Values
+  /** Fields of its own: List-Unsubscribe, CFBL-Address. */
+  extra: [name: string, value: string][]
+}
+
+/** A piece of a body: encoded text, a value, a tracked link, the pixel. */
+type BodyPiece = string | { tag: string } | { link: Piece[] } | { pixel: true }
+
+export interface CompiledCampaign {
+  template: CampaignTemplate
+  subject: Piece[]
+  head: string
+  html: BodyPiece[]
+  text: BodyPiece[]
+}
+
+const lines = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n')
+const SOFT = '=\r\n'
+const encoded = (text: string): string => (text === '' ? '' : encodeQuotedPrintable(lines(text)) + SOFT)
+
+export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
+  const { extra, from, html, replyTo, subject, text, tracking } = template
+  return {
+    template,
+    subject: cutTemplate(subject),
+    head:
+      addressField('From', [from]) +
+      (replyTo.length > 0 ? addressField('Reply-To', replyTo) : '') +
+      'MIME-Version: 1.0\r\n' +
+      extra.map(([name, value]) => headerField(name, value)).join(''),
+    html: encodePieces(htmlPieces(html, tracking)),
+    text: encodePieces(cutTemplate(text ?? plainText(html))),
+  }
+}
+
+const encodePieces = (pieces: BodyPiece[]): BodyPiece[] =>
+  pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : piece))
+
+/** The html at its tags, at the links that are tracked, and where the pixel goes. */
+function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyPiece[] {
+  const pieces: BodyPiece[] = []
+  let done = 0
+  if (tracking?.clicks)
+    for (const { start, end, url } of readLinks(html)) {
+      // Who leaves is not counted on the way out.
+      if (/\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)) continue
+      pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url) })
+      done = end
+    }
+  const rest = html.slice(done)
+  if (!tracking?.opens) return [...pieces, ...cutTemplate(rest)]
+  const body = rest.toLowerCase().lastIndexOf('</body')
+  const at = body < 0 ? rest.length : body
+  return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
+}
+
+/** One recipient's message, unsigned: 7-bit clean, CRLF line ends. */
+export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): string {
+  const { date, extra, messageId, to, values } = recipient
+  const { head, html, subject, template, text } = compiled
+  const boundary = `=_alt_${template.seed}`
+  return (
+    addressField('To', [to]) +
+    unstructured('Subject', fill(subject, values, oneLine)) +
+    headerField('Message-ID', messageId) +
+    `Date: ${rfc5322Date(date)}\r\n` +
+    extra.map(([name, value]) => headerField(name, value)).join('') +
+    head +
+    `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n\r\n` +
+    part(
+      boundary,
+      'plain',
+      fillBody(compiled, text, recipient, (value) => value),
+    ) +
+    part(boundary, 'html', fillBody(compiled, html, recipient, escapeHtml)) +
+    `--${boundary}--\r\n`
+  )
+}
+
+const part = (boundary: string, subtype: string, body: string): string =>
+  `--${boundary}\r\nContent-Type: text/${subtype}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${body === '' ? SOFT : body}\r\n`
+
+function fillBody(
+  { template: { tracking } }: CompiledCampaign,
+  pieces: BodyPiece[],
+  { delivery, values }: CampaignRecipient,
+  form: (value: string) => string,
+): string {
+  let body = ''
+  for (const piece of pieces) {
+    if (typeof piece === 'string') body += piece
+    else if ('tag' in piece) body += encoded(form(valueOf(values, piece.tag)))
+    else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
+    else {
+      const url = fill(piece.link, values)
+      // Filled, it may be no address of the web any more: then it stands as it is.
+      const target = URL.canParse(url) && /^https?:/i.test(url) ? trackedUrl(tracking!, delivery, url) : url
+      body += encoded(`"${escapeHtml(target)}"`)
+    }
+  }
+  return body
+}

@@ -1,0 +1,147 @@
+// The mail of campaigns in the queue: lean rows, put in page by page, on lanes of their own, so that a mail that somebody waits for never
+// stands behind a hundred thousand others. Held, released and dropped by the campaign.
+import { newId } from '../base/ids.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { raw, statement, db } from '../store/query.ts'
+import { bulkLane } from './lanes.ts'
+
+export interface BulkMail {
+  user_key: number
+  domain_key: number
+  campaign_key: number
+  /** Null in a test. */
+  contact_key: number | null
+  address: string
+  /** The recipient domain, A-label. */
+  domain: string
+  opens_tracked: 0 | 1
+  clicks_tracked: 0 | 1
+  expires_at: number
+}
+
+const insertEmail = statement<Omit<BulkMail, 'domain' | 'expires_at'> & { id: string; at: number }>()((arg) =>
+  db.insertInto('outbound_emails').values({
+    id: arg.id,
+    user_key: arg.user_key,
+    domain_key: arg.domain_key,
+    campaign_key: arg.campaign_key,
+    contact_key: arg.contact_key,
+    from: '',
+    to: arg.address,
+    subject: '',
+    opens_tracked: arg.opens_tracked,
+    clicks_tracked: arg.clicks_tracked,
+    message_id: '',
+    status: 'queued',
+    queued_at: arg.at,
+    created_at: arg.at,
+    updated_at: arg.at,
+  }),
+)
+
+const insertDelivery = statement<{
+  email_key: number
+  domain_key: number
+  address: string
+  lane: string
+  at: number
+  expires_at: number
+}>()((arg) =>
+  db.insertInto('deliveries').values({
+    email_key: arg.email_key,
+    domain_key: arg.domain_key,
+    role: 'to',
+    address: arg.address,
+    lane: arg.lane,
+    status: 'queued',
+    attempts: 0,
+    next_attempt_at: arg.at,
+    expires_at: arg.expires_at,
+    updated_at: arg.at,
+  }),
+)
+
+/** Puts one mail of a campaign into the queue; returns its lane. */
+export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
+  const { domain, expires_at, ...email } = mail
+  const lane = bulkLane(domain)
+  const { key } = tx.run(insertEmail({ ...email, id: newId(now), at: now }))
+  tx.run(
+    insertDelivery({ email_key: key, domain_key: mail.domain_key, address: mail.address, lane, at: now, expires_at }),
+  )
+  return lane
+}
+
+/** Mails of a campaign whose end is open, counted up to `most`. */
+export function openMails(reader: Reader, campaignKey: number, most: number): number {
+  return reader.first(
+    raw<{ count: number }>(
+      `select count(*) as count from (
+         select 1 from outbound_emails where campaign_key = ? and status in ('queued', 'sent') limit ?)`,
+      [campaignKey, most],
+    ),
+  )!.count
+}
+
+const OPEN = `select key from outbound_emails where campaign_key = ? and status in ('queued', 'sent')`
+
+/** What waits is not tried until it is released. */
+export function holdQueued(tx: Tx, campaignKey: number, now: number): void {
+  tx.run(
+    raw(`update deliveries set status = 'held', updated_at = ? where status = 'queued' and email_key in (${OPEN})`, [
+      now,
+      campaignKey,
+    ]),
+  )
+}
+
+export function releaseQueued(tx: Tx, campaignKey: number, now: number): void {
+  tx.run(
+    raw(
+      `update deliveries set status = 'queued', next_attempt_at = coalesce(next_attempt_at, ?), updated_at = ?
+       where status = 'held' and email_key in (${OPEN})`,
+      [now, now, campaignKey],
+    ),
+  )
+}
+
+/** What was never tried is gone as if it had never been; what was tried in vain has failed. */
+export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
+  tx.run(
+    raw(
+      `delete from outbound_emails where key in (
+         select v.email_key from deliveries v where v.status in ('queued', 'held') and v.attempts = 0 and v.email_key in (${OPEN}))`,
+      [campaignKey],
+    ),
+  )
+  tx.run(
+    raw(
+      `update deliveries set status = 'failed', next_attempt_at = null, updated_at = ?
+       where status in ('queued', 'held') and email_key in (${OPEN})`,
+      [now, campaignKey],
+    ),
+  )
+  tx.run(
+    raw(
+      `update outbound_emails set status = 'failed', failed_at = ?, updated_at = ?
+       where campaign_key = ? and status in ('queued', 'sent')
+         and not exists (select 1 from deliveries v where v.email_key = outbound_emails.key and v.status = 'active')`,
+      [now, now, campaignKey],
+    ),
+  )
+}
+
+/** A claimed mail that its campaign does not want sent just now: back, as if it had not been claimed, and held; or gone. */
+export function withdraw(tx: Tx, deliveryKey: number, emailKey: number, how: 'hold' | 'drop', now: number): void {
+  if (how === 'drop') {
+    tx.run(raw(`delete from outbound_emails where key = ? and status = 'queued'`, [emailKey]))
+    return
+  }
+  tx.run(
+    raw(
+      `update deliveries set status = 'held', leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?
+       where key = ? and status = 'active'`,
+      [now, now, deliveryKey],
+    ),
+  )
+}

@@ -1,0 +1,54 @@
+// One round of claiming: which lanes have room and due mail, and how much each may take, so that no lane, no provider and no campaign
+// fills the memory that others need.
+import { groupDue } from '../store/due.ts'
+import type { Store } from '../store/database.ts'
+import { claimLane, LANES, type Consignment } from './claim.ts'
+import { heldByProvider, shareOf, type Lane } from './lanes.ts'
+
+export interface Round {
+  claimed: Consignment[]
+  /** Lanes that were served: they go to the back of the line. */
+  served: Lane[]
+  /** When a lane is to be looked at again; null when none is known. */
+  next: number | null
+}
+
+/** Claims what is due; `window` consignments may be in memory, `inMemory` are. */
+export async function claimRound(
+  store: Store,
+  lanes: readonly Lane[],
+  { window, inMemory }: { window: number; inMemory: number },
+  now: number,
+): Promise<Round> {
+  const held = heldByProvider(lanes)
+  const roomOf = (lane: Lane): number => Math.min(lane.room(now), shareOf(lane) - (held.get(lane.limits.name) ?? 0))
+  const ready = lanes
+    .filter((lane) => (lane.wakeAt() ?? Infinity) <= now && roomOf(lane) > 0)
+    .sort((one, other) => Number(one.bulk) - Number(other.bulk))
+  const served: Lane[] = []
+  let claimed: Consignment[] = []
+  let space = window - inMemory
+  const spaceOf = (lane: Lane): number => space - (window - lane.shareOf(window))
+  if (ready.some((lane) => spaceOf(lane) > 0)) {
+    const share = Math.max(1, Math.floor(space / ready.length))
+    claimed = await store.write((tx) =>
+      ready.flatMap((lane) => {
+        const limit = Math.min(roomOf(lane), share, spaceOf(lane))
+        if (limit <= 0) return []
+        served.push(lane)
+        const consignments = claimLane(tx, lane.name, now, limit)
+        lane.due = groupDue(tx, LANES, lane.name)
+        space -= consignments.length
+        held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
+        return consignments
+      }),
+    )
+  }
+  let next: number | null = null
+  for (const lane of lanes) {
+    const wake = lane.wakeAt()
+    // A lane without room is looked at again when it has some.
+    if (wake !== null && (wake > now || (roomOf(lane) > 0 && spaceOf(lane) > 0))) next = Math.min(next ?? wake, wake)
+  }
+  return { claimed, served, next }
+}

@@ -1,0 +1,28 @@
+// A campaign's life (specification "Campaign"). What the owner may do is what a PATCH of the status may ask for.
+//
+//   draft --schedule--> scheduled --due--> sending --finished--> sent
+//     |                    |     '--fail-->  |  ^ '--fail--> failed
+//     '------cancel--------'           pause v  | resume
+//            '--> cancelled <---cancel---- paused
+import { machine } from './machine.ts'
+
+export const CAMPAIGN_STATUSES = ['draft', 'scheduled', 'sending', 'paused', 'sent', 'cancelled', 'failed'] as const
+export type CampaignStatus = (typeof CAMPAIGN_STATUSES)[number]
+export type CampaignMove = 'schedule' | 'cancel' | 'pause' | 'resume' | 'due' | 'finished' | 'fail'
+
+export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns', [
+  ['draft', 'schedule', 'scheduled', 'owner'],
+  ['draft', 'cancel', 'cancelled', 'owner'],
+  ['scheduled', 'cancel', 'cancelled', 'owner'],
+  ['sending', 'pause', 'paused', 'owner', 'campaign.paused'],
+  ['paused', 'resume', 'sending', 'owner', 'campaign.sending'],
+  ['paused', 'cancel', 'cancelled', 'owner'],
+  ['scheduled', 'due', 'sending', 'auto', 'campaign.sending'],
+  ['sending', 'finished', 'sent', 'auto', 'campaign.sent'],
+  ['sending', 'fail', 'failed', 'auto', 'campaign.failed'],
+])
+
+/** The move that leads from one status to another by the owner's hand; undefined when there is none. */
+export function ownersMove(from: CampaignStatus, to: CampaignStatus): CampaignMove | undefined {
+  return campaignMachine.rows.find((row) => row[0] === from && row[2] === to && row[3] === 'owner')?.[1]
+}

@@ -1,0 +1,97 @@
+// A campaign from its draft to its figures, over real sockets.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { authenticate } from 'mailauth'
+import { simpleParser } from 'mailparser'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import type { Domain } from '../../src/domains/register.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let domain: Domain
+const kit = campaignKit(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  domain = await postrider.activeDomain('here.test')
+  for (const name of ['there.test', 'elsewhere.test']) {
+    postrider.dns.set(name, 'MX', ['10 mx.there.test'])
+    postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  }
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
+
+test('each subscribed contact gets one mail of its own, signed, with a way out', async () => {
+  const audience = await kit.audience(domain)
+  await kit.fill(audience, [
+    { email: 'Ann@There.test', name: 'Ann <b>', custom_fields: { plan: 'Größe & "mehr"', n: 7 } },
+    { email: 'bob@elsewhere.test' },
+    { email: 'gone@there.test' },
+  ])
+  const gone = (await postrider.api('GET', `/audiences/${audience}/contacts?filter[email]=gone@there.test`)).body
+    .data[0]
+  await postrider.api('PATCH', `/contacts/${gone.id}`, {
+    data: { type: 'contacts', id: gone.id, attributes: { status: 'unsubscribed' } },
+  })
+  await postrider.api('PATCH', `/domains/${domain.id}`, {
+    data: { type: 'domains', id: domain.id, attributes: { click_tracking_enabled: true, open_tracking_enabled: true } },
+  })
+  const campaign = await kit.draft(audience, {
+    subject: 'For {{ name }}: {{plan}}',
+    body_html:
+      '<html><body><p>Dear {{name}}, {{plan}} {{n}} {{nothing}}{{__proto__}}.</p><a href="https://shop.test/?u={{email}}&amp;x=1">Shop</a> <a href="{{unsubscribe_url}}">Leave</a></body></html>',
+  })
+  assert.equal(await kit.send(campaign), 'sent')
+  assert.deepEqual(exchanger.heard.map(({ to }) => to[0]).toSorted(), ['ann@there.test', 'bob@elsewhere.test'])
+  const { message } = heardBy('ann@there.test')[0]!
+  const { dkim } = await authenticate(Buffer.from(message), {
+    ip: '127.0.0.1',
+    sender: 'x@here.test',
+    resolver: async (name: string, type: string) => {
+      const answer = await postrider.dns.resolver.txt(name)
+      if (type !== 'TXT' || answer.kind !== 'found') throw Object.assign(new Error(), { code: 'ENOTFOUND' })
+      return answer.records.map((text) => [text])
+    },
+  })
+  assert.equal(dkim.results[0]!.status.result, 'pass')
+  const mail = await simpleParser(message)
+  assert.equal(mail.subject, 'For Ann <b>: Größe & "mehr"')
+  assert.match(mail.html as string, /Dear Ann &lt;b&gt;, Größe &amp; &quot;mehr&quot; 7 \./)
+  assert.match(mail.text!, /Dear Ann <b>, Größe & "mehr" 7 \./)
+  assert.match(mail.html as string, /href="http:\/\/127\.0\.0\.1:8025\/t\/c\/[\w-]+">Shop/)
+  assert.match(mail.html as string, /href="http:\/\/127\.0\.0\.1:8025\/u\/[\w-]+">Leave/)
+  assert.match(mail.html as string, /\/t\/o\/[\w-]+\.gif/)
+  const list = mail.headers.get('list') as unknown as { unsubscribe: { url: string; mail: string } }
+  assert.match(list.unsubscribe.url, /\/u\//)
+  assert.match(list.unsubscribe.mail, /^u-[a-z2-7]+@bounce\.here\.test/)
+  assert.match(message, /^List-Unsubscribe-Post: List-Unsubscribe=One-Click\r$/m)
+  assert.match(message, /^List-Id: "Readers" <.*\.here\.test>/m)
+
+  const { deliveries, recipients, bounces } = await kit.stats(campaign)
+  assert.deepEqual([recipients, deliveries, bounces], [2, 2, 0])
+  const url = new URL(list.unsubscribe.url)
+  const page = await postrider.raw(url.pathname)
+  assert.equal(page.status, 200)
+  assert.match(page.body, /Unsubscribe\?/)
+  assert.equal((await postrider.api('GET', '/suppressions?filter[email]=ann@there.test')).body.data.length, 0)
+  const left = await postrider.raw(url.pathname, {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: 'List-Unsubscribe=One-Click',
+  })
+  assert.match(left.body, /You are unsubscribed/)
+  assert.equal((await kit.stats(campaign))['unsubscribes'], 1)
+  const second = await kit.draft(audience)
+  assert.equal(await kit.send(second), 'sent')
+  assert.equal((await kit.show(second))['recipients'], 1)
+  assert.equal(heardBy('ann@there.test').length, 1)
+  assert.equal(heardBy('bob@elsewhere.test').length, 2)
+})
