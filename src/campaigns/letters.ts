@@ -7,7 +7,7 @@ import { parseAddress, type Address } from '../message/address.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
-import type { BulkLetter, BulkWork } from '../outbound/attempt.ts'
+import type { Bulk, BulkLetter, BulkWork } from '../outbound/attempt.ts'
 import { suppressedFor } from '../outbound/suppressions.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
@@ -23,7 +23,7 @@ export interface LettersDesk {
 }
 
 type Campaign = RowOf<'campaigns'>
-type Contact = RowOf<'contacts'>
+type Contact = Pick<RowOf<'contacts'>, 'audience_key' | 'name' | 'custom_fields' | 'status'>
 
 const campaignByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('campaigns').selectAll().where('key', '=', arg.key),
@@ -32,7 +32,7 @@ const stateOf = statement<{ key: number }>()((arg) =>
   db.selectFrom('campaigns').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 const contactByKey = statement<{ key: number }>()((arg) =>
-  db.selectFrom('contacts').selectAll().where('key', '=', arg.key),
+  db.selectFrom('contacts').select(['audience_key', 'name', 'custom_fields', 'status']).where('key', '=', arg.key),
 )
 const audienceByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('audiences').select(['id', 'name']).where('key', '=', arg.key),
@@ -47,7 +47,7 @@ interface Known {
   listId: string
 }
 
-export class CampaignLetters {
+export class CampaignLetters implements Bulk {
   readonly #desk: LettersDesk
   /** Told of each mail whose first turn has come. */
   taken: (campaign: number) => void = () => {}
@@ -99,9 +99,8 @@ export class CampaignLetters {
   letter({ base, delivery, email }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
     const { keyring, store } = this.#desk
     if (delivery.attempts === 1) this.taken(email.campaign_key!)
-    const state = store.first(stateOf({ key: email.campaign_key! }))
-    if (!state || state.deleted_at !== null || state.status === 'cancelled') return 'drop'
-    if (state.status !== 'sending') return 'hold'
+    const halted = this.halted(email.campaign_key!)
+    if (halted) return halted
     const known = this.#know(email.campaign_key!)!
     const { campaign } = known
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
@@ -125,6 +124,13 @@ export class CampaignLetters {
     }
     const name = JSON.stringify([campaign.key, email.domain, email.mail_from_prefix, base, email.user_id])
     return { campaign: name, recipient }
+  }
+
+  /** Whether a campaign may not send now, or ever. */
+  halted(key: number): 'hold' | 'drop' | undefined {
+    const state = this.#desk.store.first(stateOf({ key }))
+    if (!state || state.deleted_at !== null || state.status === 'cancelled') return 'drop'
+    return state.status === 'sending' ? undefined : 'hold'
   }
 
   /** Who was removed, has left or is suppressed since the campaign began is not written to. */

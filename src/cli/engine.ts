@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts'
 import { allowPublicAnd } from '../base/network.ts'
 import { Pool } from '../base/pool.ts'
 import type { Resolver } from '../base/resolver.ts'
-import type { CampaignJob, ComposeJob } from '../message/worker.ts'
+import type { CampaignJob, ComposeJob, ComposerAsks } from '../message/worker.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import type { Store } from '../store/database.ts'
@@ -48,17 +48,24 @@ export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 're
 
 export function createEngine(desk: EngineDesk, { stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)
+  const keys = new OpenKeys(desk.store, desk.keyring)
   const letters = new CampaignLetters(desk)
   const composer = new Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
     new URL('../message/worker.ts', import.meta.url),
     {
       size: workers,
-      answer: async ({ campaign }: { campaign: string }) => letters.template(campaign),
+      answer: async (asked: ComposerAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
     },
   )
-  const keys = new OpenKeys(desk.store, desk.keyring)
   const sts = new StsPolicies({ ...desk, fetching, stsPort })
-  const bulk = letters.letter.bind(letters)
-  const engine = new DeliveryEngine({ ...desk, composer, keys, sts, timeouts, bulk, allowed: fetching.allowed })
+  const engine = new DeliveryEngine({
+    ...desk,
+    composer,
+    keys,
+    sts,
+    timeouts,
+    bulk: letters,
+    allowed: fetching.allowed,
+  })
   return { engine, keys, composer, letters }
 }

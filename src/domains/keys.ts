@@ -147,6 +147,13 @@ export class OpenKeys {
     this.#open.clear()
   }
 
+  /** The private key by its public id, of those that are open or can be opened. */
+  pem(id: string): string | undefined {
+    for (const opened of this.#open.values()) if (opened.keyId === id) return opened.privateKey
+    const row = this.#reader.first(db.selectFrom('dkim_keys').select('key').where('id', '=', id))
+    return row && this.get(row.key)?.privateKey
+  }
+
   /** Undefined when the key has been erased. */
   get(key: number): SigningKey | undefined {
     const known = this.#open.get(key)

@@ -38,15 +38,25 @@ export interface ComposeJob {
   content: Stored
   /** Directory of the files that attachments name. */
   spool: string
-  signature: { domain: string; selector: string; keyId: string; privateKey: string }
+  signature: Signing
 }
+
+/** Which key signs; a worker asks for one that it does not know. */
+export interface Signing {
+  domain: string
+  selector: string
+  keyId: string
+}
+
+/** What workers ask for. */
+export type ComposerAsks = { key: string } | { campaign: string }
 
 /** One mail of a campaign. */
 export interface CampaignJob {
   /** Names the template; the worker asks for what it does not know. */
   campaign: string
   recipient: CampaignRecipient
-  signature: ComposeJob['signature']
+  signature: Signing
 }
 
 /** Templates that a worker keeps compiled. */
@@ -56,7 +66,7 @@ const templates = new Map<string, Promise<CompiledCampaign>>()
 function templateOf(id: string): Promise<CompiledCampaign> {
   let compiled = templates.get(id)
   if (!compiled) {
-    compiled = ask<CampaignTemplate>({ campaign: id }).then((template) => {
+    compiled = ask<CampaignTemplate>({ campaign: id } satisfies ComposerAsks).then((template) => {
       if (!template) throw new Error('The campaign is no longer known.')
       return compileCampaign(template)
     })
@@ -72,22 +82,31 @@ function templateOf(id: string): Promise<CompiledCampaign> {
 async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
   const { domain, selector } = signature
   const message = fillCampaign(await templateOf(campaign), recipient)
-  const signed = sign(message, { domain, selector, privateKey: keyOf(signature) })
+  const signed = sign(message, { domain, selector, privateKey: (await keyOf(signature)).key })
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
 /** Keys are dropped, all at once, beyond this many. */
 const MAX_KEYS = 1000
-const keys = new Map<string, KeyObject>()
+const keys = new Map<string, Promise<OpenKey>>()
 
-function keyOf({ keyId, privateKey }: ComposeJob['signature']): KeyObject {
-  let key = keys.get(keyId)
-  if (!key) {
+interface OpenKey {
+  pem: string
+  key: KeyObject
+}
+
+function keyOf({ keyId }: Signing): Promise<OpenKey> {
+  let opened = keys.get(keyId)
+  if (!opened) {
     if (keys.size >= MAX_KEYS) keys.clear()
-    key = createPrivateKey(privateKey)
-    keys.set(keyId, key)
+    opened = ask<string>({ key: keyId } satisfies ComposerAsks).then((pem) => {
+      if (pem === undefined) throw new Error('The DKIM key was erased.')
+      return { pem, key: createPrivateKey(pem) }
+    })
+    opened.catch(() => keys.delete(keyId))
+    keys.set(keyId, opened)
   }
-  return key
+  return opened
 }
 
 /** The bytes that follow DATA, final dot included. */
@@ -110,7 +129,7 @@ export async function composeAndSign({
   const size = body.html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
   if (size >= LARGE) return composeLarge(whole, signature, Math.ceil(size))
   const { domain, selector } = signature
-  const signed = sign([...compose(whole)].join(''), { domain, selector, privateKey: keyOf(signature) })
+  const signed = sign([...compose(whole)].join(''), { domain, selector, privateKey: (await keyOf(signature)).key })
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
@@ -118,11 +137,7 @@ export async function composeAndSign({
 const HEADROOM = 4096
 const END = Buffer.from('.\r\n')
 
-async function composeLarge(
-  mail: Mail,
-  { domain, selector, privateKey }: ComposeJob['signature'],
-  guess: number,
-): Promise<Uint8Array<ArrayBuffer>> {
+async function composeLarge(mail: Mail, signature: Signing, guess: number): Promise<Uint8Array<ArrayBuffer>> {
   let buffer = Buffer.allocUnsafeSlow(HEADROOM + guess + 64 * 1024)
   let end = HEADROOM
   const put = (bytes: Buffer): void => {
@@ -132,7 +147,13 @@ async function composeLarge(
   }
   for (const piece of compose(mail)) put(Buffer.from(piece))
   const message = buffer.subarray(HEADROOM, end)
-  const field = Buffer.from(await signLarge(message, { domain, selector, privateKey }))
+  const field = Buffer.from(
+    await signLarge(message, {
+      domain: signature.domain,
+      selector: signature.selector,
+      privateKey: (await keyOf(signature)).pem,
+    }),
+  )
   // Only a header field of the sender's can begin with a dot; text that does is encoded.
   if (message.includes('\r\n.'))
     return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))

@@ -26,7 +26,13 @@ export interface AttemptDesk extends ConnectDesk, LetterDesk {
   log: Log
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
   /** What a campaign's mail says, or that it is not to be sent: now (`hold`), ever (`drop`), or to this recipient (a verdict). */
-  bulk: (work: BulkWork) => BulkLetter | Verdict | 'hold' | 'drop'
+  bulk: Bulk
+}
+
+export interface Bulk {
+  letter(work: BulkWork): BulkLetter | Verdict | 'hold' | 'drop'
+  /** Whether a campaign still sends; looked at again when a connection stands. */
+  halted(campaign: number): 'hold' | 'drop' | undefined
 }
 
 /** A claimed mail of a campaign: it has one recipient. */
@@ -120,7 +126,8 @@ const domainNow = statement<{ key: number }>()((arg) =>
 /** A domain that was removed or suspended sends nothing from that moment on, also what the queue holds in its hands. */
 function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
   const at = { stage: 'compose' } as const
-  if (!store.first(emailNow({ key: email.key }))) return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', at)
+  if (email.campaign_key === null && !store.first(emailNow({ key: email.key })))
+    return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', at)
   const domain = store.first(domainNow({ key: email.domain_key }))
   if (!domain || domain.deleted_at !== null)
     return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)
@@ -162,9 +169,9 @@ function campaignJob(
   { deliveries, email }: Consignment,
   key: SigningKey,
 ): CampaignJob | Verdict | 'hold' | 'drop' {
-  const letter = desk.bulk({ email, delivery: deliveries[0]!, base: trackingBase(desk.config, email) })
+  const letter = desk.bulk.letter({ email, delivery: deliveries[0]!, base: trackingBase(desk.config, email) })
   if (typeof letter === 'string' || 'kind' in letter) return letter
-  const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId, privateKey: key.privateKey }
+  const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId }
   return { ...letter, signature }
 }
 
@@ -190,6 +197,8 @@ async function talk(
       sessions.opened(session)
       connection = { session, mails: 0 }
     }
+    const halted = work.email.campaign_key !== null ? desk.bulk.halted(work.email.campaign_key) : undefined
+    if (halted) return { connection, verdicts: [], withdrawn: halted }
     const stopped = stoppedBy(desk.store, work)
     if (stopped) return { connection, verdicts: work.deliveries.map(() => stopped) }
     const verdicts = await sendToAll(desk, connection.session, work, wire)

@@ -1,6 +1,7 @@
 // The mail of campaigns in the queue: lean rows, put in page by page, on lanes of their own, so that a mail that somebody waits for never
 // stands behind a hundred thousand others. Held, released and dropped by the campaign.
 import { newId } from '../base/ids.ts'
+import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { raw, statement, db } from '../store/query.ts'
 import { bulkLane } from './lanes.ts'
@@ -143,5 +144,54 @@ export function withdraw(tx: Tx, deliveryKey: number, emailKey: number, how: 'ho
        where key = ? and status = 'active'`,
       [now, now, deliveryKey],
     ),
+  )
+}
+
+const settleDelivery = statement<{
+  key: number
+  smtp_code: number | null
+  enhanced_code: string | null
+  remote_mta: string | null
+  tls: string | null
+  at: number
+}>()((arg) =>
+  db
+    .updateTable('deliveries')
+    .set({
+      status: 'delivered',
+      smtp_code: arg.smtp_code,
+      enhanced_code: arg.enhanced_code,
+      remote_mta: arg.remote_mta,
+      tls: arg.tls,
+      leased_until: null,
+      updated_at: arg.at,
+    })
+    .where('key', '=', arg.key)
+    .where('status', '=', 'active'),
+)
+
+const settleEmail = statement<{ key: number; at: number }>()((arg) =>
+  db
+    .updateTable('outbound_emails')
+    .set({ status: 'delivered', sent_at: arg.at, delivered_at: arg.at, updated_at: arg.at })
+    .where('key', '=', arg.key)
+    .where('status', '=', 'queued'),
+)
+
+/**
+ * The fate of nearly every mail of a campaign, handed over and taken at once, in two statements: both moves of the table (queued
+ * -> sent -> delivered; active -> delivered) in one. False when a mail stands elsewhere: then settle.ts walks the table.
+ */
+export function settleTaken(
+  tx: Tx,
+  delivery: { key: number; email_key: number },
+  { code, enhanced, host, tls }: Verdict,
+  now: number,
+): boolean {
+  if (tx.run(settleEmail({ key: delivery.email_key, at: now })).changes === 0) return false
+  return (
+    tx.run(
+      settleDelivery({ key: delivery.key, smtp_code: code, enhanced_code: enhanced, remote_mta: host, tls, at: now }),
+    ).changes > 0
   )
 }

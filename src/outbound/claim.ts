@@ -110,6 +110,84 @@ const emailByKey = statement<{ key: number }>()((arg) =>
     .where('e.key', '=', arg.key),
 )
 
+const bulkEmail = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('outbound_emails')
+    .select([
+      'key',
+      'id',
+      'user_key',
+      'domain_key',
+      'campaign_key',
+      'contact_key',
+      'to',
+      'opens_tracked',
+      'clicks_tracked',
+      'created_at',
+    ])
+    .where('key', '=', arg.key),
+)
+
+const domainFacts = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('domains as d')
+    .innerJoin('users as u', 'u.key', 'd.user_key')
+    .select([
+      'd.id as domain_id',
+      'd.name as domain',
+      'd.mail_from_prefix',
+      'd.tls_policy',
+      'd.tracking_redirect_mode',
+      'u.id as user_id',
+    ])
+    .select((eb) =>
+      eb
+        .exists(
+          eb
+            .selectFrom('records as r')
+            .select('r.key')
+            .whereRef('r.domain_key', '=', 'd.key')
+            .where('r.record_type', '=', 'TRACKING')
+            .where('r.verified', '=', 1),
+        )
+        .as('branded'),
+    )
+    .where('d.key', '=', arg.key),
+)
+
+/** What stands with the campaign and not with its mails. */
+const LEAN = {
+  from: '',
+  cc: null,
+  reply_to: null,
+  subject: '',
+  agent_id: null,
+  ai_disclosure: null,
+  content: null,
+  spool: null,
+}
+
+/** Claims mails of campaigns: one recipient each, and what they share is read once. */
+export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
+  const domains = new Map<
+    number,
+    { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: number | undefined }
+  >()
+  return tx.all(claimRows(lane, now, limit)).map((delivery) => {
+    const { domain_key } = delivery
+    let known = domains.get(domain_key)
+    if (!known) {
+      const facts = tx.first(domainFacts({ key: domain_key })) as Pick<ClaimedEmail, 'domain' | 'domain_id'>
+      known = { facts, signingKey: signingKeyOf(tx, domain_key) }
+      domains.set(domain_key, known)
+    }
+    const row = tx.first(bulkEmail({ key: delivery.email_key }))!
+    const message_id = `<${row.id}@${known.facts.domain}>`
+    const email = { ...LEAN, ...known.facts, ...row, message_id } as ClaimedEmail
+    return { lane, email, deliveries: [delivery], signingKey: known.signingKey }
+  })
+}
+
 /** Claims up to `limit` deliveries of a lane, grouped by email. */
 export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
   const groups = new Map<number, Consignment>()
@@ -123,7 +201,6 @@ export function claimLane(tx: Tx, lane: string, now: number, limit: number): Con
     }
     if (!keys.has(domain_key)) keys.set(domain_key, signingKeyOf(tx, domain_key))
     const email = tx.first(emailByKey({ key: email_key })) as ClaimedEmail
-    if (email.campaign_key !== null) email.message_id = `<${email.id}@${email.domain}>`
     groups.set(email_key, { lane, email, deliveries: [delivery], signingKey: keys.get(domain_key) })
   }
   return [...groups.values()]

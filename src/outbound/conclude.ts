@@ -5,7 +5,7 @@ import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import type { Stage, Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine } from '../states/delivery.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import type { Consignment } from './claim.ts'
 import { withdraw } from './bulk.ts'
@@ -29,18 +29,20 @@ export async function conclude(
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && kind === 'deferred' && code === null && !handed
-  await store.write((tx) => {
+  const lean = work.email.campaign_key !== null
+  const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run) : store.write(run))
+  await write((tx) => {
     for (const [index, delivery] of work.deliveries.entries()) {
       const verdict = verdicts[index]!
       if (untried(verdict))
         move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
-      else settle(tx, { delivery, verdict, now, config })
+      else settle(tx, { delivery, verdict, now, config, lean })
     }
   })
   for (const [index, { address }] of work.deliveries.entries()) {
     const { kind, code, enhanced, text, host, tls } = verdicts[index]!
     // A campaign's mails are too many to be told one by one.
-    const told = work.email.campaign_key === null ? log.info : log.debug
+    const told = lean ? log.debug : log.info
     told('delivery', {
       message_id: work.email.message_id,
       to: address,

@@ -23,6 +23,8 @@ export interface DeliveryDesk extends AttemptDesk {
 
 /** Consignments in memory for each connection that may be open. */
 const WINDOW_PER_CONNECTION = 4
+/** Fates of campaign mail on their way to the disk. */
+const MAX_SETTLING = 500
 
 export class DeliveryEngine {
   readonly #desk: DeliveryDesk
@@ -35,6 +37,7 @@ export class DeliveryEngine {
   #senders = 0
   #idle = 0
   #inMemory = 0
+  #settling = 0
   #rescan = true
   #stopping = false
 
@@ -224,7 +227,15 @@ export class DeliveryEngine {
     }
     if (attempted.withdrawn) await withdrawn(this.#desk, work, attempted.withdrawn)
     else {
-      await this.#settle(lane, work, attempted.verdicts)
+      const settled = this.#settle(lane, work, attempted.verdicts)
+      // Of a campaign the next mail goes out while this one's fate is written down, together with others.
+      if (lane.bulk && this.#settling < MAX_SETTLING) {
+        this.#settling++
+        this.#track(
+          settled.finally(() => void this.#settling--),
+          `settle ${lane.name}`,
+        )
+      } else await settled
       this.#heed(lane, attempted.verdicts)
     }
     const { connection } = attempted

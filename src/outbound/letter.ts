@@ -51,7 +51,7 @@ export function composeJob(
     },
     content: email.content === null ? { file: spool.path(file!) } : { text: email.content },
     spool: spool.path(''),
-    signature: { domain: email.domain, selector: key.selector, keyId: key.keyId, privateKey: key.privateKey },
+    signature: { domain: email.domain, selector: key.selector, keyId: key.keyId },
   }
 }
 

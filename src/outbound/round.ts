@@ -2,7 +2,7 @@
 // fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
-import { claimLane, LANES, type Consignment } from './claim.ts'
+import { claimBulk, claimLane, LANES, type Consignment } from './claim.ts'
 import { heldByProvider, shareOf, type Lane } from './lanes.ts'
 
 export interface Round {
@@ -36,7 +36,7 @@ export async function claimRound(
         const limit = Math.min(roomOf(lane), share, spaceOf(lane))
         if (limit <= 0) return []
         served.push(lane)
-        const consignments = claimLane(tx, lane.name, now, limit)
+        const consignments = (lane.bulk ? claimBulk : claimLane)(tx, lane.name, now, limit)
         lane.due = groupDue(tx, LANES, lane.name)
         space -= consignments.length
         held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)

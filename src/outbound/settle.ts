@@ -13,6 +13,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { settleTaken } from './bulk.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
 
 export type Delivery = RowOf<'deliveries'>
@@ -53,10 +54,19 @@ export interface Settling {
   verdict: Verdict
   now: number
   config: Pick<Config, 'delivery'>
+  /** A campaign's mail: what goes well with it costs as little as can be. */
+  lean?: boolean
 }
 
 /** Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. */
-export function settle(tx: Tx, { delivery, verdict, now, config }: Settling): void {
+export function settle(tx: Tx, { delivery, verdict, now, config, lean = false }: Settling): void {
+  if (
+    lean &&
+    verdict.kind === 'delivered' &&
+    !isHeard(tx, delivery.domain_key) &&
+    settleTaken(tx, delivery, verdict, now)
+  )
+    return tx.signal(CAMPAIGN_MAIL)
   const email = tx.first(emailOf({ key: delivery.email_key }))
   // Deleted by its owner in the meantime: there is nothing left to say.
   if (!email) return

@@ -43,6 +43,9 @@ interface Job {
 const BATCH_MS = 6
 /** Under load a commit waits this long after the one before, so that more writes share its fsync; an idle store never waits. */
 const GATHER_MS = 1
+/** A write that nobody waits for shares the commit of the next one that somebody does, or waits so long for others of its kind. */
+const PATIENT_MS = 20
+const MANY_PATIENT = 256
 const BUSY_TIMEOUT = 5000
 const FILE = 'postrider.db'
 
@@ -50,7 +53,9 @@ export class Store implements Reader {
   readonly #db: Database.Database
   readonly #statements = new Map<string, Database.Statement>()
   #queue: Job[] = []
+  #patient: Job[] = []
   #scheduled = false
+  #waiting: NodeJS.Timeout | undefined
   #committedAt = 0
   readonly #listeners = new Map<string, (() => void)[]>()
   #version: unknown
@@ -78,6 +83,15 @@ export class Store implements Reader {
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] })
       this.#schedule()
+    })
+  }
+
+  /** The same for work that can wait a moment: many such writes share a commit, and the pages that they touch are written once. */
+  writeSoon<T>(work: (tx: Tx) => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#patient.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] })
+      if (this.#patient.length >= MANY_PATIENT) this.#schedule()
+      else this.#waiting ??= setTimeout(() => this.#schedule(), PATIENT_MS)
     })
   }
 
@@ -116,7 +130,8 @@ export class Store implements Reader {
 
   /** Commits what waits and closes the file. */
   close(): void {
-    while (this.#queue.length > 0) this.#flush()
+    while (this.#queue.length + this.#patient.length > 0) this.#flush()
+    clearTimeout(this.#waiting)
     this.#db.close()
   }
 
@@ -140,15 +155,25 @@ export class Store implements Reader {
       this.#scheduled = false
       this.#flush()
       this.#committedAt = performance.now()
-      if (this.#queue.length > 0) this.#schedule()
+      if (this.#queue.length > 0 || this.#patient.length >= MANY_PATIENT) this.#schedule()
+      else if (this.#patient.length > 0) this.#waiting = setTimeout(() => this.#schedule(), PATIENT_MS)
     }
     if (performance.now() - this.#committedAt < GATHER_MS) setTimeout(flush, GATHER_MS)
     else setImmediate(flush)
   }
 
   #flush(): void {
-    const jobs = this.#queue
+    // Those that somebody waits for go first.
+    const urgent = this.#queue.length
+    const jobs = [...this.#queue, ...this.#patient]
     this.#queue = []
+    this.#patient = []
+    clearTimeout(this.#waiting)
+    this.#waiting = undefined
+    const putBack = (from: number): void => {
+      this.#queue = [...jobs.slice(from, urgent), ...this.#queue]
+      this.#patient = [...jobs.slice(Math.max(from, urgent)), ...this.#patient]
+    }
     const settled: (() => void)[] = []
     let taken = 0
     try {
@@ -160,11 +185,11 @@ export class Store implements Reader {
     } catch (thrown) {
       if (this.#db.inTransaction) this.#prepare('rollback').run()
       const failed = jobs.slice(0, Math.max(taken, 1))
-      this.#queue = [...jobs.slice(failed.length), ...this.#queue]
+      putBack(failed.length)
       for (const job of failed) job.reject(thrown)
       return
     }
-    if (taken < jobs.length) this.#queue = [...jobs.slice(taken), ...this.#queue]
+    putBack(taken)
     for (const settle of settled) settle()
     const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
     for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()

@@ -1,6 +1,7 @@
 // `npm run bench [-- NAME …] [--count N]`: each figure is one line of JSON.
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
+import { campaign } from './campaign.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
 import { webhooks } from './webhooks.ts'
@@ -15,6 +16,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   outbound: () => outbound(count),
   backlog: () => backlog(count),
   webhooks,
+  campaign: () => campaign(values.count === '3000' ? 100_000 : count),
 }
 
 for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {

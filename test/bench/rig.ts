@@ -33,6 +33,7 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
     hostname: 'mx.bench.example',
     data_dir: dataDir,
     http: { listen: '127.0.0.1:0' },
+    smtp: { listen: ['127.0.0.1:0'] },
     delivery: { port: sinkPort },
     network: { allow_private: ['127.0.0.0/8'] },
     api: { rate_limit: 0 },
