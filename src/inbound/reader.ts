@@ -5,7 +5,7 @@ import { parentPort } from 'node:worker_threads'
 import { authenticate } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
-import type { Question, Reply } from '../base/pool.ts'
+import type { Question, Ready, Reply } from '../base/pool.ts'
 import { asNodeDns, type Answer, type Mx } from '../base/resolver.ts'
 import { MalformedMessage, parseTree } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
@@ -162,3 +162,4 @@ parentPort?.on('message', (message: Incoming) => {
   if ('id' in message) return void work(message.id, message.job)
   questions.get(message.question)?.(message.answer)
 })
+parentPort?.postMessage({ ready: true } satisfies Ready)
