@@ -14,8 +14,8 @@ export interface NewNotice {
   text: string
 }
 
-/** `mailed` 1: the notice is only for the list. */
-export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 1 = 0): void {
+/** `mailed` 2: the notice is only for the list. */
+export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): void {
   tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed, created_at: now }))
 }
 

@@ -2,7 +2,7 @@
 // costs as much as a small job; and a job may ask the server something.
 import { parentPort } from 'node:worker_threads'
 import { messageOf } from './errors.ts'
-import type { Question, Reply } from './pool.ts'
+import type { Question, Ready, Reply } from './pool.ts'
 
 /** Results go back when so many are ready, or nothing else is to be done just now. */
 const LOT = 8
@@ -52,4 +52,6 @@ export function serveJobs<Job, Result>(
     }
     for (const { id, job } of message.jobs) void work(id, job)
   })
+  // Whatever its module needed is loaded: time limits of jobs begin to run.
+  parentPort!.postMessage({ ready: true } satisfies Ready)
 }

@@ -9,11 +9,15 @@ interface Pending {
   resolve: (value: never) => void
   reject: (error: Error) => void
   limit: NodeJS.Timeout | undefined
+  /** Sets the limit. */
+  begin: () => void
 }
 
 interface Hand {
   worker: Worker
   pending: Map<number, Pending>
+  /** It has loaded its module. */
+  ready: boolean
   retirement: NodeJS.Timeout | undefined
   /** Jobs that go with the next message. */
   outbox: { id: number; job: unknown }[]
@@ -29,6 +33,11 @@ export class TookTooLong extends Error {}
 export interface Question {
   question: number
   ask: unknown
+}
+
+/** What a worker says once it has loaded, if its jobs have a limit: loading is no part of any job. */
+export interface Ready {
+  ready: true
 }
 
 export interface PoolOptions {
@@ -66,7 +75,10 @@ export class Pool<Job, Result> {
     return this.#size
   }
 
-  /** Gives a job to a worker. `patience` is in ms: a job that takes longer is rejected with TookTooLong. */
+  /**
+   * Gives a job to a worker. `patience` is in ms: a job that takes longer is rejected with TookTooLong. It counts from when the worker
+   * is ready: on a busy machine loading it may take seconds, which say nothing about the job.
+   */
   run(job: Job, patience?: number): Promise<Result> {
     if (this.#closed) return Promise.reject(new WorkerLost('The worker pool is closed.'))
     const hand = this.#freest()
@@ -77,7 +89,14 @@ export class Pool<Job, Result> {
         reject(new TookTooLong(`It took longer than ${patience} ms.`))
         void this.#dismiss(hand)
       }
-      hand.pending.set(id, { resolve, reject, limit: patience === undefined ? undefined : setTimeout(late, patience) })
+      const pending: Pending = {
+        resolve,
+        reject,
+        limit: undefined,
+        begin: () => void (pending.limit = patience === undefined ? undefined : setTimeout(late, patience)),
+      }
+      hand.pending.set(id, pending)
+      if (hand.ready) pending.begin()
       clearTimeout(hand.retirement)
       // A worker keeps the process alive only while it has work.
       hand.worker.ref()
@@ -104,9 +123,15 @@ export class Pool<Job, Result> {
   }
 
   #hire(): Hand {
-    const hand: Hand = { worker: startWorker(this.#source), pending: new Map(), retirement: undefined, outbox: [] }
+    const worker = startWorker(this.#source)
+    const hand: Hand = { worker, pending: new Map(), ready: false, retirement: undefined, outbox: [] }
     this.#hands.add(hand)
-    hand.worker.on('message', (message: Reply[] | Question) => {
+    hand.worker.on('message', (message: Reply[] | Question | Ready) => {
+      if ('ready' in message) {
+        hand.ready = true
+        for (const { begin } of hand.pending.values()) begin()
+        return
+      }
       if ('question' in message) return void this.#reply(hand, message)
       const settled = message.map((reply) => {
         const pending = hand.pending.get(reply.id)

@@ -2,6 +2,8 @@
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { addInbox, listInboxes, removeInbox } from '../inbound/inboxes.ts'
+import { inboxAddress } from '../inbound/recipients.ts'
+import { name as nameForm } from '../api/schemas.ts'
 import { requireUser } from '../accounts/users.ts'
 import { domainByKey } from '../domains/register.ts'
 import { withDesk, type Invocation } from './open.ts'
@@ -14,9 +16,12 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
     .description('make an inbox on a sending domain')
     .requiredOption('--user <email>', 'whose it is')
     .option('--name <name>', 'what it is called; the address when absent')
-    .action((address: string, { user, name = address }: { user: string; name?: string }) =>
+    .action((address: string, options: { user: string; name?: string }) =>
       withDesk(invocation(), async (desk) => {
-        const owner = requireUser(desk.store, user)
+        const owner = requireUser(desk.store, options.user)
+        const given = options.name === undefined ? undefined : nameForm().safeParse(options.name)
+        if (given?.success === false) throw new OperatorError(`--name ${given.error.issues[0]!.message}.`)
+        const name = given?.data ?? inboxAddress(address)?.address ?? address
         const made = await addInbox(desk, owner.key, { name, address })
         const domain = domainByKey(desk.store, made.domain_key)!
         answer(
@@ -48,11 +53,12 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
     .description('stop receiving for an address; what was received stays')
     .action((address: string) =>
       withDesk(invocation(), async (desk) => {
-        const found = listInboxes(desk.store).filter((each) => each.address === address.toLowerCase())
+        const wanted = inboxAddress(address)?.address
+        const found = listInboxes(desk.store).filter((each) => each.address === wanted)
         if (found.length === 0)
           throw new OperatorError(`There is no inbox ${address}; "postrider inbox list" shows all.`)
         for (const { key } of found) await removeInbox(desk, key)
-        answer(invocation().terminal, { removed: found.map(({ id }) => id) }, () => `${address} receives no more.`)
+        answer(invocation().terminal, { removed: found.map(({ id }) => id) }, () => `${wanted} receives no more.`)
       }),
     )
 }

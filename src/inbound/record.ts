@@ -40,8 +40,10 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
       for (const inbox of recipient.inboxes) inboxes.set(inbox, [...(inboxes.get(inbox) ?? []), recipient.address])
     else if (message.cut === 1) continue
     else if (recipient.kind === 'return') heedReport(tx, desk, recipient.delivery, report, now)
-    else if (recipient.kind === 'unsubscribe') heedUnsubscription(tx, recipient.delivery, report, now)
-    else if (!isFeedback(report)) tellOwner(tx, recipient.domain, message, reading, now)
+    else if (recipient.kind === 'unsubscribe') {
+      // No person writes without a sender.
+      if (message.mail_from !== '') heedUnsubscription(tx, recipient.delivery, report, now)
+    } else if (!isFeedback(report)) tellOwner(tx, recipient, message, reading, now)
   }
   // Reports by way of a mailbox provider's own loop come to ordinary addresses; the token in the copy of our mail proves them.
   if (isFeedback(report)) heedFeedback(tx, desk, report, now)
@@ -141,7 +143,9 @@ function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report |
   if (isFeedback(report)) return heed(tx, token, report, now)
   const bounced =
     report?.kind === 'bounce'
-      ? report.recipients.map((told) => settleReturned(tx, token, told, now)).filter((address) => address !== undefined)
+      ? report.recipients
+          .map((told) => settleReturned(tx, token, told, report.spared, now))
+          .filter((address) => address !== undefined)
       : []
   log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
 }
@@ -175,7 +179,13 @@ function heedUnsubscription(
 }
 
 /** Mail for postmaster or abuse that no inbox takes: the domain's owner finds it among the notices. */
-function tellOwner(tx: Tx, domainKey: number | null, message: InboundMessage, reading: Read, now: number): void {
+function tellOwner(
+  tx: Tx,
+  { address, domain: domainKey }: Extract<InboundRecipient, { kind: 'role' }>,
+  message: InboundMessage,
+  reading: Read,
+  now: number,
+): void {
   const domain = tx.first(
     raw<{ key: number; user_key: number }>(
       `select key, user_key from domains where ${domainKey === null ? 'deleted_at is null' : 'key = ?'} order by key limit 1`,
@@ -190,14 +200,10 @@ function tellOwner(tx: Tx, domainKey: number | null, message: InboundMessage, re
     {
       user_key: domain.user_key,
       domain_key: domain.key,
-      subject:
-        `Mail for ${(JSON.parse(message.recipients) as InboundRecipient[])[0]!.address}: ${header?.subject ?? ''}`.slice(
-          0,
-          255,
-        ),
+      subject: `Mail for ${address}: ${header?.subject ?? ''}`.slice(0, 255).toWellFormed(),
       text: `From: ${header?.from ?? message.mail_from}\nClient: ${message.client}\n\n${text.slice(0, MAX_NOTICE).toWellFormed()}`,
     },
     now,
-    1,
+    2,
   )
 }

@@ -17,7 +17,8 @@ import {
 } from './reported.ts'
 
 export type Report =
-  | { kind: 'bounce'; recipients: ReportedRecipient[] }
+  /** `spared`: addresses of which the same report says something else than that they failed. */
+  | { kind: 'bounce'; recipients: ReportedRecipient[]; spared?: string[] }
   /** Delayed, delivered, relayed or expanded: nothing has failed. */
   | { kind: 'notification' }
   | { kind: 'complaint' | 'opt-out'; feedbackType: string; recipient: string | null; tokens: string[] }
@@ -67,15 +68,16 @@ function readStatus(text: string): Report | undefined {
     .flatMap((block) => recipientGroups(parseFields(block)))
   const reporter = fieldOf({ fields: blocks[0] ?? [] }, 'reporting-mta')
   const failed: ReportedRecipient[] = []
-  let told = false
+  const others: ReportedRecipient[] = []
   for (const fields of blocks) {
     const action = actionOf(fields)
     if (action === undefined) continue
-    told = true
-    if (action === 'failed' && failed.length < MAX_RECIPIENTS) failed.push(recipientOf(fields, reporter))
+    const list = action === 'failed' ? failed : others
+    if (list.length < MAX_RECIPIENTS) list.push(recipientOf(fields, reporter))
   }
-  if (failed.length > 0) return { kind: 'bounce', recipients: failed }
-  return told ? { kind: 'notification' } : undefined
+  if (failed.length === 0) return others.length > 0 ? { kind: 'notification' } : undefined
+  const spared = others.flatMap(({ address, original }) => [original, address]).filter((each) => each)
+  return { kind: 'bounce', recipients: failed, ...(spared.length > 0 && { spared: spared as string[] }) }
 }
 
 /** Some servers leave out the empty line between two recipients: where the name comes again, the next begins. */
@@ -139,7 +141,7 @@ function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: N
       ...(general && { status: found.status }),
     }
   })
-  return { kind: 'bounce', recipients }
+  return { ...report, recipients }
 }
 
 /** The fields of a delivery status that stand in the words themselves, before the copy of our mail: that may hold anything. */

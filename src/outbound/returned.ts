@@ -1,6 +1,7 @@
 // What reports about our mail mean (D25, D35): a bounce that came home later, a complaint. Whose mail it was is decided by the signed
 // token alone; what the report says only tells which recipient of that transaction is meant. It ends where an SMTP reply ends: state,
 // event, suppression. A second report of the same changes nothing.
+import { parseAddrSpec } from '../message/address.ts'
 import { classify } from '../smtp/bounce-class.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -27,21 +28,44 @@ const companions = statement<{ email_key: number; lane: string }>()((arg) =>
   db.selectFrom('deliveries').selectAll().where('email_key', '=', arg.email_key).where('lane', '=', arg.lane),
 )
 
-/** The delivery that a report with this token means: the recipient it names, else the only one there is. */
-function meant(reader: Reader, token: number, addresses: readonly (string | null)[]): Delivery | undefined {
+/** The delivery that a report with this token means: the first of its addresses that was written to, else the only one there is. */
+function meant(
+  reader: Reader,
+  token: number,
+  addresses: readonly (string | null)[],
+  spared: readonly string[] = [],
+): Delivery | undefined {
   const named = reader.first(deliveryByKey({ key: token }))
   if (!named) return undefined
   const all = reader.all(companions({ email_key: named.email_key, lane: named.lane }))
   const wanted = addresses
     .filter((address) => address !== null && address !== '')
-    .map((address) => normalised(address!))
+    .map((address) => comparable(address!))
+  for (const name of wanted) {
+    const found = all.find(({ address }) => normalised(address) === name)
+    if (found) return found
+  }
   // The address may have been forwarded: then the report names one that we do not know.
-  return all.find(({ address }) => wanted.includes(normalised(address))) ?? (all.length === 1 ? named : undefined)
+  return all.length === 1 && !spared.some((address) => comparable(address) === normalised(named.address))
+    ? named
+    : undefined
 }
 
-/** A delivery report told of a failure. Returns the address that bounced, or undefined when it changed nothing. */
-export function settleReturned(tx: Tx, token: number, told: ReturnedRecipient, now: number): string | undefined {
-  const delivery = meant(tx, token, [told.original, told.address])
+/** Reports may write a domain in its own script (RFC 6533 §3); here it stands in ASCII. */
+const comparable = (address: string): string => normalised(parseAddrSpec(address)?.address ?? address)
+
+/**
+ * A delivery report told of a failure, and of other addresses something else (`spared`). Returns the address that bounced, or
+ * undefined when it changed nothing.
+ */
+export function settleReturned(
+  tx: Tx,
+  token: number,
+  told: ReturnedRecipient,
+  spared: readonly string[] | undefined,
+  now: number,
+): string | undefined {
+  const delivery = meant(tx, token, [told.original, told.address], spared)
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
   if (!email) return undefined
   const said = { code: told.code, enhanced: told.status, text: told.text }
@@ -80,7 +104,8 @@ export function settleComplaint(
 ): string | undefined {
   const delivery = meant(tx, token, [recipient])
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
-  if (!email || !move(tx, deliveryMachine, delivery.key, 'complain', { updated_at: now })) return undefined
+  const set = { leased_until: null, next_attempt_at: null, updated_at: now }
+  if (!email || !move(tx, deliveryMachine, delivery.key, 'complain', set)) return undefined
   const { domain_key, user_key } = email
   const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
   suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)

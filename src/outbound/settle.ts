@@ -88,12 +88,13 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean = false }:
   const next = now + retryDelay(config.delivery.retry, delivery.attempts)
   if (verdict.kind === 'deferred' && next < delivery.expires_at) {
     const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
-    move(tx, deliveryMachine, delivery.key, 'defer', {
+    const moved = move(tx, deliveryMachine, delivery.key, 'defer', {
       ...reply,
       next_attempt_at: next,
       ...(delayed ? { delayed_at: now } : {}),
     })
-    if (delayed)
+    // Not moved: a report had told its end meanwhile.
+    if (moved && delayed)
       emit(
         tx,
         'email.delayed',

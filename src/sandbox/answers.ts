@@ -1,6 +1,7 @@
 // What the sandbox's exchanger writes back, so that reports and replies can be seen: a delivery status notification (RFC 3464), a
 // complaint (RFC 5965), a reply of a person. They go out as mail does, over SMTP to the listener of the sandbox.
 import { rfc5322Date } from '../message/compose.ts'
+import { headerField, unstructured } from '../message/headers.ts'
 import { openSession } from '../smtp/client.ts'
 
 export interface Answered {
@@ -24,7 +25,7 @@ const lines = (...text: string[]): string => `${text.join('\r\n')}\r\n`
 const head = ({ hostname, now }: Answered, from: string, to: string, subject: string): string[] => [
   `From: ${from}`,
   `To: ${to}`,
-  `Subject: ${subject}`,
+  unstructured('Subject', subject).trimEnd(),
   `Date: ${rfc5322Date(now)}`,
   `Message-ID: <${now.toString(36)}.${Math.random().toString(36).slice(2)}@${hostname}>`,
   'MIME-Version: 1.0',
@@ -94,7 +95,7 @@ export function replyOf(by: Answered, { recipient, headers }: Arrived): string {
   return lines(
     ...head(by, recipient, replyTo, /^re:/i.test(subject) ? subject : `Re: ${subject}`),
     `In-Reply-To: ${messageId}`,
-    `References: ${references === '' ? messageId : `${references} ${messageId}`}`,
+    headerField('References', `${references} ${messageId}`.trimStart()).trimEnd(),
     'Content-Type: text/plain; charset=utf-8',
     '',
     'Thanks, got it.',

@@ -44,10 +44,15 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['active', 'reject', 'rejected', 'auto'],
   ['active', 'suppress', 'suppressed', 'auto'],
   ['delivered', 'return', 'bounced', 'auto'],
-  // Its connection was cut after the final dot: the report says that the mail had been taken, and what became of it.
-  ['queued', 'return', 'bounced', 'auto'],
-  ['held', 'return', 'bounced', 'auto'],
   ['delivered', 'complain', 'complained', 'auto'],
+  // Its connection was cut after the final dot, or its answer is still awaited: the report says that the mail had been taken, and
+  // what became of it. What the exchanger answers then changes nothing more.
+  ['queued', 'return', 'bounced', 'auto'],
+  ['active', 'return', 'bounced', 'auto'],
+  ['held', 'return', 'bounced', 'auto'],
+  ['queued', 'complain', 'complained', 'auto'],
+  ['active', 'complain', 'complained', 'auto'],
+  ['held', 'complain', 'complained', 'auto'],
   ['queued', 'hold', 'held', 'operator'],
   ['held', 'release', 'queued', 'operator'],
   ['queued', 'drop', 'failed', 'operator'],

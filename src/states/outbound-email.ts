@@ -36,6 +36,9 @@ export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['sent', 'refused', 'bounced', 'auto', 'email.bounced'],
   ['sent', 'returned', 'bounced', 'auto', 'email.bounced'],
   ['delivered', 'returned', 'bounced', 'auto', 'email.bounced'],
+  // Its report was here before the end of the attempt was written down.
+  ['queued', 'returned', 'bounced', 'auto', 'email.bounced'],
+  ['queued', 'complained', 'complained', 'auto', 'email.complained'],
   ['sent', 'complained', 'complained', 'auto', 'email.complained'],
   ['delivered', 'complained', 'complained', 'auto', 'email.complained'],
   ['queued', 'rejected', 'rejected', 'auto', 'email.rejected'],

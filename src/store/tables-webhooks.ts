@@ -82,6 +82,7 @@ export interface Notices {
   domain_key: number
   subject: string
   text: string
-  mailed: Flag
+  /** 2: it is only for the list. */
+  mailed: Flag | 2
   created_at: number
 }

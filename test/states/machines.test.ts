@@ -43,6 +43,8 @@ const EMAIL = `
   sent       refused     bounced     auto  email.bounced
   sent       returned    bounced     auto  email.bounced
   delivered  returned    bounced     auto  email.bounced
+  queued     returned    bounced     auto  email.bounced
+  queued     complained  complained  auto  email.complained
   sent       complained  complained  auto  email.complained
   delivered  complained  complained  auto  email.complained
   queued     rejected    rejected    auto  email.rejected
@@ -65,9 +67,13 @@ const DELIVERY = `
   active     reject    rejected    auto      -
   active     suppress  suppressed  auto      -
   delivered  return    bounced     auto      -
-  queued     return    bounced     auto      -
-  held       return    bounced     auto      -
   delivered  complain  complained  auto      -
+  queued     return    bounced     auto      -
+  active     return    bounced     auto      -
+  held       return    bounced     auto      -
+  queued     complain  complained  auto      -
+  active     complain  complained  auto      -
+  held       complain  complained  auto      -
   queued     hold      held        operator  -
   held       release   queued      operator  -
   queued     drop      failed      operator  -

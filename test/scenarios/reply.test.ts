@@ -1,0 +1,154 @@
+// The sandbox as `postrider dev` starts it: what its exchanger answers comes back over SMTP to its own listener.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { silentLog, type Log } from '../../src/base/log.ts'
+import { startSandbox, type Sandbox } from '../../src/cli/sandbox.ts'
+import type { ReceivedMail } from '../../src/sandbox/exchanger.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, JSON_API, type Answer } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { until } from '../kit/until.ts'
+
+const dataDir = mkdtempSync(join(tmpdir(), 'postrider-sandbox-'))
+const clock = new ManualClock()
+const arrived: ReceivedMail[] = []
+const reports: Record<string, unknown>[] = []
+const troubles: unknown[] = []
+const log: Log = {
+  ...silentLog,
+  info: (event, fields) => void (event === 'report' && reports.push(fields ?? {})),
+  warn: (event, fields) => void troubles.push([event, fields]),
+  fault: (where, thrown) => (troubles.push([where, thrown]), ''),
+}
+let sandbox: Sandbox
+
+before(async () => {
+  const loopback = { host: '127.0.0.1', port: 0 }
+  sandbox = await startSandbox({
+    http: loopback,
+    smtp: loopback,
+    dataDir,
+    clock,
+    log,
+    received: (mail) => void arrived.push(mail),
+  })
+})
+after(async () => {
+  await sandbox.stop()
+  rmSync(dataDir, { recursive: true, force: true })
+  assert.deepEqual(troubles, [])
+})
+
+async function api(method: string, path: string, body?: unknown): Promise<Answer> {
+  const response = await fetch(`${sandbox.url}/api/v1${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${sandbox.token}`,
+      ...(body === undefined ? {} : { 'content-type': JSON_API }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
+}
+
+/** A value of the one row that a question to the store finds. The API is asked afterwards: it answers only so often. */
+const found = (sql: string, ...values: string[]): string | undefined =>
+  sandbox.appliance.desk.store.first(raw<{ value: string }>(sql, values))?.value
+
+async function become(id: string, status: string) {
+  await until(() => found('select status as value from outbound_emails where id = ?', id) === status, status)
+  return (await api('GET', `/outbound-emails/${id}`)).body.data.attributes
+}
+
+/** Posts a mail and waits until the built-in exchanger has it. */
+async function send(to: string, attributes: Record<string, unknown> = {}): Promise<{ id: string; mail: ReceivedMail }> {
+  const posted = await api(
+    'POST',
+    '/outbound-emails',
+    document('outbound-emails', {
+      from: sandbox.inbox,
+      to,
+      subject: 'A question',
+      html: '<p>Well?</p>',
+      ...attributes,
+    }),
+  )
+  assert.equal(posted.status, 201, JSON.stringify(posted.body))
+  const { id } = posted.body.data
+  return { id, mail: await until(() => arrived.find((each) => each.to.includes(to)), 'the mail') }
+}
+
+async function received(subject: string) {
+  const id = await until(() => found('select id as value from inbound_emails where subject = ?', subject), subject)
+  return (await api('GET', `/inbound-emails/${id}`)).body.data.attributes
+}
+
+const headerOf = (mail: ReceivedMail, name: string): string =>
+  new RegExp(`^${name}: (.*)$`, 'im').exec(mail.message.toString())![1]!.trim()
+
+test('reply@ answers, a second later, into the inbox, as an answer to the mail', async () => {
+  const { id, mail } = await send('reply@friend.example')
+  assert.equal(mail.dkim, 'pass')
+  await become(id, 'delivered')
+  clock.advance(1000)
+  const reply = await received('Re: A question')
+  assert.equal(reply.in_reply_to, headerOf(mail, 'Message-ID'))
+  assert.deepEqual(reply.references, [headerOf(mail, 'Message-ID')])
+  assert.equal(reply.from, 'reply@friend.example')
+  assert.deepEqual(reply.to, [sandbox.inbox])
+  assert.equal((await become(id, 'delivered')).bounced_at, null)
+})
+
+test('an answer goes to Reply-To, keeps the references and a subject in any script', async () => {
+  const references = ['<first@far.example>', '<second@far.example>']
+  const { mail } = await send('reply@second.example', {
+    subject: 'Grüße č ✓ 你好',
+    reply_to: 'Hello <hello+thread@sandbox.example>',
+    headers: { References: references.join(' ') },
+  })
+  clock.advance(1000)
+  const reply = await received('Re: Grüße č ✓ 你好')
+  assert.equal(reply.in_reply_to, headerOf(mail, 'Message-ID'))
+  assert.deepEqual(reply.references, [...references, headerOf(mail, 'Message-ID')])
+  assert.deepEqual(reply.to, ['hello+thread@sandbox.example'])
+})
+
+test('bounce@ comes back as a delivery report', async () => {
+  const { id } = await send('bounce@friend.example')
+  await become(id, 'delivered')
+  clock.advance(1000)
+  const { recipients } = await become(id, 'bounced')
+  assert.partialDeepStrictEqual(recipients, [{ status: 'bounced', smtp_code: 550, enhanced_code: '5.1.1' }])
+  assert.deepEqual(reports.at(-1), { kind: 'bounce', bounced: 'bounce@friend.example' })
+  const { body } = await api('GET', '/suppressions?filter[email]=bounce@friend.example')
+  assert.partialDeepStrictEqual(body.data, [{ attributes: { reason: 'hard_bounce', source: 'dsn', scope: 'all' } }])
+})
+
+test('complain@ comes back as a complaint', async () => {
+  const { id } = await send('complain@friend.example')
+  await become(id, 'delivered')
+  clock.advance(1000)
+  assert.equal((await become(id, 'complained')).recipients[0].status, 'complained')
+  const { body } = await api('GET', '/suppressions?filter[email]=complain@friend.example')
+  assert.partialDeepStrictEqual(body.data, [{ attributes: { reason: 'complaint', source: 'arf', scope: 'all' } }])
+})
+
+test('refuse@ is refused in the session, and nothing arrives', async () => {
+  const posted = await api(
+    'POST',
+    '/outbound-emails',
+    document('outbound-emails', { from: sandbox.inbox, to: 'refuse@friend.example', subject: 'No', html: 'x' }),
+  )
+  const { recipients } = await become(posted.body.data.id, 'bounced')
+  assert.partialDeepStrictEqual(recipients, [{ status: 'bounced', smtp_code: 550, enhanced_code: '5.1.1' }])
+  assert.ok(!arrived.some(({ to }) => to.includes('refuse@friend.example')))
+})
+
+test('nothing else has come to the inbox', async () => {
+  const { body } = await api('GET', '/inbound-emails')
+  assert.equal(body.data.length, 2)
+})
