@@ -19,7 +19,7 @@ export interface ApiDesk {
   config: Config
   fetching: FetchDesk
   /** Reads received messages again, for their attachments. */
-  inboundReader: Pool<InboundJob, InboundResult>
+  inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
   /** The bells of the loops. */
   bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void; campaigns: () => void }
 }

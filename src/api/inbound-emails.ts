@@ -53,10 +53,11 @@ export const inboundEmails = define('inbound-emails', {
   },
   relationships: { inbox: { type: 'inboxes', column: 'inbox_key' } },
   filters: { inbox: { column: 'inbox_key', type: 'inboxes' }, status: { column: 'status' } },
-  extend(rows, { reader }) {
+  extend(rows, { reader, single }) {
     const bodies = bodiesOf(
       reader,
       rows.map((row) => row['message_key'] as number),
+      single,
     )
     for (const row of rows) {
       const {

@@ -101,7 +101,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const desk: ApiDesk & { resolver: Resolver } = {
       ...parts,
       fetching: fetchingOf(parts),
-      inboundReader: inbound.reader,
+      inboundReader: inbound.files,
       bells: {
         domains: () => polling.ring(),
         deliveries: (lane: string) => engine.ring(lane),

@@ -6,6 +6,7 @@ import { makeCertificate, type Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { gate } from '../base/gate.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Pool } from '../base/pool.ts'
@@ -30,7 +31,8 @@ export interface InboundParts {
 
 export interface Inbound {
   engine: InboundEngine
-  reader: Pool<InboundJob, InboundResult>
+  /** For what is read once more, when somebody asks for an attachment. */
+  files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
   /** Opens the listeners. Throws an OperatorError. */
   listen(key?: string): Promise<void>
@@ -45,6 +47,9 @@ export function createInbound(parts: InboundParts): Inbound {
   const { clock, config, resolver } = parts
   const source = new URL('../inbound/reader.ts', import.meta.url)
   const reader = new Pool<InboundJob, InboundResult>(source, { size: READERS })
+  // Threads of their own: a download must not use up the time in which a message has to be read.
+  const files = new Pool<InboundJob, InboundResult>(source, { size: READERS })
+  const inTurn = gate(READERS)
   const judge = new Pool<InboundJob, InboundResult>(source, {
     size: 1,
     answer: ({ name, type }: { name: string; type: string }) => askType(resolver, name, type),
@@ -54,7 +59,7 @@ export function createInbound(parts: InboundParts): Inbound {
   const listeners: SmtpListener[] = []
   return {
     engine,
-    reader,
+    files: { run: (job) => inTurn(() => files.run(job)) },
     listeners,
     async listen(key = 'smtp.listen') {
       const certificate = certificateOf(config, clock.now())
@@ -83,7 +88,7 @@ export function createInbound(parts: InboundParts): Inbound {
     async stop(patience) {
       await Promise.all(listeners.map((listener) => listener.close(patience)))
       await engine.stop()
-      await Promise.all([reader.close(), judge.close()])
+      await Promise.all([reader.close(), files.close(), judge.close()])
     },
   }
 }

@@ -36,6 +36,9 @@ const MAX_ATTEMPTS = 3
 /** A mail is read within 2 seconds, a large one within a second more for each so many octets. */
 const PATIENCE = 2 * SECOND
 const OCTETS_PER_SECOND = 8 * 1024 * 1024
+/** Time passes faster than work is done where the machine is busy: a message that took too long is read once more, in so many times
+ *  the time, before it is called unreadable. */
+const SECOND_CHANCE = 5
 
 const due = (now: number, limit: number) =>
   raw<InboundMessage>(
@@ -115,8 +118,14 @@ export class InboundEngine {
     const { log, reader } = this.#desk
     const headerOnly = cut === 1 || virus !== null
     const patience = PATIENCE + (size / OCTETS_PER_SECOND) * SECOND
+    const read = async (limit: number): Promise<Reading> =>
+      (await this.#inTurn(() => reader.run({ task: 'read', content, headerOnly }, limit))) as Reading
     try {
-      return (await this.#inTurn(() => reader.run({ task: 'read', content, headerOnly }, patience))) as Reading
+      return await read(patience).catch((thrown: unknown) => {
+        if (!(thrown instanceof TookTooLong)) throw thrown
+        log.warn('message read slowly', { id, patience })
+        return read(patience * SECOND_CHANCE)
+      })
     } catch (thrown) {
       log.warn('message not read', { id, error: messageOf(thrown), attempts })
       if (thrown instanceof TookTooLong) return { kind: 'rejected', reason: 'Reading it took too long.', header: null }

@@ -108,6 +108,8 @@ async function judge({ client, content, helo, hostname, mailFrom }: JudgeJob): P
       mta: hostname,
       resolver: resolverUntil(late),
       disableBimi: true,
+      // The verdicts of the RFCs; without it, of what the library thinks was meant.
+      strict: true,
     })
     const signatures = result.dkim?.results ?? []
     const passed = signatures.find(({ status }) => status.result === 'pass') ?? signatures[0]

@@ -5,6 +5,7 @@ import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
+import { withoutForgedField } from '../message/authentication.ts'
 import { readReturnPathToken } from '../message/return-path.ts'
 import type { Report } from '../message/report.ts'
 import { recipientMeant, settleComplaint, settleReturned } from '../outbound/returned.ts'
@@ -23,6 +24,7 @@ export type Read = Reading & { judgement: Judgement | null }
 export interface RecordDesk {
   keyring: Keyring
   log: Log
+  config: { hostname: string }
 }
 
 const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
@@ -65,7 +67,7 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
   tx.run(
     db.insertInto('inbound_bodies').values({
       message_key: message.key,
-      headers: JSON.stringify(reading.header?.headers ?? {}),
+      headers: JSON.stringify(withoutForgedField(reading.header?.headers ?? {}, desk.config.hostname)),
       text: body?.text ?? null,
       html: body?.html ?? null,
       attachments: JSON.stringify(body?.attachments ?? []),

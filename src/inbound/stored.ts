@@ -18,7 +18,7 @@ export interface StoredDesk {
   store: Store
   spool: Spool
   config: { hostname: string }
-  inboundReader: Pool<InboundJob, InboundResult>
+  inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
 }
 
 const messageByKey = statement<{ key: number }>()((arg) =>
@@ -47,7 +47,12 @@ export async function rawOf({ config, spool, store }: StoredDesk, messageKey: nu
       ? Readable.from([head.subarray(header.length)])
       : createReadStream(file, { start: header.length })
   const whole = Readable.from(join(Buffer.concat([Buffer.from(trace), Buffer.from(own, 'latin1')]), body))
-  return new Response(Readable.toWeb(whole) as ReadableStream, { headers: { 'Content-Type': 'message/rfc822' } })
+  return new Response(Readable.toWeb(whole) as ReadableStream, {
+    headers: {
+      'Content-Type': 'message/rfc822',
+      'Content-Disposition': `attachment; filename="${message.id}.eml"`,
+    },
+  })
 }
 
 async function* join(first: Buffer, rest: Readable): AsyncIterable<Buffer> {
@@ -95,18 +100,20 @@ export interface StoredBody {
   attachments: string
 }
 
-/** What was read in some messages, by their keys. */
-export function bodiesOf(reader: Reader, keys: readonly number[]): Map<number, RowOf<'inbound_bodies'>> {
+/** What was read in some messages, by their keys: without `whole` only what is attached, for texts may be large. */
+export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<StoredBody>> {
   const rows = reader.all(
-    raw<RowOf<'inbound_bodies'>>('select * from inbound_bodies where message_key in (select value from json_each(?))', [
-      JSON.stringify(keys),
-    ]),
+    raw<Partial<StoredBody> & { message_key: number }>(
+      `select ${whole ? '*' : 'message_key, attachments'} from inbound_bodies
+       where message_key in (select value from json_each(?))`,
+      [JSON.stringify(keys)],
+    ),
   )
   return new Map(rows.map((row) => [row.message_key, row]))
 }
 
 const attachmentsOf = (reader: Reader, messageKey: number): InboundAttachment[] =>
-  JSON.parse(bodiesOf(reader, [messageKey]).get(messageKey)?.attachments ?? '[]') as InboundAttachment[]
+  JSON.parse(bodiesOf(reader, [messageKey], false).get(messageKey)?.attachments ?? '[]') as InboundAttachment[]
 
 /** Whether a file of the spool belongs to a message. */
 export function ownsFile(reader: Reader, name: string): boolean {

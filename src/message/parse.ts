@@ -84,23 +84,28 @@ export function parseHeader(tree: Node): ParsedHeader {
 const idsOf = (value: string | undefined): string[] =>
   (value?.slice(0, MAX_VALUE).match(/<[^<>\s]+>/g) ?? []).slice(0, MAX_REFERENCES).map(utf8)
 
-/** An address list at its commas, not at those in quotes, comments or angle brackets; groups give their members. */
+/** An address list at its commas, not at those in quotes, comments or brackets; groups give their members. */
 function splitAddresses(value: string | undefined): string[] {
   if (value === undefined) return []
   const parts: string[] = []
   let part = ''
   let quoted = false
   let depth = 0
-  let angle = false
+  let bracket = ''
   for (let at = 0; at < Math.min(value.length, MAX_VALUE); at++) {
     const character = value[at]!
     if (character === '\\') part += value[at++]!
     else if (character === '"' && depth === 0) quoted = !quoted
     else if (!quoted && character === '(') depth++
     else if (!quoted && character === ')' && depth > 0) depth--
-    else if (!quoted && depth === 0 && character === '<') angle = true
-    else if (angle && character === '>') angle = false
-    else if (!quoted && depth === 0 && !angle && (character === ',' || character === ';' || character === ':')) {
+    else if (!quoted && depth === 0 && bracket === '' && (character === '<' || character === '[')) bracket = character
+    else if (!quoted && character === (bracket === '<' ? '>' : ']')) bracket = ''
+    else if (
+      !quoted &&
+      depth === 0 &&
+      bracket === '' &&
+      (character === ',' || character === ';' || character === ':')
+    ) {
       // What stands before a colon is a group's name.
       if (character !== ':') parts.push(part)
       part = ''
@@ -128,7 +133,13 @@ async function walk(
     for (let at = 0; at < message.length; at += CHUNK)
       if (parser.destroyed) return
       else if (!parser.write(message.subarray(at, at + CHUNK)))
-        await new Promise<void>((resolve) => parser.once('drain', resolve).once('close', resolve))
+        await new Promise<void>((resolve) => {
+          const goOn = (): void => {
+            parser.off('drain', goOn).off('close', goOn)
+            resolve()
+          }
+          parser.on('drain', goOn).on('close', goOn)
+        })
     parser.end()
   }
   const fed = feed()
@@ -188,5 +199,6 @@ const oneLine = (text: string): string =>
 
 const bytesOf = ({ content }: AttachmentStream): AsyncIterable<Buffer> => content as unknown as AsyncIterable<Buffer>
 
+/** A part that is not there, or is empty, is null. */
 const whole = (text: string | boolean | undefined): string | null =>
-  typeof text === 'string' ? text.slice(0, MAX_TEXT).replaceAll('\0', '').toWellFormed() : null
+  typeof text === 'string' ? text.slice(0, MAX_TEXT).replaceAll('\0', '').toWellFormed() || null : null

@@ -3,10 +3,19 @@
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
+import type { InboundAttachment } from '../message/parse.ts'
 
 const MAX_TEXT = 8 * 1024
-const MAX_LINE = 500
-const MAX_LIST = 20
+/** Octets of the JSON: of all but the text, and of all (a payload is under 20 KB). */
+const MAX_SUMMARY = 11_000
+const MAX_DATA = 19_800
+/** Characters of a line and members of a list; the last is within MAX_SUMMARY whatever the characters are. */
+const CUTS = [
+  [500, 20],
+  [200, 20],
+  [120, 10],
+  [50, 5],
+] as const
 
 const inboundOf = statement<{ key: number }>()((arg) =>
   db
@@ -19,15 +28,30 @@ const inboundOf = statement<{ key: number }>()((arg) =>
     .where('e.key', '=', arg.key),
 )
 
-const line = (text: string | null): string | null => text && text.slice(0, MAX_LINE).toWellFormed()
-const list = (json: string): string[] => (JSON.parse(json) as string[]).slice(0, MAX_LIST).map((text) => line(text)!)
+const firstInbound = (reader: Reader, key: number) => reader.first(inboundOf({ key }))
 
 /** The data of inbound_email.received; null when the mail is no longer kept. */
 export function inboundData(reader: Reader, key: number): Record<string, unknown> | null {
-  const email = reader.first(inboundOf({ key }))
+  const email = firstInbound(reader, key)
   if (!email) return null
-  const text = cut(email.text ?? '')
-  const attachments = JSON.parse(email.attachments ?? '[]') as Record<string, unknown>[]
+  const summaries = CUTS.map(
+    ([line, members]) =>
+      () =>
+        summaryOf(email, line, members),
+  )
+  let summary = summaries[0]!()
+  for (const shorter of summaries.slice(1)) if (sizeOf(summary) > MAX_SUMMARY) summary = shorter()
+  const whole = email.text ?? ''
+  const text = cut(whole, MAX_DATA - sizeOf(summary))
+  return { ...summary, text, truncated: text !== whole }
+}
+
+const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
+
+function summaryOf(email: NonNullable<ReturnType<typeof firstInbound>>, max: number, members: number) {
+  const line = (text: string | null): string | null => text && text.slice(0, max).toWellFormed()
+  const list = (json: string): string[] => (JSON.parse(json) as string[]).slice(0, members).map((text) => line(text)!)
+  const attachments = JSON.parse(email.attachments ?? '[]') as InboundAttachment[]
   return {
     inbound_email_id: email.id,
     inbox_id: email.inbox_id,
@@ -43,25 +67,27 @@ export function inboundData(reader: Reader, key: number): Record<string, unknown
     in_reply_to: line(email.in_reply_to),
     references: list(email.references),
     authentication: JSON.parse(email.authentication) as unknown,
-    attachments: attachments.slice(0, MAX_LIST).map(({ id, filename, content_type, size }) => ({
+    attachments: attachments.slice(0, members).map(({ id, filename, content_type, size }) => ({
       id,
-      filename: line(filename as string | null),
-      content_type,
+      filename: line(filename),
+      content_type: line(content_type),
       size,
     })),
     size: email.size,
     received_at: iso(email.received_at),
-    text,
-    truncated: text !== (email.text ?? ''),
   }
 }
 
-/** The first 8 KB, cut between characters. */
-function cut(text: string): string {
-  const bytes = Buffer.from(text)
-  if (bytes.length <= MAX_TEXT) return text
-  return bytes
-    .subarray(0, MAX_TEXT)
-    .toString()
-    .replace(/\ufffd$/, '')
+/** The first 8 KB that also fit when written as JSON, cut between characters. */
+function cut(text: string, room: number): string {
+  let octets = 0
+  let written = 0
+  let end = 0
+  for (const character of text.slice(0, MAX_TEXT)) {
+    octets += Buffer.byteLength(character)
+    written += Buffer.byteLength(JSON.stringify(character)) - 2
+    if (octets > MAX_TEXT || written > room) break
+    end += character.length
+  }
+  return text.slice(0, end)
 }
