@@ -42,6 +42,9 @@ const audienceByKey = statement<{ key: number }>()((arg) =>
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
 
+/** Campaign, domain, mail_from_prefix, host of tracked links, user. */
+type TemplateName = [key: number, domain: string, prefix: string, base: string, user: string]
+
 interface Known {
   campaign: Campaign
   listId: string
@@ -59,13 +62,7 @@ export class CampaignLetters implements Bulk {
 
   /** The template that a worker asks for by the name that `letter` gave it. */
   template(name: string): CampaignTemplate | undefined {
-    const [key, domain = '', prefix = '', base = '', user = ''] = JSON.parse(name) as [
-      number,
-      string,
-      string,
-      string,
-      string,
-    ]
+    const [key, domain, prefix, base, user] = JSON.parse(name) as TemplateName
     const known = this.#know(key)
     if (!known) return undefined
     const { campaign } = known
@@ -122,7 +119,13 @@ export class CampaignLetters implements Bulk {
         ...(leave?.extra ?? []),
       ],
     }
-    const name = JSON.stringify([campaign.key, email.domain, email.mail_from_prefix, base, email.user_id])
+    const name = JSON.stringify([
+      campaign.key,
+      email.domain,
+      email.mail_from_prefix,
+      base,
+      email.user_id,
+    ] satisfies TemplateName)
     return { campaign: name, recipient }
   }
 

@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { version } from '../base/version.ts'
 import { completionCommand } from './completion.ts'
+import { contactsCommand } from './contacts.ts'
 import { devCommand } from './dev.ts'
 import { domainCommand } from './domain.ts'
 import { inboxCommand } from './inbox.ts'
@@ -27,6 +28,7 @@ const COMMANDS = [
   tokenCommand,
   domainCommand,
   inboxCommand,
+  contactsCommand,
   queueCommand,
   suppressionCommand,
   sendCommand,

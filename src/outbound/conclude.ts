@@ -42,8 +42,7 @@ export async function conclude(
   for (const [index, { address }] of work.deliveries.entries()) {
     const { kind, code, enhanced, text, host, tls } = verdicts[index]!
     // A campaign's mails are too many to be told one by one.
-    const told = lean ? log.debug : log.info
-    told('delivery', {
+    log[lean ? 'debug' : 'info']('delivery', {
       message_id: work.email.message_id,
       to: address,
       result: kind,

@@ -31,6 +31,16 @@ const domain = z.looseObject({
   status: z.string(),
   previous_status: z.string().nullable(),
 })
+const campaign = z.object({
+  campaign_id: id,
+  name: z.string(),
+  audience_id: id,
+  domain_id: id,
+  recipients: z.int().nullable(),
+  status: z.string(),
+  previous_status: z.string(),
+  failure: z.string().optional(),
+})
 const figures = z.looseObject({})
 
 export interface EventDescription {
@@ -98,10 +108,10 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
       truncated: z.boolean(),
     }),
   ),
-  'campaign.sending': of('A campaign began to send.', 'domain', figures),
-  'campaign.sent': of('A campaign has been sent.', 'domain', figures),
-  'campaign.paused': of('A campaign was paused.', 'domain', figures),
-  'campaign.failed': of('A campaign could not be sent.', 'domain', figures),
+  'campaign.sending': of('A campaign began to send, or went on after a pause.', 'domain', campaign),
+  'campaign.sent': of('A campaign has been sent.', 'domain', campaign),
+  'campaign.paused': of('A campaign was paused.', 'domain', campaign),
+  'campaign.failed': of('A campaign could not be sent.', 'domain', campaign),
   'domain.verified': of('A sending domain became active.', 'domain', domain),
   'domain.verification_failed': of('A sending domain was not verified within its window.', 'domain', domain),
   'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', domain),

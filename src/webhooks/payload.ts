@@ -16,7 +16,10 @@ const emailOf = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
+    .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+    .leftJoin('contacts as p', 'p.key', 'e.contact_key')
     .select(['e.id as email_id', 'e.message_id', 'd.id as domain_id', 'e.from', 'e.subject', 'e.agent_id'])
+    .select(['c.id as campaign_id', 'p.id as contact_id', 'd.name', 'c.from_address', 'c.subject as campaign_subject'])
     .where('e.key', '=', arg.key),
 )
 
@@ -36,22 +39,30 @@ export function payloadOf(reader: Reader, event: Event): string | null {
       ? inboundData(reader, told['inbound'] as number)
       : event.email_key !== null
         ? emailData(reader, event, told)
-        : event.domain_key !== null
-          ? domainData(reader, event, told)
-          : told
+        : event.campaign_key !== null
+          ? campaignData(reader, event.campaign_key, told)
+          : event.domain_key !== null
+            ? domainData(reader, event, told)
+            : told
   return data && JSON.stringify({ type: event.type, timestamp: iso(event.created_at), data })
 }
 
 function emailData(reader: Reader, event: Event, told: Data): Data | null {
-  const email = reader.first(emailOf({ key: event.email_key! }))
-  if (!email) return null
+  const row = reader.first(emailOf({ key: event.email_key! }))
+  if (!row) return null
+  const { campaign_subject, from_address, name, ...email } = row
+  // What the mails of a campaign have in common stands with it.
+  if (email.campaign_id !== null)
+    Object.assign(email, {
+      message_id: `<${email.email_id}@${name}>`,
+      from: from_address ?? `noreply@${name}`,
+      subject: campaign_subject,
+    })
   const delivery = reader.first(deliveryOf({ key: told['delivery'] as number }))
   return {
     ...email,
     recipient: delivery?.address ?? null,
     recipient_role: delivery?.role ?? null,
-    campaign_id: null,
-    contact_id: null,
     ...aspect(event, told),
   }
 }
@@ -76,6 +87,20 @@ const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>>
 function aspect({ type }: Event, told: Data): Data {
   const { smtp_code = null, enhanced_code = null, response = null, remote_mta = null } = told
   return ASPECTS[type]?.(told, { smtp_code, enhanced_code, response, remote_mta }) ?? {}
+}
+
+const campaignOf = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('campaigns as c')
+    .innerJoin('audiences as a', 'a.key', 'c.audience_key')
+    .innerJoin('domains as d', 'd.key', 'c.domain_key')
+    .select(['c.id as campaign_id', 'c.name', 'a.id as audience_id', 'd.id as domain_id', 'c.recipients'])
+    .where('c.key', '=', arg.key),
+)
+
+function campaignData(reader: Reader, key: number, { failure, previous_status, status }: Data): Data | null {
+  const campaign = reader.first(campaignOf({ key }))
+  return campaign ? { ...campaign, status, previous_status, ...(failure === undefined ? {} : { failure }) } : null
 }
 
 function domainData(reader: Reader, event: Event, told: Data): Data | null {

@@ -22,7 +22,13 @@ const domain = (status: string, previous_status: string) => ({
   status,
   previous_status,
 })
-const campaign = { campaign_id: '019bc186-4c00-7d00-9a00-3b3b3b3b3b3b', name: 'Spring' }
+const campaign = {
+  campaign_id: '019bc186-4c00-7d00-9a00-3b3b3b3b3b3b',
+  name: 'Spring',
+  audience_id: '019bc186-7f00-7a00-8d00-6e6e6e6e6e6e',
+  domain_id: '019bc186-1f3a-7c11-8d20-5a0b7c9d1e2f',
+  recipients: 1200,
+}
 const usage = { plan: 'growth', included_volume: 100_000 }
 const agent = { agent_id: 'billing-bot', previous_pool: 'standard' }
 

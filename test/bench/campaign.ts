@@ -29,6 +29,7 @@ export async function campaign(count: number): Promise<void> {
   figure(BENCH, 'ratio', ours / theirs.deliveredPerSecond, 'times')
 }
 
+// oxlint-disable-next-line typescript/no-explicit-any
 async function ask(server: Server, method: string, path: string, data?: unknown): Promise<any> {
   const answer = await fetch(`http://127.0.0.1:${server.port}/api/v1${path}`, {
     method,

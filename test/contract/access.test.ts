@@ -75,6 +75,22 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const body = document('webhooks', attributes, { relationships: { domain } })
     return (await ask('POST', '/webhooks', { token, body })).body.data.id
   },
+  audience: async (token) => {
+    const relationships = { domain: { data: { type: 'domains', id: await MAKERS['domain']!(token) } } }
+    const body = document('audiences', { name: 'made' }, { relationships })
+    return (await ask('POST', '/audiences', { token, body })).body.data.id
+  },
+  contact: async (token) => {
+    const body = document('contacts', { email: 'reader@there.test' })
+    const path = `/audiences/${await MAKERS['audience']!(token)}/contacts`
+    return (await ask('POST', path, { token, body })).body.data.id
+  },
+  campaign: async (token) => {
+    const relationships = { audience: { data: { type: 'audiences', id: await MAKERS['audience']!(token) } } }
+    const attributes = { name: 'made', subject: 'Hi', body_html: '<p>Hi</p>' }
+    return (await ask('POST', '/campaigns', { token, body: document('campaigns', attributes, { relationships }) })).body
+      .data.id
+  },
   inbox: async (token) => {
     const body = document('inboxes', { name: 'made', address: `box${++boxes}@${hostOf(token)}` })
     return (await ask('POST', '/inboxes', { token, body })).body.data.id
@@ -400,7 +416,7 @@ test('collections, filters and sending know nothing of other users', async () =>
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
   for (const owner of [token, otherToken])
-    for (const kind of ['suppression', 'webhook', 'inboundEmail']) await MAKERS[kind]!(owner)
+    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign']) await MAKERS[kind]!(owner)
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{'),
   )) {

@@ -219,7 +219,7 @@ describe('packages', () => {
     api: ['hono', '@hono/node-server', 'zod'],
     console: ['hono'],
     sandbox: ['dns-packet', 'mailauth', 'mailparser', 'smtp-server'],
-    cli: ['commander', 'node-cron'],
+    cli: ['commander', 'csv-parse', 'node-cron'],
   }
 
   // One file where its folder as a whole has no business with the package.
@@ -309,6 +309,8 @@ describe('time and network', () => {
     'store/database.ts setImmediate': 'a batch is what one turn of the event loop asks for',
     'store/database.ts setTimeout': 'under load a commit waits for more writes to share it',
     'store/database.ts performance.now': 'a batch is cut off so that the event loop turns',
+    'base/pool.ts setImmediate': 'jobs of one turn of the event loop go in one message',
+    'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',
     'base/pool.ts setTimeout': 'an idle worker thread is let go',
     'smtp/listener.ts setTimeout': 'a stop waits so long for open sessions',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
