@@ -54,6 +54,8 @@ export interface Reply {
 
 /** A worker without work for this long, in ms, is let go: an idle server keeps none. */
 const IDLE = 60_000
+/** Jobs leave much behind that lives for moments; left to itself each worker lets a hundred megabytes of it gather. */
+const LIMITS = { maxYoungGenerationSizeMb: 16 }
 
 export class Pool<Job, Result> {
   readonly #source: URL
@@ -176,7 +178,7 @@ export function singleExecutable():
 
 function startWorker(source: URL): Worker {
   const sea = singleExecutable()
-  if (!sea) return new Worker(source)
+  if (!sea) return new Worker(source, { resourceLimits: LIMITS })
   const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
-  return new Worker(sea.getAsset(name, 'utf8'), { eval: true })
+  return new Worker(sea.getAsset(name, 'utf8'), { eval: true, resourceLimits: LIMITS })
 }

@@ -47,6 +47,10 @@ const due = (now: number, limit: number) =>
     [now + LEASE, now, limit],
   )
 
+const earliest = raw<{ at: number | null }>(
+  'select min(next_attempt_at) as at from inbound_messages where next_attempt_at is not null',
+)
+
 export class InboundEngine {
   readonly #desk: ReadDesk
   readonly #loop: Loop
@@ -81,31 +85,26 @@ export class InboundEngine {
   async #run(now: number): Promise<number | null> {
     const { store } = this.#desk
     const room = WINDOW - this.#running.size
-    if (room > 0)
-      for (const message of await store.write((tx) => tx.all(due(now, room)))) {
-        const run = this.#read(message)
-          .catch((thrown) => void this.#desk.log.fault(`reading message ${message.id}`, thrown))
-          .finally(() => {
-            this.#running.delete(run)
-            this.#loop.ring()
-          })
-        this.#running.add(run)
-      }
-    if (this.#running.size >= WINDOW) return null
-    return (
-      store.first(
-        raw<{ at: number | null }>(
-          'select min(next_attempt_at) as at from inbound_messages where next_attempt_at is not null',
-        ),
-      )?.at ?? null
-    )
+    const next = store.first(earliest)?.at ?? null
+    // A message that was read rings too: most rings find nothing to claim, and cost no transaction.
+    if (room <= 0 || next === null || next > now) return room > 0 ? next : null
+    for (const message of await store.writeSoon((tx) => tx.all(due(now, room)))) {
+      const run = this.#read(message)
+        .catch((thrown) => void this.#desk.log.fault(`reading message ${message.id}`, thrown))
+        .finally(() => {
+          this.#running.delete(run)
+          this.#loop.ring()
+        })
+      this.#running.add(run)
+    }
+    return this.#running.size >= WINDOW ? null : (store.first(earliest)?.at ?? null)
   }
 
   async #read(message: InboundMessage): Promise<void> {
     const { clock, spool, store } = this.#desk
     const content = message.content ?? { file: spool.path(message.spool!) }
     const [reading, judgement] = await Promise.all([this.#reading(message, content), this.#judged(message, content)])
-    const dropped = await store.write((tx) => {
+    const dropped = await store.writeSoon((tx) => {
       if (reading) return record(tx, this.#desk, message, { ...reading, judgement } satisfies Read, clock.now())
       tx.run(raw('update inbound_messages set next_attempt_at = ? where key = ?', [clock.now() + RETRY, message.key]))
       return null

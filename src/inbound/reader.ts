@@ -1,6 +1,6 @@
 // The worker thread that reads received messages: structure within limits, header and body, verdicts of SPF, DKIM, DMARC and ARC, and
 // what a report reports. A message that kills or outlasts it costs one thread, not the server.
-import { readFileSync } from 'node:fs'
+import { createReadStream, readFileSync } from 'node:fs'
 import { authenticate } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
@@ -101,7 +101,9 @@ async function judge({ client, content, helo, hostname, mailFrom }: JudgeJob): P
   let giveUp: NodeJS.Timeout | undefined
   const late = new Promise<undefined>((resolve) => (giveUp = setTimeout(() => resolve(undefined), DNS_PATIENCE)))
   try {
-    const result = await authenticate(bytesOf(content), {
+    // A file is hashed as it is read: the other thread holds the whole of it already.
+    const message = 'file' in content ? createReadStream(content.file) : Buffer.from(content)
+    const result = await authenticate(message, {
       ip: client,
       helo,
       sender: mailFrom,

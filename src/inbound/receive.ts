@@ -9,7 +9,7 @@ import { rfc5322Date } from '../message/compose.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import type { InboundEnvelope, SmtpRefusal } from '../smtp/listener.ts'
 import { cleanText } from '../smtp/reply.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { SPOOL_ABOVE, type Draft, type Spool } from '../store/spool.ts'
 import type { NewRow } from '../store/tables.ts'
@@ -29,6 +29,8 @@ export interface ReceiveDesk {
 
 /** Octets of unfinished messages that all sessions together hold in memory; beyond, also small ones go to the disk. */
 const MAX_HELD = 64 * 1024 * 1024
+/** From so many messages at once on, their rows wait for each other and share a commit. */
+const MANY = 4
 /** So many hands a message passes at most (RFC 5321 §6.3). */
 const MAX_RECEIVED = 100
 
@@ -71,6 +73,7 @@ interface Intake {
 export class Reception {
   readonly #desk: ReceiveDesk
   #held = 0
+  #open = 0
 
   constructor(desk: ReceiveDesk) {
     this.#desk = desk
@@ -92,6 +95,7 @@ export class Reception {
     const id = newId(now)
     const intake: Intake = { chunks: [], held: 0, size: 0, head: [], draft: undefined }
     let kept = false
+    this.#open++
     try {
       await this.#collect(bytes, intake, id)
       const refusal = sound()
@@ -118,6 +122,7 @@ export class Reception {
       if (kept) await this.#desk.spool.remove(id)
       throw thrown
     } finally {
+      this.#open--
       this.#held -= intake.held
       if (!kept) await intake.draft?.drop()
     }
@@ -166,7 +171,9 @@ export class Reception {
     stored: Pick<NewRow<'inbound_messages'>, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
   ): Promise<void> {
     const { config, keyring, ring, store } = this.#desk
-    await store.write((tx) => {
+    const write = <T>(work: (tx: Tx) => T): Promise<T> =>
+      this.#open < MANY ? store.write(work) : store.writeSoon(work)
+    await write((tx) => {
       const recipients = envelope.to
         .map((address) => judgeRecipient({ store: tx as unknown as Store, keyring }, address))
         // What was deleted since RCPT is gone; the others get their mail.

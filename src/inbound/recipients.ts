@@ -31,8 +31,9 @@ const hosted = (name: string) =>
 /** The hosts of return paths have a postmaster as well (RFC 5321 §4.5.1). */
 const hostedReturnPath = (host: string) =>
   raw<{ key: number }>(
-    `select d.key from domains d where d.mail_from_prefix || '.' || d.name = ? and ${HOSTED} order by d.key limit 1`,
-    [host],
+    `select d.key from domains d where d.name in (select value from json_each(?))
+     and d.mail_from_prefix || '.' || d.name = ? and ${HOSTED} order by d.key limit 1`,
+    [JSON.stringify(parentsOf(host)), host],
   )
 
 const domainOfDelivery = statement<{ key: number }>()((arg) =>
@@ -68,9 +69,9 @@ export function judgeRecipient({ store, keyring }: RecipientDesk, address: strin
   if (unsubscribed !== undefined && isBelow(store, host, unsubscribed))
     return { kind: 'unsubscribe', address: whole, delivery: unsubscribed }
 
-  const domain = store.first(hosted(host))
-  const found = domain ? findInboxes(store, local, host) : []
+  const found = findInboxes(store, local, host)
   if (found.length > 0) return { kind: 'inbox', address: whole, inboxes: found }
+  const domain = store.first(hosted(host))
   const answering = ROLES.includes(local) ? (domain ?? store.first(hostedReturnPath(host))) : undefined
   if (answering) return { kind: 'role', address: whole, domain: answering.key }
   return domain || parentOf(store, host) ? UNKNOWN : FOREIGN
@@ -93,9 +94,15 @@ function isBelow(store: Reader, host: string, delivery: number): boolean {
 
 /** Whether a host lies below a domain that is or was hosted here: bounces come late. */
 function parentOf(store: Reader, host: string): boolean {
+  return parentsOf(host).some(
+    (name) => store.first(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined,
+  )
+}
+
+/** The names above a host, without the top-level domain. */
+function parentsOf(host: string): string[] {
   const labels = host.split('.')
-  const parents = labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
-  return parents.some((name) => store.first(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined)
+  return labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
 }
 
 /** The form under which inbox addresses are kept; undefined when it is no address. */

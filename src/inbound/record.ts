@@ -11,8 +11,8 @@ import type { Report } from '../message/report.ts'
 import { recipientMeant, settleComplaint, settleReturned } from '../outbound/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
-import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import { db, raw, statement } from '../store/query.ts'
+import type { NewRow, RowOf } from '../store/tables.ts'
 import type { InboundStatus } from '../states/inbound-email.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
@@ -31,6 +31,50 @@ const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: '
 /** The judge could not say. */
 const UNKNOWN: Verdicts = { spf: 'temperror', dkim: 'temperror', dmarc: 'temperror', arc: 'none' }
 const MAX_NOTICE = 8 * 1024
+
+const settleMessage = statement<{ key: number; field: string | null }>()((arg) =>
+  db
+    .updateTable('inbound_messages')
+    .set({ next_attempt_at: null, authentication: arg.field })
+    .where('key', '=', arg.key),
+)
+
+const insertBody = statement<NewRow<'inbound_bodies'>>()((arg) =>
+  db.insertInto('inbound_bodies').values({
+    message_key: arg.message_key,
+    headers: arg.headers,
+    text: arg.text,
+    html: arg.html,
+    attachments: arg.attachments,
+  }),
+)
+
+const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg) =>
+  db.insertInto('inbound_emails').values({
+    id: arg.id,
+    user_key: arg.user_key,
+    domain_key: arg.domain_key,
+    inbox_key: arg.inbox_key,
+    message_key: arg.message_key,
+    status: arg.status,
+    reason: arg.reason,
+    sender: arg.sender,
+    recipients: arg.recipients,
+    subject: arg.subject,
+    from: arg.from,
+    to: arg.to,
+    cc: arg.cc,
+    reply_to: arg.reply_to,
+    message_id: arg.message_id,
+    in_reply_to: arg.in_reply_to,
+    references: arg.references,
+    authentication: arg.authentication,
+    size: arg.size,
+    received_at: arg.received_at,
+    created_at: arg.created_at,
+    updated_at: arg.updated_at,
+  }),
+)
 
 /** Records a message that was read. Returns the name of its file in the spool when nothing refers to it any more. */
 export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, reading: Read, now: number): string | null {
@@ -56,16 +100,11 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
     return message.spool
   }
   const field = reading.judgement?.field ?? null
-  tx.run(
-    db
-      .updateTable('inbound_messages')
-      .set({ next_attempt_at: null, authentication: field })
-      .where('key', '=', message.key),
-  )
+  tx.run(settleMessage({ key: message.key, field }))
   const withheld = message.virus !== null
   const body = reading.kind === 'read' && !withheld ? reading.body : null
   tx.run(
-    db.insertInto('inbound_bodies').values({
+    insertBody({
       message_key: message.key,
       headers: JSON.stringify(withoutForgedField(reading.header?.headers ?? {}, desk.config.hostname)),
       text: body?.text ?? null,
@@ -91,7 +130,7 @@ function deliverTo(
   const { header } = reading
   const { status, reason } = statusOf(message, reading)
   const { key } = tx.run(
-    db.insertInto('inbound_emails').values({
+    insertEmail({
       id: newId(message.received_at),
       user_key: inbox.user_key,
       domain_key: inbox.domain_key,

@@ -62,6 +62,12 @@ async function put(socket: Socket, chunk: Uint8Array): Promise<boolean> {
   length.writeUInt32BE(chunk.length)
   socket.write(length)
   if (socket.write(chunk)) return true
-  await new Promise<void>((resolve) => socket.once('drain', resolve).once('close', resolve))
+  await new Promise<void>((resolve) => {
+    const go = (): void => {
+      socket.off('drain', go).off('close', go)
+      resolve()
+    }
+    socket.on('drain', go).on('close', go)
+  })
   return socket.writable
 }

@@ -4,7 +4,7 @@ import { newId } from '../base/ids.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { raw, statement, db } from '../store/query.ts'
-import { bulkLane } from './lanes.ts'
+import { bulkLane } from './lane-names.ts'
 
 export interface BulkMail {
   user_key: number

@@ -11,6 +11,9 @@ import type { Consignment } from './claim.ts'
 import { withdraw } from './bulk.ts'
 import { settle } from './settle.ts'
 
+/** How long the fates of campaign mail wait for each other, in ms. */
+const PATIENCE = 20
+
 export interface ConcludeDesk {
   store: Store
   clock: Clock
@@ -30,7 +33,7 @@ export async function conclude(
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && kind === 'deferred' && code === null && !handed
   const lean = work.email.campaign_key !== null
-  const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run) : store.write(run))
+  const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run, PATIENCE) : store.write(run))
   await write((tx) => {
     for (const [index, delivery] of work.deliveries.entries()) {
       const verdict = verdicts[index]!

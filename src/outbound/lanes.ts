@@ -3,6 +3,7 @@
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Consignment } from './claim.ts'
 import type { Route } from './connect.ts'
+import { domainOf, isBulk } from './lane-names.ts'
 import type { Limits } from './shaping.ts'
 
 /** Mails claimed ahead for each connection. */
@@ -13,9 +14,6 @@ const IDLE = 3 * SECOND
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
-/** What a lane of campaign mail is called. */
-const BULK = '~'
-export const bulkLane = (domain: string): string => BULK + domain
 /** Of connections and of memory, campaigns leave so much to other mail. */
 const BULK_SHARE = 0.75
 
@@ -47,8 +45,8 @@ export class Lane {
 
   constructor(name: string, limits: Limits) {
     this.name = name
-    this.bulk = name.startsWith(BULK)
-    this.domain = this.bulk ? name.slice(BULK.length) : name
+    this.bulk = isBulk(name)
+    this.domain = domainOf(name)
     this.limits = limits
   }
 

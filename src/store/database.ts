@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
+import { Batches } from './batches.ts'
 import { migrations } from './migrations.ts'
 import type { Compiled, Runnable } from './query.ts'
 
@@ -39,24 +40,21 @@ interface Job {
   signals: string[]
 }
 
+function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (error: unknown) => void): Job {
+  return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] }
+}
+
 /** A batch that has run this long is committed; what waits goes into the next one, after the event loop has turned. */
 const BATCH_MS = 6
-/** Under load a commit waits this long after the one before, so that more writes share its fsync; an idle store never waits. */
-const GATHER_MS = 1
-/** A write that nobody waits for shares the commit of the next one that somebody does, or waits so long for others of its kind. */
-const PATIENT_MS = 20
-const MANY_PATIENT = 256
+/** A write that nobody waits for waits at most this long for others to share its commit. */
+const PATIENCE_MS = 5
 const BUSY_TIMEOUT = 5000
 const FILE = 'postrider.db'
 
 export class Store implements Reader {
   readonly #db: Database.Database
   readonly #statements = new Map<string, Database.Statement>()
-  #queue: Job[] = []
-  #patient: Job[] = []
-  #scheduled = false
-  #waiting: NodeJS.Timeout | undefined
-  #committedAt = 0
+  readonly #batches = new Batches<Job>((jobs) => this.#commit(jobs))
   readonly #listeners = new Map<string, (() => void)[]>()
   #version: unknown
 
@@ -80,19 +78,12 @@ export class Store implements Reader {
    * only and rejects this promise; a failing commit rejects every write of the batch.
    */
   write<T>(work: (tx: Tx) => T): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      this.#queue.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] })
-      this.#schedule()
-    })
+    return new Promise<T>((resolve, reject) => this.#batches.add(jobOf(work, resolve, reject)))
   }
 
-  /** The same for work that can wait a moment: many such writes share a commit, and the pages that they touch are written once. */
-  writeSoon<T>(work: (tx: Tx) => T): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      this.#patient.push({ work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] })
-      if (this.#patient.length >= MANY_PATIENT) this.#schedule()
-      else this.#waiting ??= setTimeout(() => this.#schedule(), PATIENT_MS)
-    })
+  /** The same for work that nobody waits for: many such writes share a commit, and the pages that they touch are written once. */
+  writeSoon<T>(work: (tx: Tx) => T, patience = PATIENCE_MS): Promise<T> {
+    return new Promise<T>((resolve, reject) => this.#batches.addSoon(jobOf(work, resolve, reject), patience))
   }
 
   /** Calls `hear` after every commit that gave this signal. */
@@ -130,8 +121,7 @@ export class Store implements Reader {
 
   /** Commits what waits and closes the file. */
   close(): void {
-    while (this.#queue.length + this.#patient.length > 0) this.#flush()
-    clearTimeout(this.#waiting)
+    this.#batches.drain()
     this.#db.close()
   }
 
@@ -148,32 +138,8 @@ export class Store implements Reader {
     return statement
   }
 
-  #schedule(): void {
-    if (this.#scheduled) return
-    this.#scheduled = true
-    const flush = (): void => {
-      this.#scheduled = false
-      this.#flush()
-      this.#committedAt = performance.now()
-      if (this.#queue.length > 0 || this.#patient.length >= MANY_PATIENT) this.#schedule()
-      else if (this.#patient.length > 0) this.#waiting = setTimeout(() => this.#schedule(), PATIENT_MS)
-    }
-    if (performance.now() - this.#committedAt < GATHER_MS) setTimeout(flush, GATHER_MS)
-    else setImmediate(flush)
-  }
-
-  #flush(): void {
-    // Those that somebody waits for go first.
-    const urgent = this.#queue.length
-    const jobs = [...this.#queue, ...this.#patient]
-    this.#queue = []
-    this.#patient = []
-    clearTimeout(this.#waiting)
-    this.#waiting = undefined
-    const putBack = (from: number): void => {
-      this.#queue = [...jobs.slice(from, urgent), ...this.#queue]
-      this.#patient = [...jobs.slice(Math.max(from, urgent)), ...this.#patient]
-    }
+  /** Commits jobs from the front for as long as a batch may run; returns how many. */
+  #commit(jobs: readonly Job[]): number {
     const settled: (() => void)[] = []
     let taken = 0
     try {
@@ -185,14 +151,13 @@ export class Store implements Reader {
     } catch (thrown) {
       if (this.#db.inTransaction) this.#prepare('rollback').run()
       const failed = jobs.slice(0, Math.max(taken, 1))
-      putBack(failed.length)
       for (const job of failed) job.reject(thrown)
-      return
+      return failed.length
     }
-    putBack(taken)
     for (const settle of settled) settle()
     const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
     for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
+    return taken
   }
 
   /** Runs one job inside its savepoint; the returned function tells its caller, after the commit. */

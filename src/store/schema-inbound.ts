@@ -16,6 +16,9 @@ create unique index inboxes_by_address on inboxes (domain_key, address) where de
 create index inboxes_live on inboxes (address) where deleted_at is null;
 create index inboxes_by_creation on inboxes (user_key, created_at);
 
+-- Every RCPT asks for a domain by its name alone.
+create index domains_named on domains (name);
+
 create table inbound_messages (
   key integer primary key autoincrement,
   id text not null unique,

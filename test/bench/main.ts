@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
 import { campaign } from './campaign.ts'
+import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
 import { webhooks } from './webhooks.ts'
@@ -17,6 +18,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   backlog: () => backlog(count),
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
+  inbound: () => inbound(count),
 }
 
 for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {

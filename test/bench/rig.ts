@@ -20,6 +20,7 @@ export interface Report {
 }
 
 export interface Server {
+  pid: number
   port: number
   token: string
   dataDir: string
@@ -52,6 +53,7 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
     })
   const { port, token } = (await message()) as { port: number; token: string }
   return {
+    pid: child.pid!,
     port,
     token,
     dataDir,

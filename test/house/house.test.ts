@@ -265,7 +265,12 @@ describe('packages', () => {
 
 describe('one writer per table', () => {
   // store/move.ts writes the status of whichever table its state machine names.
-  const EXCEPTIONS = ['store/move.ts writes ${machine.table}']
+  // The triggers by which contacts follow suppressions and audiences count them stand in the schema.
+  const EXCEPTIONS = [
+    'store/move.ts writes ${machine.table}',
+    'store/schema-campaigns.ts writes audiences',
+    'store/schema-campaigns.ts writes contacts',
+  ]
 
   test('insert, update and delete stand with the owner', () => {
     const foreign: string[] = []
@@ -306,8 +311,9 @@ describe('time and network', () => {
   const TIMERS: Record<string, string> = {
     'base/clock.ts Date.now': 'this is the clock',
     'base/clock.ts setTimeout': 'this is the clock',
-    'store/database.ts setImmediate': 'a batch is what one turn of the event loop asks for',
-    'store/database.ts setTimeout': 'under load a commit waits for more writes to share it',
+    'store/batches.ts setImmediate': 'a batch is what one turn of the event loop asks for',
+    'store/batches.ts setTimeout': 'under load a commit waits for more writes to share it',
+    'store/batches.ts performance.now': 'a commit waits as long as the one before took',
     'store/database.ts performance.now': 'a batch is cut off so that the event loop turns',
     'base/pool.ts setImmediate': 'jobs of one turn of the event loop go in one message',
     'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',

@@ -13,8 +13,11 @@ command -v apt-get >/dev/null || { say 'needs a Debian or Ubuntu machine (no apt
 export DEBIAN_FRONTEND=noninteractive
 
 # python3-dkim brings python3-dnspython; openssl makes the receiving exchanger's certificate and the signing key.
-# spamassassin brings its rules with it, and no daemon.
+# spamassassin brings its rules with it, and no daemon. clamav-daemon is used without the world's signatures: the rig writes a
+# database of its own, so nothing has to be fetched.
 packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates spamassassin'
+# swaks needs the two Perl modules for STARTTLS and for mail with attachments.
+packages="$packages clamav-daemon libnet-ssleay-perl libmime-tools-perl"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -33,7 +36,7 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install o
 
 # What is new here must not start at the next boot; what this machine already used stays as it is.
 fresh=
-for service in postfix opendkim; do
+for service in postfix opendkim clamav-daemon clamav-freshclam; do
   installed "$service" || fresh="$fresh $service"
 done
 
@@ -63,6 +66,7 @@ opendkim -V | sed -n '1s/^/  /p'
 swaks --version | sed -n '1s/^/  /p'
 openssl version | sed 's/^/  /'
 spamassassin --version | sed -n '1s/^/  /p'
+clamd --version | sed -n '1s/^/  /p'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }
   say "  $program"

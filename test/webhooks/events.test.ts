@@ -239,9 +239,9 @@ test('events of a domain go to its webhooks alone, those of the account to all o
   const foreign = await postrider.activeDomain('bobs.test', postrider.other)
   const [here, there] = [await makeHook(postrider, receiver, domain), await makeHook(postrider, receiver, second)]
   const bobs = await makeHook({ api: (...given) => postrider.asOther(...given) }, receiver, foreign)
-  const picky = await makeHook(postrider, receiver, domain, ['usage.limit_reached', 'campaign.sent'])
+  const picky = await makeHook(postrider, receiver, domain, ['usage.limit_reached', 'domain.reputation_warning'])
   const ofDomain = EVENT_TYPES.filter(
-    (type) => CATALOGUE[type].to === 'domain' && !/^(email|inbound_email)\./.test(type),
+    (type) => CATALOGUE[type].to === 'domain' && !/^(email|inbound_email|campaign)\./.test(type),
   )
   const ofUser = EVENT_TYPES.filter((type) => CATALOGUE[type].to === 'user')
   for (const type of ofDomain) await happen(postrider, domain, type)
@@ -256,7 +256,7 @@ test('events of a domain go to its webhooks alone, those of the account to all o
       .toSorted()
   assert.deepEqual(types(here), [...ofDomain, ...ofUser].toSorted())
   assert.deepEqual(types(there), ofUser.toSorted())
-  assert.deepEqual(types(picky), ['campaign.sent', 'usage.limit_reached'])
+  assert.deepEqual(types(picky), ['domain.reputation_warning', 'usage.limit_reached'])
   assert.deepEqual(types(bobs), [])
   // One event, two endpoints: two deliveries with ids of their own.
   const ids = receiver.requests.map(({ headers }) => headers['webhook-id'])
@@ -265,15 +265,15 @@ test('events of a domain go to its webhooks alone, those of the account to all o
 
 test('what happened before a webhook was made is not told to it', async () => {
   const other = await postrider.activeDomain('later.test')
-  await happen(postrider, other, 'campaign.sent')
+  await happen(postrider, other, 'domain.reputation_warning')
   await rest(postrider)
   postrider.clock.advance(SECOND)
   const late = await makeHook(postrider, receiver, other)
-  await happen(postrider, other, 'campaign.paused')
+  await happen(postrider, other, 'domain.reputation_recovered')
   await late.arrived(1)
   assert.deepEqual(
     heard(late).map(({ type }) => type),
-    ['campaign.paused'],
+    ['domain.reputation_recovered'],
   )
 })
 

@@ -131,19 +131,34 @@ async function judgeSome(box: Sandbox, peer: RelayingPostfix, sinkPort: number, 
   await sleep(3000)
 }
 
-interface Drive {
+export interface Drive {
   port: number
   count: number
   bytes: number
   sessions: number
   reconnect: boolean
   timeoutMs: number
+  /** The one recipient of all letters. Default: each goes to another address, so that no cache flatters Postfix. */
+  to?: string
+  /** A file whose letter is sent, instead of one of so many bytes of text. */
+  file?: string
 }
 
-/** Resolves when smtp-source has its last 250. Each letter goes to another address, so that no cache flatters Postfix. */
-async function smtpSource({ port, count, bytes, sessions, reconnect, timeoutMs }: Drive): Promise<void> {
-  const load = ['-l', String(bytes), '-m', String(count), '-s', String(sessions), ...(reconnect ? [] : ['-d'])]
-  const mail = ['-N', '-M', 'client.example', '-f', `sender@${DOMAIN}`, '-t', 'reader@receiver.example']
+/** Resolves when smtp-source has its last 250; it ends with an error as soon as anything else is answered. */
+export async function smtpSource({
+  port,
+  count,
+  bytes,
+  sessions,
+  reconnect,
+  timeoutMs,
+  to,
+  file,
+}: Drive): Promise<void> {
+  const what = file === undefined ? ['-l', String(bytes)] : ['-F', file]
+  const load = [...what, '-m', String(count), '-s', String(sessions), ...(reconnect ? [] : ['-d'])]
+  const whom = to === undefined ? ['-N', '-t', 'reader@receiver.example'] : ['-t', to]
+  const mail = ['-M', 'client.example', '-f', `sender@${DOMAIN}`, ...whom]
   const child = spawn(PROGRAMS.smtpSource, [...load, ...mail, `127.0.0.1:${port}`], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: timeoutMs,
@@ -167,7 +182,7 @@ function delivered(counter: string): number {
 const TICK_MS = 10
 
 /** CPU time of process groups so far: user and system, with children already reaped (proc(5), fields 14 to 17). */
-function cpuMs(groups: number[]): number {
+export function cpuMs(groups: number[]): number {
   let ticks = 0
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue

@@ -50,6 +50,10 @@ export interface ReceivingOptions {
 
 export interface ReceivingPostfix {
   port: number
+  /** Process group of its daemons, whose CPU time the benchmark adds up. */
+  group: number
+  /** How many letters lie in the mailbox. */
+  count: () => Promise<number>
   /** The certificate in PEM, for a client that is to trust it. */
   certificate: string
   maildir: () => Promise<Buffer[]>
@@ -104,11 +108,14 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
       // A milter that is away must be seen as a deferral, not as mail without Authentication-Results.
       settings['milter_default_action'] = 'tempfail'
     }
-    const { port, log } = await runPostfix(box, hostname, { ...settings, ...options.settings }, options.listen)
+    const running = await runPostfix(box, hostname, { ...settings, ...options.settings }, options.listen)
+    const { port, masterPid, log } = running
     const maildir = () => readMaildir(box.path('store/box/new'))
     return {
       port,
+      group: masterPid,
       certificate,
+      count: async () => (await readdir(box.path('store/box/new')).catch(() => [])).length,
       maildir,
       async waitFor(count, timeoutMs = 20_000) {
         let mails: Buffer[] = []

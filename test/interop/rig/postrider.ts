@@ -40,6 +40,20 @@ export interface Mail {
   recipients: Recipient[]
 }
 
+/** An inbound email's attributes, as far as tests look at them. */
+export interface Received {
+  id: string
+  status: string
+  reason: string | null
+  sender: string
+  recipients: string[]
+  subject: string | null
+  message_id: string | null
+  attachments: { id: string; filename: string | null; content_type: string; size: number }[]
+  authentication: { spf: string; dkim: string; dmarc: string; arc: string }
+  size: number
+}
+
 export interface Output {
   code: number
   stdout: string
@@ -53,6 +67,14 @@ export interface Answer {
 }
 
 export interface RunningPostrider {
+  /** Where it receives. */
+  smtpPort: number
+  /** A download over a real socket; `path` is below /api/v1. Throws unless the answer is 200. */
+  download: (path: string) => Promise<Buffer>
+  /** Makes an inbox; its id. */
+  inbox: (address: string) => Promise<string>
+  /** All mail that came to an inbox, oldest first. */
+  received: (inbox: string) => Promise<Received[]>
   /** A request over a real socket; `path` is below /api/v1. */
   api: (method: string, path: string, body?: unknown) => Promise<Answer>
   /** Posts a mail; throws unless it was accepted. */
@@ -81,6 +103,8 @@ export interface PostriderOptions {
   hostname: string
   /** Port of all receiving exchangers. */
   deliveryPort: number
+  /** Where the virus scanner listens. */
+  clamav?: string
 }
 
 export async function startPostrider(options: PostriderOptions): Promise<RunningPostrider> {
@@ -93,7 +117,10 @@ export async function startPostrider(options: PostriderOptions): Promise<Running
   }
 }
 
-async function serve(box: Sandbox, { dns, hostname, deliveryPort }: PostriderOptions): Promise<RunningPostrider> {
+async function serve(
+  box: Sandbox,
+  { clamav = '', deliveryPort, dns, hostname }: PostriderOptions,
+): Promise<RunningPostrider> {
   const { program, first } = executable()
   const config = box.write(
     'postrider.toml',
@@ -103,6 +130,8 @@ data_dir = "${box.path('data')}"
 listen = "127.0.0.1:0"
 [smtp]
 listen = ["127.0.0.1:0"]
+[inbound]
+clamav = "${clamav}"
 [dns]
 servers = ["127.0.0.1:${dns.port}"]
 [delivery]
@@ -140,10 +169,13 @@ rate_limit = 0
 
   const server = box.daemon(program, [...first, '--config', config, 'serve'], 'server.log')
   let http = ''
+  let smtpPort = 0
   const ready = (): boolean => {
     if (!server.alive()) throw new Error(`the server ended at once: ${log()}`)
-    http = readyLine(log())?.http ?? ''
-    return http !== ''
+    const told = readyLine(log())
+    http = told?.http ?? ''
+    smtpPort = Number(told?.smtp[0]?.split(':').at(-1) ?? 0)
+    return told !== undefined
   }
   await until(ready, READY_TIMEOUT, () => `the server is not ready: ${log()}`)
 
@@ -165,14 +197,42 @@ rate_limit = 0
     const text = await response.text()
     return { status: response.status, body: text === '' ? undefined : JSON.parse(text) }
   }
+  const download: RunningPostrider['download'] = async (path) => {
+    const response = await fetch(`http://${http}/api/v1${path}`, {
+      headers: { authorization: `Bearer ${token}` },
+      signal: AbortSignal.timeout(COMMAND_TIMEOUT),
+    })
+    if (response.status !== 200) throw new Error(`GET ${path}: ${response.status} ${await response.text()}`)
+    return Buffer.from(await response.arrayBuffer())
+  }
   const show: RunningPostrider['show'] = async (id) => {
     const { status, body } = await api('GET', `/outbound-emails/${id}`)
     if (status !== 200) throw new Error(`GET ${id}: ${status} ${JSON.stringify(body)}`)
     return { id, ...body.data.attributes }
   }
   return {
+    smtpPort,
     api,
+    download,
     show,
+    async inbox(address) {
+      const attributes = { name: address, address }
+      const { status, body } = await api('POST', '/inboxes', { data: { type: 'inboxes', attributes } })
+      if (status !== 201) throw new Error(`POST /inboxes: ${status} ${JSON.stringify(body)}`)
+      return body.data.id
+    },
+    async received(inbox) {
+      const all: Received[] = []
+      let cursor = ''
+      do {
+        const page = `page[size]=100${cursor && `&page[cursor]=${encodeURIComponent(cursor)}`}`
+        const { status, body } = await api('GET', `/inboxes/${inbox}/inbound-emails?sort=created_at&${page}`)
+        if (status !== 200) throw new Error(`GET inbound-emails: ${status} ${JSON.stringify(body)}`)
+        for (const { id, attributes } of body.data) all.push({ id, ...attributes })
+        cursor = body.meta.has_more ? body.meta.next_cursor : ''
+      } while (cursor !== '')
+      return all
+    },
     command,
     json,
     log,
@@ -214,7 +274,7 @@ rate_limit = 0
   }
 }
 
-function readyLine(log: string): { http: string } | undefined {
+function readyLine(log: string): { http: string; smtp: string[] } | undefined {
   const line = log.split('\n').find((text) => text.includes('"event":"ready"'))
-  return line === undefined ? undefined : (JSON.parse(line) as { http: string })
+  return line === undefined ? undefined : (JSON.parse(line) as { http: string; smtp: string[] })
 }

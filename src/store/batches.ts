@@ -1,0 +1,74 @@
+// When writes go to the disk, and which go together: those of one turn of the event loop share a commit; under load a commit waits as
+// long as the one before took, so that more share it; and what nobody waits for goes with what somebody does, or after a moment.
+
+/** Under load a commit waits as long as the one before took, within these bounds; an idle store never waits. */
+const GATHER_MS = 1
+const MAX_GATHER_MS = 4
+/** So many patient writes are enough for a commit of their own. */
+const MANY = 256
+
+export class Batches<Job> {
+  readonly #commit: (jobs: readonly Job[]) => number
+  #queue: Job[] = []
+  #patient: Job[] = []
+  #scheduled = false
+  #timer: NodeJS.Timeout | undefined
+  #timerDue = Infinity
+  #restUntil = 0
+
+  /** `commit` takes jobs from the front and returns how many; the rest waits for the next turn. */
+  constructor(commit: (jobs: readonly Job[]) => number) {
+    this.#commit = commit
+  }
+
+  add(job: Job): void {
+    this.#queue.push(job)
+    this.#schedule()
+  }
+
+  /** Within `patience` ms. */
+  addSoon(job: Job, patience: number): void {
+    if (this.#patient.push(job) >= MANY) return this.#schedule()
+    const due = performance.now() + patience
+    if (this.#scheduled || due >= this.#timerDue) return
+    clearTimeout(this.#timer)
+    this.#timerDue = due
+    this.#timer = setTimeout(() => this.#schedule(), patience)
+  }
+
+  /** Commits all that waits, now. */
+  drain(): void {
+    while (this.#queue.length + this.#patient.length > 0) this.#flush()
+    clearTimeout(this.#timer)
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    const run = (): void => {
+      this.#scheduled = false
+      const start = performance.now()
+      this.#flush()
+      const end = performance.now()
+      this.#restUntil = end + Math.min(Math.max(end - start, GATHER_MS), MAX_GATHER_MS)
+      if (this.#queue.length + this.#patient.length > 0) this.#schedule()
+    }
+    const rest = this.#restUntil - performance.now()
+    if (rest > 0) setTimeout(run, rest)
+    else setImmediate(run)
+  }
+
+  #flush(): void {
+    clearTimeout(this.#timer)
+    this.#timerDue = Infinity
+    // Those that somebody waits for go first.
+    const urgent = this.#queue.length
+    const jobs = [...this.#queue, ...this.#patient]
+    this.#queue = []
+    this.#patient = []
+    const taken = this.#commit(jobs)
+    // Meanwhile more may have come.
+    this.#queue = [...jobs.slice(taken, urgent), ...this.#queue]
+    this.#patient = [...jobs.slice(Math.max(taken, urgent)), ...this.#patient]
+  }
+}
