@@ -75,6 +75,7 @@ export function createInbound(parts: InboundParts): Inbound {
               maxPerAddress: config.smtp.max_connections_per_address,
               recipient: (address) => reception.recipient(address),
               message: (bytes, envelope, sound) => reception.message(bytes, envelope, sound),
+              fault: (thrown) => void parts.log.fault('receiving', thrown),
             },
           ).catch((thrown: unknown) => {
             throw listenError(thrown, key, host, port)
@@ -137,10 +138,11 @@ function readKept(file: string): Certificate | undefined {
   }
 }
 
-function fits({ cert }: Certificate, hostname: string, now: number): boolean {
+function fits({ cert, key }: Certificate, hostname: string, now: number): boolean {
   try {
     const read = new X509Certificate(cert)
-    return read.checkHost(hostname) !== undefined && read.validToDate.getTime() > now
+    const whole = read.checkPrivateKey(createPrivateKey(key))
+    return whole && read.checkHost(hostname) !== undefined && read.validToDate.getTime() > now
   } catch {
     return false
   }

@@ -13,7 +13,7 @@ import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { SPOOL_ABOVE, type Draft, type Spool } from '../store/spool.ts'
 import type { NewRow } from '../store/tables.ts'
-import { isRefusal, judgeRecipient, type InboundRecipient } from './recipients.ts'
+import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 
 export interface ReceiveDesk {
@@ -110,16 +110,18 @@ export class Reception {
         await intake.draft.keep()
         kept = true
       }
-      await this.#write(id, envelope, now, {
+      const wanted = await this.#write(id, envelope, now, {
         size: intake.size,
         content: intake.draft && !cut ? null : content,
         spool: intake.draft && !cut ? id : null,
         cut: cut ? 1 : 0,
         virus: found,
       })
-      return cut ? TOO_LARGE : undefined
+      if (!wanted && kept) await this.#desk.spool.remove(id)
+      return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
-      if (kept) await this.#desk.spool.remove(id)
+      // A file may have got its name before it failed to last.
+      if (intake.draft) await this.#desk.spool.remove(id)
       throw thrown
     } finally {
       this.#open--
@@ -164,20 +166,22 @@ export class Reception {
     return UNSCANNED
   }
 
-  async #write(
+  /** Writes the row, unless nobody is there any more to whom the message could go. */
+  #write(
     id: string,
     envelope: InboundEnvelope,
     now: number,
     stored: Pick<NewRow<'inbound_messages'>, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { config, keyring, ring, store } = this.#desk
     const write = <T>(work: (tx: Tx) => T): Promise<T> =>
       this.#open < MANY ? store.write(work) : store.writeSoon(work)
-    await write((tx) => {
+    return write((tx) => {
       const recipients = envelope.to
         .map((address) => judgeRecipient({ store: tx as unknown as Store, keyring }, address))
         // What was deleted since RCPT is gone; the others get their mail.
         .filter((judged): judged is InboundRecipient => !isRefusal(judged))
+      if (recipients.length === 0) return false
       tx.run(
         insert({
           id,
@@ -192,12 +196,15 @@ export class Reception {
         }),
       )
       tx.afterCommit(ring)
+      return true
     })
   }
 }
 
 /** The header of a message, its empty line included, as far as it was kept. */
 function headerOf(head: Buffer): Buffer {
+  // One that begins with the empty line has none.
+  if (head.indexOf('\r\n') === 0) return head.subarray(0, 2)
   const end = head.indexOf('\r\n\r\n')
   return head.subarray(0, end < 0 ? MAX_HEADER : end + 4)
 }
@@ -209,7 +216,7 @@ function receivedField(envelope: InboundEnvelope, hostname: string, id: string, 
   const { client, helo, protocol, tls, to } = envelope
   const name =
     cleanText(helo)
-      .replace(/[()\\;]/g, '')
+      .replace(/[^\x21-\x7e]|[()<>",;\\]/g, '')
       .slice(0, 255) || 'unknown'
   const literal = client.includes(':') ? `IPv6:${client}` : client
   const secured = tls === null ? '' : `\r\n\t(using ${tls.replace(/[()]/g, '')})`

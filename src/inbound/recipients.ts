@@ -45,7 +45,7 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 )
 
 const ROLES = ['postmaster', 'abuse']
-const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
+export const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
 const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
 
 export interface RecipientDesk {

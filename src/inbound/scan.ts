@@ -12,9 +12,13 @@ const PATIENCE = 2 * MINUTE
 const MAX_ANSWER = 1000
 
 /** Scans bytes or a file with the clamd at "host:port" or a socket path. Never throws. */
-export async function scan(clamd: string, content: Uint8Array | { file: string }): Promise<ScanResult> {
+export async function scan(
+  clamd: string,
+  content: Uint8Array | { file: string },
+  patience: number = PATIENCE,
+): Promise<ScanResult> {
   try {
-    return judge(await ask(clamd, content))
+    return judge(await ask(clamd, content, patience))
   } catch (thrown) {
     return { kind: 'unavailable', reason: thrown instanceof Error ? thrown.message : String(thrown) }
   }
@@ -26,10 +30,10 @@ function judge(answer: string): ScanResult {
   return answer === 'stream: OK' ? { kind: 'clean' } : { kind: 'unavailable', reason: answer.slice(0, 200) }
 }
 
-async function ask(clamd: string, content: Uint8Array | { file: string }): Promise<string> {
+async function ask(clamd: string, content: Uint8Array | { file: string }, patience: number): Promise<string> {
   const endpoint = parseEndpoint(clamd)
   const socket = endpoint && !clamd.startsWith('/') ? connect(endpoint.port, endpoint.host) : connect(clamd)
-  socket.setTimeout(PATIENCE, () => socket.destroy(new Error('clamd does not answer')))
+  socket.setTimeout(patience, () => socket.destroy(new Error('clamd does not answer')))
   const answered = new Promise<string>((resolve, reject) => {
     let text = ''
     socket.setEncoding('latin1').on('data', (data: string) => {

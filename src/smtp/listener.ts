@@ -2,9 +2,10 @@
 // the final dot only once the second was answered with yes (RFC 5321 §6.1).
 import type { AddressInfo, Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
+import { domainToASCII } from 'node:url'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
-import { codeOf, messageOf } from '../base/errors.ts'
+import { codeOf } from '../base/errors.ts'
 import { MINUTE } from '../base/clock.ts'
 import { BARE_LINE_END, InboundSession } from './session.ts'
 
@@ -46,6 +47,8 @@ export interface ListenerOptions {
     envelope: InboundEnvelope,
     sound: () => SmtpRefusal | undefined,
   ) => Promise<SmtpRefusal | undefined>
+  /** Hears what went wrong here; the client is only told that something did. */
+  fault?: (thrown: unknown) => void
 }
 
 export interface SmtpListener {
@@ -60,6 +63,8 @@ export interface SmtpListener {
 const MAX_CONNECTIONS = 1000
 const MAX_RECIPIENTS = 1000
 const IDLE = 5 * MINUTE
+/** A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has octets. */
+const BLOCK = 16 * 1024
 
 /** smtp-server with sessions of ours. */
 class Server extends SMTPServer {
@@ -79,7 +84,9 @@ export async function startListener(
   options: ListenerOptions,
 ): Promise<SmtpListener> {
   const { certificate, maxConnections = MAX_CONNECTIONS, maxPerAddress = maxConnections, hostname } = options
+  const fault = (thrown: unknown): void => options.fault?.(thrown)
   const byAddress = new Map<string, number>()
+  const admitted = new Set<string>()
   const server: Server = new Server({
     name: hostname,
     banner: 'Postrider',
@@ -88,31 +95,36 @@ export async function startListener(
     socketTimeout: options.idle ?? IDLE,
     logger: false,
     authOptional: true,
-    disabledCommands: ['AUTH', 'XCLIENT', 'XFORWARD', ...(certificate ? [] : ['STARTTLS'])],
+    disabledCommands: ['AUTH', 'XCLIENT', 'XFORWARD', 'WIZ', 'SHELL', 'KILL', ...(certificate ? [] : ['STARTTLS'])],
     hideENHANCEDSTATUSCODES: false,
     disableReverseLookup: true,
     ...(certificate ? { ...certificate, minVersion: 'TLSv1.2' as const } : {}),
-    onConnect({ remoteAddress }, done) {
+    onConnect({ id, remoteAddress }, done) {
       const open = (byAddress.get(remoteAddress) ?? 0) + 1
-      byAddress.set(remoteAddress, open)
       if (server.connections.size > maxConnections || open > maxPerAddress)
         return done(Object.assign(new Error('4.7.0 Too many connections; try again later'), { responseCode: 421 }))
+      // Who is turned away takes no place, or whoever tries again at once would find it taken by themselves.
+      byAddress.set(remoteAddress, open)
+      admitted.add(id)
       done()
     },
     onClose({ id, remoteAddress }) {
       server.sessions.delete(id)
+      if (!admitted.delete(id)) return
       const left = (byAddress.get(remoteAddress) ?? 1) - 1
       if (left > 0) byAddress.set(remoteAddress, left)
       else byAddress.delete(remoteAddress)
     },
     onMailFrom: (_, __, done) => done(),
     onRcptTo(address, session, done) {
-      judge(done, () => options.recipient(address.address, senderOf(session)))
+      judge(done, fault, () => options.recipient(address.address, senderOf(session)))
     },
     onData(stream, session, done) {
       const own = server.sessions.get(session.id)
       const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
-      judge(done, async () => {
+      // A client that goes away in the middle is no fault of ours.
+      const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
+      judge(done, here, async () => {
         const refusal = await options.message(bytesOf(stream), envelopeOf(session), sound)
         // Nothing is kept of what ended in the middle of a doubt.
         return sound() ?? refusal
@@ -142,13 +154,22 @@ export async function startListener(
   }
 }
 
-const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string => (mailFrom ? mailFrom.address : '')
+/** Domains are A-labels here and everywhere, whatever the library makes of them. */
+function withALabels(address: string): string {
+  const domain = address.slice(address.lastIndexOf('@') + 1)
+  return /[^\0-\x7f]/.test(domain)
+    ? address.slice(0, address.length - domain.length) + (domainToASCII(domain) || domain)
+    : address
+}
+
+const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>
+  mailFrom ? withALabels(mailFrom.address) : ''
 
 function envelopeOf(session: SMTPServerSession): InboundEnvelope {
   const { envelope, hostNameAppearsAs, remoteAddress, secure, tlsOptions, transmissionType } = session
   return {
     from: senderOf(session),
-    to: envelope.rcptTo.map(({ address }) => address),
+    to: envelope.rcptTo.map(({ address }) => withALabels(address)),
     client: remoteAddress,
     helo: hostNameAppearsAs || '',
     tls: secure ? (tlsOptions ? `${tlsOptions.version ?? 'TLS'} ${tlsOptions.name}` : 'TLS') : null,
@@ -156,24 +177,42 @@ function envelopeOf(session: SMTPServerSession): InboundEnvelope {
   }
 }
 
-/** The bytes as they come; a connection that ends before the final dot throws. */
+/** The bytes as they come; a connection that ends before the final dot throws. What nobody wants to read any more is dropped, so that
+ *  the answer follows the final dot (RFC 5321 §4.1.1.4). */
 async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
-  for await (const chunk of stream as AsyncIterable<Buffer>) yield chunk
+  let block: Buffer[] = []
+  let octets = 0
+  try {
+    for await (const chunk of stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      block.push(chunk)
+      octets += chunk.length
+      if (octets < BLOCK) continue
+      yield Buffer.concat(block)
+      block = []
+      octets = 0
+    }
+    if (octets > 0) yield Buffer.concat(block)
+  } finally {
+    stream.resume()
+  }
 }
 
 /** Tells smtp-server what came of a question; a fault of ours is a temporary refusal, a full disk says so. */
 function judge(
   done: (error?: Error | null) => void,
+  hear: (thrown: unknown) => void,
   question: () => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined,
 ): void {
   const answer = (refusal: SmtpRefusal | undefined): void =>
     done(refusal ? Object.assign(new Error(refusal.text), { responseCode: refusal.code }) : null)
-  const fault = (thrown: unknown): void =>
+  const fault = (thrown: unknown): void => {
+    hear(thrown)
     answer(
       /^(?:ENOSPC|EDQUOT|SQLITE_FULL)$/.test(codeOf(thrown))
         ? { code: 452, text: '4.3.1 Out of storage; try again later' }
-        : { code: 451, text: `4.3.0 ${messageOf(thrown)}` },
+        : { code: 451, text: '4.3.0 Something went wrong here; try again later' },
     )
+  }
   try {
     const result = question()
     if (result instanceof Promise) result.then(answer, fault)

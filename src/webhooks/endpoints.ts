@@ -11,6 +11,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { beginHere } from './cursor.ts'
 import { hintOf, newSecret } from './sign.ts'
 
 export type Webhook = RowOf<'webhooks'>
@@ -61,6 +62,7 @@ export async function createWebhook(
   const webhook = await store.write((tx) => {
     const now = clock.now()
     const id = newId(now)
+    beginHere(tx)
     const { key } = tx.run(
       db.insertInto('webhooks').values({
         id,

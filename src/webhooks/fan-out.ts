@@ -4,12 +4,12 @@ import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { EventType } from '../states/events.ts'
 import type { Store, Tx } from '../store/database.ts'
-import { db, raw, statement } from '../store/query.ts'
+import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { anyEndpoint, movePlace, placeInLog } from './cursor.ts'
 import type { Webhook } from './endpoints.ts'
 import { payloadOf } from './payload.ts'
 
-const READER = 'webhooks'
 const BATCH = 200
 
 const insert = statement<
@@ -33,23 +33,19 @@ const insert = statement<
   }),
 )
 
-const anyEndpoint = raw('select 1 from webhooks where deleted_at is null limit 1')
-
 /** Works off the log; returns how many events were read. */
 export async function fanOut({ store, clock }: { store: Store; clock: Clock }): Promise<number> {
   let total = 0
   for (;;) {
-    // Where nobody listens only the place in the log moves: no reason for a commit of its own.
-    const work = (tx: Tx): number => step(tx, clock.now())
-    const read = await (store.first(anyEndpoint) ? store.write(work) : store.writeSoon(work))
+    if (!anyEndpoint(store)) return total
+    const read = await store.write((tx) => step(tx, clock.now()))
     total += read
     if (read < BATCH) return total
   }
 }
 
 function step(tx: Tx, now: number): number {
-  const place =
-    tx.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
+  const place = placeInLog(tx)
   const events = tx.all(db.selectFrom('events').selectAll().where('key', '>', place).orderBy('key').limit(BATCH))
   const last = events.at(-1)
   if (!last) return 0
@@ -78,7 +74,7 @@ function step(tx: Tx, now: number): number {
       )
     }
   }
-  tx.run(db.replaceInto('event_cursors').values({ reader: READER, event_key: last.key }))
+  movePlace(tx, last.key)
   return events.length
 }
 

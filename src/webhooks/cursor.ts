@@ -1,0 +1,25 @@
+// How far the event log has been read for webhooks. While there is no endpoint at all nobody reads: the first one begins at the end of
+// the log, since nothing that happened before is told to it.
+import type { Reader, Tx } from '../store/database.ts'
+import { db, raw } from '../store/query.ts'
+
+const READER = 'webhooks'
+
+const endpoint = raw('select 1 from webhooks where deleted_at is null limit 1')
+
+export const anyEndpoint = (reader: Reader): boolean => reader.first(endpoint) !== undefined
+
+export function placeInLog(reader: Reader): number {
+  return reader.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
+}
+
+export function movePlace(tx: Tx, eventKey: number): void {
+  tx.run(db.replaceInto('event_cursors').values({ reader: READER, event_key: eventKey }))
+}
+
+/** Called before an endpoint is made: the first one begins here. */
+export function beginHere(tx: Tx): void {
+  if (anyEndpoint(tx)) return
+  const last = tx.first(raw<{ key: number | null }>('select max(key) as key from events'))
+  movePlace(tx, last?.key ?? 0)
+}

@@ -1,0 +1,141 @@
+// kill -9 right after the 250 (standard SS8): every message that was accepted is there exactly once when the server has started again,
+// whole, whether it lay in the database or in the spool.
+//
+// The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take their turns side by
+// side; POSTRIDER_CRASH_KILLS is the number of kills in all.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { openStore } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { until } from '../kit/until.ts'
+import { RawClient } from '../smtp/raw.ts'
+
+const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 20)
+const SIDE_BY_SIDE = 4
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+interface Server {
+  process: ChildProcess
+  port: number
+  ended: Promise<unknown>
+}
+
+/** Starts `postrider serve` and waits for its ready line. */
+async function serve(configFile: string): Promise<Server> {
+  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
+  let said = ''
+  const ready = new Promise<number>((resolve) => {
+    child.stderr.on('data', (chunk: Buffer) => void (said += chunk.toString()))
+    child.stdout.on('data', (chunk: Buffer) => {
+      said += chunk.toString()
+      const line = said.split('\n').find((text) => text.includes('"event":"ready"'))
+      if (line === undefined || !said.includes(`${line}\n`)) return
+      const [address] = (JSON.parse(line) as { smtp: string[] }).smtp
+      resolve(Number(address!.split(':').at(-1)))
+    })
+  })
+  const port = await Promise.race([
+    ready,
+    ended.then((how) => {
+      throw new Error(`the server ended (${String(how)}) before it was ready: ${said}`)
+    }),
+  ])
+  return { process: child, port, ended }
+}
+
+/** One data directory: `kills` times a message, its 250, and kill -9; then what is there. */
+async function takeTurns(turn: number, kills: number): Promise<void> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-inbound-crash-'))
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
+  await setUp.activeDomain('here.test')
+  await setUp.api('POST', '/inboxes', document('inboxes', { name: 'Box', address: 'box@here.test' }))
+  await setUp.appliance.stop()
+  const configFile = join(dataDir, 'postrider.toml')
+  writeFileSync(
+    configFile,
+    `hostname = "mx.postrider.test"
+data_dir = ${JSON.stringify(dataDir)}
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${setUp.dns.port}"]
+`,
+  )
+  let server: Server | undefined
+  const accepted: string[] = []
+  try {
+    for (let n = 0; n < kills; n++) {
+      server = await serve(configFile)
+      const subject = `turn ${turn} kill ${n}`
+      // Every other one is large enough for the spool.
+      const body = n % 2 === 0 ? 'Hello\r\n' : `${'large '.repeat(12)}\r\n`.repeat(5000)
+      const client = await RawClient.greeted(server.port)
+      await client.begin('box@here.test')
+      client.write(`Message-ID: <${turn}.${n}@there.test>\r\nSubject: ${subject}\r\n\r\n${body}`)
+      const { code } = await client.ask('.')
+      server.process.kill('SIGKILL')
+      assert.equal(code, 250)
+      accepted.push(subject)
+      client.destroy()
+      assert.equal(await server.ended, 'SIGKILL')
+    }
+    server = await serve(configFile)
+    const store = openStore(dataDir)
+    try {
+      await until(
+        async () => {
+          await pause(20)
+          const waiting = store.all(raw('select key from inbound_messages where next_attempt_at is not null'))
+          return waiting.length === 0
+        },
+        'everything read',
+        60_000,
+      )
+      const rows = store.all(
+        raw<{ subject: string; status: string; reason: string | null }>(
+          'select subject, status, reason from inbound_emails',
+        ),
+      )
+      assert.deepEqual([...new Set(rows.map(({ reason }) => reason))], [null])
+      assert.deepEqual(rows.map(({ subject }) => subject).sort(), [...accepted].sort(), 'each exactly once')
+      assert.deepEqual([...new Set(rows.map(({ status }) => status))], ['received'])
+      const events = store.first(
+        raw<{ n: number }>(`select count(*) as n from events where type = 'inbound_email.received'`),
+      )
+      assert.equal(events!.n, accepted.length, 'each told once')
+      const files = store.all(raw<{ spool: string }>('select spool from inbound_messages where spool is not null'))
+      assert.equal(files.length, Math.floor(kills / 2))
+      assert.deepEqual(readdirSync(join(dataDir, 'spool')).sort(), files.map(({ spool }) => spool).sort())
+      assert.deepEqual(store.all(raw('pragma integrity_check')), [{ integrity_check: 'ok' }])
+    } finally {
+      store.close()
+    }
+    server.process.kill('SIGTERM')
+    assert.equal(await server.ended, 0)
+  } finally {
+    if (server?.process.exitCode === null && server.process.signalCode === null) {
+      server.process.kill('SIGKILL')
+      await server.ended
+    }
+    await setUp.dns.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+}
+
+test(`killed ${KILLS} times right after the 250: every message that was accepted is there once`, async () => {
+  const each = Math.ceil(KILLS / SIDE_BY_SIDE)
+  await Promise.all(Array.from({ length: SIDE_BY_SIDE }, (_, turn) => takeTurns(turn, each)))
+})
