@@ -55,6 +55,8 @@ export class CampaignLetters implements Bulk {
   /** Told of each mail whose first turn has come. */
   taken: (campaign: number) => void = () => {}
   readonly #known = new Map<number, Known>()
+  /** Whether campaigns are halted, as it was read last. */
+  readonly #halted = new Map<number, 'hold' | 'drop' | undefined>()
 
   constructor(desk: LettersDesk) {
     this.#desk = desk
@@ -131,6 +133,16 @@ export class CampaignLetters implements Bulk {
 
   /** Whether a campaign may not send now, or ever. */
   halted(key: number): 'hold' | 'drop' | undefined {
+    if (!this.#halted.has(key)) this.#halted.set(key, this.#haltedNow(key))
+    return this.#halted.get(key)
+  }
+
+  /** A campaign's status may have changed. */
+  lookAgain(): void {
+    this.#halted.clear()
+  }
+
+  #haltedNow(key: number): 'hold' | 'drop' | undefined {
     const state = this.#desk.store.first(stateOf({ key }))
     if (!state || state.deleted_at !== null || state.status === 'cancelled') return 'drop'
     return state.status === 'sending' ? undefined : 'hold'

@@ -107,6 +107,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         deliveries: (lane: string) => engine.ring(lane),
         webhooks: () => dispatcher.ring(),
         campaigns: () => {
+          letters.lookAgain()
           runner.ring()
           engine.ring()
         },
@@ -134,6 +135,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         engine.ring()
         polling.ring()
         dispatcher.ring()
+        letters.lookAgain()
         runner.ring()
         inbound.engine.ring()
       }

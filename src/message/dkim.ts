@@ -5,7 +5,7 @@
 // It holds a message several times over, so that one above LARGE is signed by mailauth's signer, which reads it as a stream.
 import type { KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { DKIMSign } from 'dkim-signer'
+import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 
 /** The fields that a signature covers when they are present. */
 export const SIGNED_FIELDS = [
@@ -29,6 +29,24 @@ export const SIGNED_FIELDS = [
 ] as const
 
 const HEADER_LIST = SIGNED_FIELDS.join(':')
+
+// The signer's canonical forms are taken line by line with several expressions each, and those of the header twice. What needs no work
+// is passed on as it is, and a header is worked once; the results are the same octets.
+const { relaxedBody, relaxedHeaders } = DKIMCanonicalizer
+const NEEDS_WORK = /\t|  | \r/
+DKIMCanonicalizer.relaxedBody = (body) => {
+  if (NEEDS_WORK.test(body)) return relaxedBody(body)
+  let end = body.length
+  while (body.endsWith('\r\n', end)) end -= 2
+  return `${body.slice(0, end)}\r\n`
+}
+let last: { headers: string; fieldNames: string; result: ReturnType<typeof relaxedHeaders> } | undefined
+DKIMCanonicalizer.relaxedHeaders = (headers, fieldNames) => {
+  if (last?.headers !== headers || last.fieldNames !== fieldNames)
+    last = { headers, fieldNames, result: relaxedHeaders(headers, fieldNames) }
+  // The signer adds to what it gets.
+  return { ...last.result }
+}
 
 export interface Signature {
   /** The From domain, as A-label. */

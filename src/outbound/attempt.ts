@@ -143,7 +143,8 @@ async function composed(
   const { composer, keys, log } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
-  const stopped = stoppedBy(desk.store, work)
+  // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
+  const stopped = email.campaign_key === null ? stoppedBy(desk.store, work) : undefined
   if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)

@@ -137,7 +137,8 @@ export class SmtpSession {
       return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
     const international =
       [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
-      wire.subarray(0, wire.indexOf('\r\n\r\n')).some((octet) => octet > 127)
+      // oxlint-disable-next-line no-control-regex
+      /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',

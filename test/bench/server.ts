@@ -52,6 +52,7 @@ process.on('message', (message) => {
       loopP99Ms: delay.percentile(99) / 1e6,
       loopMaxMs: delay.max / 1e6,
       rssMb: process.memoryUsage.rss() / 1e6,
+      memory: process.memoryUsage(),
       peakRssMb: process.resourceUsage().maxRSS / 1000,
       uptimeMs: performance.now(),
     })
