@@ -9,8 +9,16 @@ export interface Plan {
 
 export const UNLIMITED: Plan = { included_volume: null, branded_tracking: true }
 
-/** The plan by its name; one that the configuration no longer knows allows what no plan grants. */
-export function planOf(config: Pick<Config, 'plans'>, user: Pick<User, 'plan'>): Plan {
-  if (user.plan === 'unlimited') return UNLIMITED
-  return config.plans[user.plan] ?? { included_volume: 0, branded_tracking: false }
+type Subscribed = Pick<User, 'plan'> & Partial<Pick<User, 'downgrade_to' | 'downgrade_at'>>
+
+/** The name of the plan that counts now: a downgrade counts from its date, whether or not it was written down yet. */
+export function planNameOf({ downgrade_at = null, downgrade_to = null, plan }: Subscribed, now: number): string {
+  return downgrade_at !== null && downgrade_to !== null && downgrade_at <= now ? downgrade_to : plan
+}
+
+/** The plan that counts now; one that the configuration no longer knows allows what no plan grants. */
+export function planOf(config: Pick<Config, 'plans'>, user: Subscribed, now: number): Plan {
+  const name = planNameOf(user, now)
+  if (name === 'unlimited') return UNLIMITED
+  return config.plans[name] ?? { included_volume: 0, branded_tracking: false }
 }

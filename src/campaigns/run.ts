@@ -5,6 +5,8 @@
 // the same transaction as the mails it made, so that a crash neither forgets nor repeats anybody. It is `sent` when no mail's end is open.
 import { type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { Refusal } from '../base/errors.ts'
+import { useVolume } from '../accounts/usage.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { parseAddrSpec } from '../message/address.ts'
@@ -18,7 +20,7 @@ export interface RunDesk {
   store: Store
   clock: Clock
   log: Log
-  config: Pick<Config, 'delivery'>
+  config: Pick<Config, 'delivery' | 'plans'>
   /** Tells the queue that a lane holds new mail. */
   ringLane: (lane: string) => void
 }
@@ -121,7 +123,7 @@ export class CampaignRunner {
 
   /** How many it goes to, some at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
-    const { clock, store } = this.#desk
+    const { clock, config, store } = this.#desk
     let count = 0
     for (let from = 0; from < (campaign.last_contact ?? 0);) {
       const slice = store.first(
@@ -136,10 +138,7 @@ export class CampaignRunner {
       // A turn of the event loop for everybody else.
       await store.write(() => {})
     }
-    await store.write((tx) => {
-      const set = { recipients: count, updated_at: clock.now() }
-      tx.run(db.updateTable('campaigns').set(set).where('key', '=', campaign.key).where('recipients', 'is', null))
-    })
+    await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
   }
 
@@ -252,6 +251,19 @@ function nextDue(reader: Reader): number | null {
       ),
     )?.at ?? null
   )
+}
+
+/** Fixes how many it goes to, and counts them all against the plan; one that the plan has no room for fails before anything is sent. */
+function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campaign, count: number, now: number): void {
+  const campaign = campaignByKey(tx, key)
+  if (campaign?.status !== 'sending' || campaign.recipients !== null) return
+  try {
+    useVolume(tx, config, user_key, count, now)
+    tx.run(db.updateTable('campaigns').set({ recipients: count, updated_at: now }).where('key', '=', key))
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown
+    moveCampaign(tx, campaign, 'fail', now, { recipients: count, failure: thrown.message, finished_at: now })
+  }
 }
 
 /** sending -> sent, or failed when nothing left this server. */

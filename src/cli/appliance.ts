@@ -13,7 +13,11 @@ import { explained, openStore, type Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
 import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
+import { applyDowngrades } from '../accounts/subscription.ts'
 import { eraseKeys } from '../domains/keys.ts'
+import { leaveBranded } from '../domains/register.ts'
+import { Reputation } from '../outbound/agents.ts'
+import { BAD_NEWS } from '../outbound/tally.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
@@ -87,6 +91,8 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       stsPort: options.stsPort,
     })
     const inbound = createInbound(parts)
+    const reputation = new Reputation({ ...parts, ringQueue: () => engine.ring() })
+    store.on(BAD_NEWS, () => reputation.ring())
     const runner = new CampaignRunner({ ...parts, ringLane: (lane) => engine.ring(lane) })
     letters.taken = (campaign) => runner.taken(campaign)
     store.on(CAMPAIGN_MAIL, () => runner.settled())
@@ -125,6 +131,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     polling.start()
     await dispatcher.start()
     runner.start()
+    reputation.start()
     await inbound.engine.start()
     await inbound.listen(options.keys?.smtp)
     noticed()
@@ -158,6 +165,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
           inbound.stop(PATIENCE),
           polling.stop(),
           runner.stop(),
+          reputation.stop(),
           engine.stop(PATIENCE),
           dispatcher.stop(PATIENCE),
         ])
@@ -180,6 +188,9 @@ async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'ke
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  await store.write((tx) => {
+    for (const user of applyDowngrades(tx, now)) leaveBranded(tx, desk.config, user, now)
+  })
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   await mailNotices(desk)
   const { inbound } = desk.config.retention

@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { version } from '../base/version.ts'
+import { agentCommand } from './agent.ts'
 import { completionCommand } from './completion.ts'
 import { contactsCommand } from './contacts.ts'
 import { devCommand } from './dev.ts'
@@ -15,6 +16,7 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from './queue.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
+import { subscriptionCommand } from './subscription.ts'
 import { suppressionCommand } from './suppression.ts'
 import { tokenCommand } from './token.ts'
 import { webhookCommand } from './webhook.ts'
@@ -25,12 +27,14 @@ const COMMANDS = [
   devCommand,
   initCommand,
   userCommand,
+  subscriptionCommand,
   tokenCommand,
   domainCommand,
   inboxCommand,
   contactsCommand,
   queueCommand,
   suppressionCommand,
+  agentCommand,
   sendCommand,
   webhookCommand,
   noticesCommand,

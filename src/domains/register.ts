@@ -131,7 +131,7 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
     const now = clock.now()
     const before = domainByKey(tx, domainKey)
     if (!before) throw refuse('not_found', 'No such resource exists.')
-    if (change.tracking_redirect_mode === 'branded' && !planOfOwner(tx, config, before).branded_tracking)
+    if (change.tracking_redirect_mode === 'branded' && !planOfOwner(tx, config, before, now).branded_tracking)
       throw refuseAttribute(
         'plan_required',
         'tracking_redirect_mode',
@@ -167,6 +167,25 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
     }
     return domainByKey(tx, domainKey)!
   })
+}
+
+/** After a downgrade: a user whose plan has no branded tracking gets shared hosts. */
+export function leaveBranded(
+  tx: Tx,
+  config: RecordsConfig & Pick<Config, 'plans'>,
+  user: RowOf<'users'>,
+  now: number,
+): void {
+  if (planOf(config, user, now).branded_tracking) return
+  const branded = db
+    .selectFrom('domains')
+    .select('key')
+    .where('user_key', '=', user.key)
+    .where('deleted_at', 'is', null)
+  for (const { key } of tx.all(branded.where('tracking_redirect_mode', '=', 'branded'))) {
+    tx.run(db.updateTable('domains').set({ tracking_redirect_mode: 'shared', updated_at: now }).where('key', '=', key))
+    syncRecords(tx, domainByKey(tx, key)!, config, now)
+  }
 }
 
 /** Brings a suspended domain back into verification (operator). False when it was not suspended. */
@@ -241,8 +260,12 @@ function tearDown(tx: Tx, domainKey: number, now: number): void {
   tx.run(db.updateTable('domains').set({ deleted_at: now, updated_at: now }).where('key', '=', domainKey))
 }
 
-function planOfOwner(reader: Reader, config: Pick<Config, 'plans'>, domain: Domain) {
-  return planOf(config, reader.first(db.selectFrom('users').select('plan').where('key', '=', domain.user_key))!)
+function planOfOwner(reader: Reader, config: Pick<Config, 'plans'>, domain: Domain, now: number) {
+  const user = db
+    .selectFrom('users')
+    .select(['plan', 'downgrade_to', 'downgrade_at'])
+    .where('key', '=', domain.user_key)
+  return planOf(config, reader.first(user)!, now)
 }
 
 /** A domain that is not removed. */

@@ -32,7 +32,7 @@ export async function conclude(
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && kind === 'deferred' && code === null && !handed
-  const lean = work.email.campaign_key !== null
+  const lean = work.email.campaign_key === null ? undefined : { user_key: work.email.user_key }
   const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run, PATIENCE) : store.write(run))
   await write((tx) => {
     for (const [index, delivery] of work.deliveries.entries()) {

@@ -86,7 +86,10 @@ export function moveQueued(
   return store.write((tx) => {
     const now = clock.now()
     const email = tx.first(
-      db.selectFrom('outbound_emails').select(['key', 'user_key', 'domain_key', 'campaign_key']).where('id', '=', id),
+      db
+        .selectFrom('outbound_emails')
+        .select(['key', 'user_key', 'domain_key', 'campaign_key', 'agent_id'])
+        .where('id', '=', id),
     )
     if (!email) return 0
     const set =

@@ -9,6 +9,7 @@ import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
 import { normalised, suppress } from './suppressions.ts'
+import { tally } from './tally.ts'
 
 /** What a report says of one recipient. */
 export interface ReturnedRecipient {
@@ -78,6 +79,7 @@ export function settleReturned(
     updated_at: now,
   })
   if (!moved) return undefined
+  tally(tx, email, 'bounce', now)
   const bounce = classify(said)
   hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
   const details = {
@@ -109,6 +111,7 @@ export function settleComplaint(
   const { domain_key, user_key } = email
   const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
   suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
+  tally(tx, email, 'complaint', now)
   const details = { feedback_type: feedbackType }
   if (delivery.role === 'to') moveEmail(tx, email, 'complained', now, delivery, details)
   else emit(tx, 'email.complained', email, delivery, details, now)

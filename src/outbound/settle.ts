@@ -15,9 +15,10 @@ import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { settleTaken } from './bulk.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
+import { tally } from './tally.ts'
 
 export type Delivery = RowOf<'deliveries'>
-type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key'>
+type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key' | 'agent_id'>
 
 /** The signal of a commit that holds a fate of a campaign's mail. */
 export const CAMPAIGN_MAIL = 'campaign mail'
@@ -45,7 +46,7 @@ const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
 export const emailOf = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('outbound_emails')
-    .select(['key', 'user_key', 'domain_key', 'campaign_key', 'status'])
+    .select(['key', 'user_key', 'domain_key', 'campaign_key', 'agent_id', 'status'])
     .where('key', '=', arg.key),
 )
 
@@ -55,18 +56,16 @@ export interface Settling {
   now: number
   config: Pick<Config, 'delivery'>
   /** A campaign's mail: what goes well with it costs as little as can be. */
-  lean?: boolean
+  lean?: { user_key: number } | undefined
 }
 
 /** Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. */
-export function settle(tx: Tx, { delivery, verdict, now, config, lean = false }: Settling): void {
-  if (
-    lean &&
-    verdict.kind === 'delivered' &&
-    !isHeard(tx, delivery.domain_key) &&
-    settleTaken(tx, delivery, verdict, now)
-  )
+export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settling): void {
+  const taken = lean && verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
+  if (taken && settleTaken(tx, delivery, verdict, now)) {
+    tally(tx, { user_key: lean.user_key, domain_key: delivery.domain_key, agent_id: null }, 'delivery', now)
     return tx.signal(CAMPAIGN_MAIL)
+  }
   const email = tx.first(emailOf({ key: delivery.email_key }))
   // Deleted by its owner in the meantime: there is nothing left to say.
   if (!email) return
@@ -108,6 +107,8 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean = false }:
   const kind = verdict.kind === 'deferred' ? 'failed' : verdict.kind
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
+  if (kind === 'delivered') tally(tx, email, 'delivery', now)
+  else if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify(verdict)
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }

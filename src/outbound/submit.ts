@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { useVolume } from '../accounts/usage.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { encodedSize, MAX_MESSAGE } from '../message/size.ts'
 import type { Store } from '../store/database.ts'
@@ -11,6 +12,7 @@ import { db, statement } from '../store/query.ts'
 import { SPOOL_ABOVE, type Spool } from '../store/spool.ts'
 import { admit, requireSendingDomain } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
+import { slotFor } from './agents.ts'
 import { filesOf, type StoredBody } from './body.ts'
 import type { Email, NewEmail } from './email.ts'
 import type { FetchDesk } from './fetch.ts'
@@ -21,7 +23,7 @@ export interface SubmitDesk {
   store: Store
   clock: Clock
   spool: Spool
-  config: Pick<Config, 'delivery'>
+  config: Pick<Config, 'delivery' | 'plans'>
   fetching: FetchDesk
   /** Tells the queue that mail for a lane is due. */
   ring: (lane: string) => void
@@ -59,6 +61,7 @@ const insertDelivery = statement<{
   address: string
   lane: string
   at: number
+  due: number
   expires_at: number
 }>()((arg) =>
   db.insertInto('deliveries').values({
@@ -69,7 +72,7 @@ const insertDelivery = statement<{
     lane: arg.lane,
     status: 'queued',
     attempts: 0,
-    next_attempt_at: arg.at,
+    next_attempt_at: arg.due,
     expires_at: arg.expires_at,
     updated_at: arg.at,
   }),
@@ -100,6 +103,9 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
       const same = hash && replay(tx, userKey, given.idempotency_key!, hash)
       if (same) return { email: same, replayed: true }
       const domain = admit(tx, userKey, from, recipients, given, now)
+      useVolume(tx, config, userKey, recipients.length, now)
+      // An agent sends at the pace of its pool.
+      const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
       const text = (value: OneOrMore): string | null =>
         value?.length ? JSON.stringify(typeof value === 'string' ? [value] : value) : null
       const named = (role: Recipient['role']): string[] =>
@@ -147,6 +153,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
             address: address.address,
             lane: address.domain,
             at: now,
+            due,
             expires_at,
           }),
         )

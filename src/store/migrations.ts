@@ -4,6 +4,7 @@
 // Every table has `key`, an integer for joins that never leaves the store (autoincrement where something may still name the
 // key of a row that is gone: a return path, a delivery under way), and most have `id`, the public UUIDv7. Times
 // are integer milliseconds since the epoch. `user_key` stands on every row that the API lists, for the owner clause.
+import { agents } from './schema-agents.ts'
 import { campaigns } from './schema-campaigns.ts'
 import { foundation } from './schema-foundation.ts'
 import { inbound } from './schema-inbound.ts'
@@ -14,4 +15,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'webhooks', sql: webhooks },
   { name: 'inbound', sql: inbound },
   { name: 'campaigns', sql: campaigns },
+  { name: 'agents', sql: agents },
 ]

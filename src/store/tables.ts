@@ -4,6 +4,16 @@ import type { Insertable, Selectable } from 'kysely'
 import type { DomainStatus } from '../states/domain.ts'
 import type { EventType } from '../states/events.ts'
 import type { Flag, Json, Key } from './columns.ts'
+import type {
+  Agents,
+  DomainReputations,
+  OauthClients,
+  OauthGrants,
+  OauthTokens,
+  PrivacyRequests,
+  Tallies,
+  Usage,
+} from './tables-agents.ts'
 import type { Audiences, Campaigns, Contacts } from './tables-campaigns.ts'
 import type {
   Deliveries,
@@ -24,6 +34,9 @@ export interface Users {
   password_hash: string | null
   plan: string
   subscription_state: 'active' | 'past_due' | 'revoked'
+  /** The plan that a downgrade leads to, and when. */
+  downgrade_to: string | null
+  downgrade_at: number | null
   created_at: number
   updated_at: number
 }
@@ -139,6 +152,14 @@ export interface Tables {
   audiences: Audiences
   contacts: Contacts
   campaigns: Campaigns
+  usage: Usage
+  tallies: Tallies
+  agents: Agents
+  domain_reputations: DomainReputations
+  oauth_clients: OauthClients
+  oauth_grants: OauthGrants
+  oauth_tokens: OauthTokens
+  privacy_requests: PrivacyRequests
   inboxes: Inboxes
   inbound_messages: InboundMessages
   inbound_emails: InboundEmails
@@ -171,6 +192,14 @@ export const OWNERS: Record<TableName, string> = {
   audiences: 'campaigns',
   contacts: 'campaigns',
   campaigns: 'campaigns',
+  usage: 'accounts',
+  tallies: 'outbound',
+  agents: 'outbound',
+  domain_reputations: 'outbound',
+  oauth_clients: 'accounts',
+  oauth_grants: 'accounts',
+  oauth_tokens: 'accounts',
+  privacy_requests: 'privacy',
   inboxes: 'inbound',
   inbound_messages: 'inbound',
   inbound_emails: 'inbound',

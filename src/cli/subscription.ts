@@ -1,0 +1,57 @@
+// `postrider subscription set`: a user's plan, its state, and a downgrade to come.
+import { Option, type Command } from 'commander'
+import { iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
+import { monthOf, usageOf } from '../accounts/usage.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer } from './terminal.ts'
+
+interface Options {
+  plan?: string
+  state?: SubscriptionChange['state']
+  downgradeTo?: string
+  at?: string
+}
+
+export function subscriptionCommand(program: Command, invocation: () => Invocation): void {
+  program
+    .command('subscription')
+    .description('the plans of users')
+    .command('set <email>')
+    .description('set a plan, a state, or a downgrade to come; without options it shows them')
+    .option('--plan <plan>', 'a plan of the configuration')
+    .addOption(new Option('--state <state>', 'the state').choices(['active', 'past_due', 'revoked']))
+    .option('--downgrade-to <plan>', 'the plan that follows, with --at')
+    .option('--at <date>', 'when, such as 2026-02-01')
+    .action((email: string, { at, downgradeTo, plan, state }: Options) =>
+      withDesk(invocation(), async (desk) => {
+        const downgrade = downgradeOf(downgradeTo, at)
+        const user = await changeSubscription(desk, email, { plan, state, downgrade })
+        const now = desk.clock.now()
+        const shown = {
+          user: user.email,
+          plan: user.plan,
+          state: user.subscription_state,
+          downgrade_to: user.downgrade_to,
+          downgrade_at: user.downgrade_at === null ? null : iso(user.downgrade_at),
+          used_this_month: usageOf(desk.store, user.key, monthOf(now))?.used ?? 0,
+        }
+        answer(
+          invocation().terminal,
+          shown,
+          (row) =>
+            `${row.user}: plan ${row.plan}, ${row.state}, ${row.used_this_month} recipients this month` +
+            (row.downgrade_at === null ? '.' : `; ${row.downgrade_to} from ${row.downgrade_at}.`),
+        )
+      }),
+    )
+}
+
+function downgradeOf(to: string | undefined, at: string | undefined): { to: string; at: number } | undefined {
+  if (to === undefined && at === undefined) return undefined
+  const time = at === undefined ? NaN : Date.parse(at)
+  if (to === undefined || Number.isNaN(time))
+    throw new OperatorError('A downgrade needs both: --downgrade-to PLAN --at DATE, such as --at 2026-02-01.')
+  return { to, at: time }
+}

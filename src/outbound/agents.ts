@@ -1,0 +1,226 @@
+// The reputation of agents and domains (D39): pools by what became of the mail of the last seven days, and the pace that a pool means. A
+// pool is judged by what happened in it; each change is told once.
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { agentMachine, type AgentMove, type AgentStatus } from '../states/agent.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { move } from '../store/move.ts'
+import { db, raw, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { agentFigures, domainFigures, forgetTallies, type Figures } from './tally.ts'
+
+export type Agent = RowOf<'agents'>
+
+const WINDOW = 7 * DAY
+const ENOUGH = 200
+/** Shares of bounces and of complaints. */
+const GOOD = { bounces: 0.02, complaints: 0.001 }
+const BAD = { bounces: 0.05, complaints: 0.003 }
+const RUINED = { bounces: 0.1, complaints: 0.005 }
+const EVERY = 5 * MINUTE
+
+/** Milliseconds between two mails of an agent, by its pool. */
+export const PACE: Record<AgentStatus, number> = { probation: 500, standard: 100, trusted: 0, damaged: MINUTE }
+
+/** Mails that are given new times when a pool changes. */
+const RESCHEDULED = 10_000
+
+const agentOf = statement<{ user_key: number; agent_id: string }>()((arg) =>
+  db.selectFrom('agents').selectAll().where('user_key', '=', arg.user_key).where('agent_id', '=', arg.agent_id),
+)
+
+const setSlot = statement<{ key: number; at: number }>()((arg) =>
+  db.updateTable('agents').set({ next_slot_at: arg.at }).where('key', '=', arg.key),
+)
+
+/** When an agent's next mail may go out; its turn after that is moved on. A new agent begins on probation. */
+export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
+  const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
+  const slot = Math.max(now, agent.next_slot_at)
+  const pace = PACE[agent.status]
+  if (pace > 0) tx.run(setSlot({ key: agent.key, at: slot + pace }))
+  return slot
+}
+
+function addAgent(tx: Tx, userKey: number, agentId: string, now: number): Agent {
+  return tx.first(
+    db
+      .insertInto('agents')
+      .values({
+        user_key: userKey,
+        agent_id: agentId,
+        status: 'probation',
+        status_at: now,
+        next_slot_at: now,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll(),
+  )!
+}
+
+const total = ({ bounces, deliveries }: Figures): number => bounces + deliveries
+
+/** Whether either share is above (or both below) a limit. */
+const above = (figures: Figures, limit: typeof GOOD): boolean =>
+  figures.bounces > limit.bounces * total(figures) || figures.complaints > limit.complaints * total(figures)
+const below = (figures: Figures, limit: typeof GOOD): boolean =>
+  figures.bounces < limit.bounces * total(figures) && figures.complaints < limit.complaints * total(figures)
+
+/** What an agent's figures in its pool mean; undefined: it stays. */
+function verdictOn(
+  reader: Reader,
+  { agent_id, status, status_at, user_key }: Agent,
+  now: number,
+): { on: AgentMove; figures: Figures } | undefined {
+  const week = agentFigures(reader, user_key, agent_id, now - WINDOW)
+  // What was damaged is back when a week's figures are no longer bad, also when there are none.
+  if (status === 'damaged') return above(week, BAD) ? undefined : { on: 'recover', figures: week }
+  const figures = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
+  if (total(figures) < ENOUGH) return undefined
+  const on = above(figures, RUINED)
+    ? 'damage'
+    : above(figures, BAD)
+      ? 'demote'
+      : below(figures, GOOD)
+        ? 'promote'
+        : undefined
+  return on && agentMachine.next(status, on) ? { on, figures } : undefined
+}
+
+export interface ReputationDesk {
+  store: Store
+  clock: Clock
+  log: Log
+  /** Tells the queue that mail may be due at another time. */
+  ringQueue: () => void
+}
+
+export class Reputation {
+  readonly #desk: ReputationDesk
+  readonly #loop: Loop
+
+  constructor(desk: ReputationDesk) {
+    this.#desk = desk
+    this.#loop = new Loop({ name: 'reputation', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  ring(): void {
+    this.#loop.ring()
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop()
+  }
+
+  async #run(now: number): Promise<number> {
+    const { ringQueue, store } = this.#desk
+    const agents = store.all(db.selectFrom('agents').selectAll().where('updated_at', '>', 0))
+    for (const agent of agents) {
+      const verdict = verdictOn(store, agent, now)
+      if (!verdict) continue
+      await store.write((tx) => changePool(tx, agent, verdict, now))
+      ringQueue()
+    }
+    for (const domain of busyDomains(store, now)) await store.write((tx) => judgeDomain(tx, domain, now))
+    await store.writeSoon((tx) => forgetTallies(tx, now - WINDOW - DAY))
+    return now + EVERY
+  }
+}
+
+function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figures: Figures }, now: number): void {
+  const row = move(tx, agentMachine, agent.key, on, { status_at: now, updated_at: now })
+  if (!row) return
+  const [previous_pool, , pool, , emits] = row
+  reschedule(tx, agent, pool, now)
+  appendEvent(tx, {
+    type: emits!,
+    user_key: agent.user_key,
+    data: { agent_id: agent.agent_id, pool, previous_pool, ...figures },
+    at: now,
+  })
+}
+
+/** Mail that was given its time by the old pace gets it by the new one. */
+function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
+  const waiting = tx.all(
+    raw<{ key: number; email_key: number }>(
+      `select v.key, v.email_key from outbound_emails e join deliveries v on v.email_key = e.key
+       where e.user_key = ? and e.status = 'queued' and e.agent_id = ? and v.status = 'queued' and v.attempts = 0
+       order by v.key limit ${RESCHEDULED}`,
+      [user_key, agent_id],
+    ),
+  )
+  let slot = now
+  let mail: number | undefined
+  for (const delivery of waiting) {
+    if (mail !== undefined && mail !== delivery.email_key) slot += PACE[pool]
+    mail = delivery.email_key
+    tx.run(db.updateTable('deliveries').set({ next_attempt_at: slot }).where('key', '=', delivery.key))
+  }
+  tx.run(setSlot({ key, at: waiting.length > 0 ? slot + PACE[pool] : now }))
+}
+
+interface Judged {
+  key: number
+  user_key: number
+  warned_at: number | null
+}
+
+/** Domains that sent in the last week, or that stand under a warning. */
+function busyDomains(reader: Reader, now: number): Judged[] {
+  return reader.all(
+    raw<Judged>(
+      `select d.key, d.user_key, r.warned_at from domains d left join domain_reputations r on r.domain_key = d.key
+       where d.deleted_at is null and (r.warned_at is not null
+         or exists (select 1 from tallies t where t.domain_key = d.key and t.hour >= ?))`,
+      [Math.floor((now - WINDOW) / HOUR)],
+    ),
+  )
+}
+
+function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number): void {
+  const figures = domainFigures(tx, key, now - WINDOW)
+  const warn = warned_at === null && total(figures) >= ENOUGH && above(figures, BAD)
+  const recover = warned_at !== null && !above(figures, GOOD)
+  if (!warn && !recover) return
+  const row = { domain_key: key, warned_at: warn ? now : null }
+  tx.run(db.replaceInto('domain_reputations').values(row))
+  appendEvent(tx, {
+    type: warn ? 'domain.reputation_warning' : 'domain.reputation_recovered',
+    user_key,
+    domain_key: key,
+    data: { ...figures },
+    at: now,
+  })
+}
+
+export interface ShownAgent extends Agent, Figures {
+  email: string
+}
+
+/** Every agent with its owner and the figures of a week, for the operator. */
+export function listAgents(reader: Reader, now: number): ShownAgent[] {
+  return reader
+    .all(
+      db
+        .selectFrom('agents')
+        .innerJoin('users', 'users.key', 'agents.user_key')
+        .selectAll('agents')
+        .select('users.email')
+        .orderBy('agents.key'),
+    )
+    .map((agent) => ({ ...agent, ...agentFigures(reader, agent.user_key, agent.agent_id, now - WINDOW) }))
+}
+
+/** "one a minute", "10 a second", "no limit". */
+export function paceOf(status: AgentStatus): string {
+  const pace = PACE[status]
+  return pace === 0 ? 'no limit' : pace >= MINUTE ? 'one a minute' : `${SECOND / pace} a second`
+}

@@ -1,0 +1,98 @@
+// What became of mail, counted by hour for each domain and agent in the transaction that writes the fate itself: the figures that
+// reputation is judged by (D39) cannot differ from what happened.
+import { HOUR } from '../base/clock.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { raw, statement, db } from '../store/query.ts'
+
+/** The signal of a commit that holds a bounce or a complaint. */
+export const BAD_NEWS = 'bad news'
+
+export interface Tallied {
+  user_key: number
+  domain_key: number
+  agent_id: string | null
+}
+
+const add = statement<{
+  user_key: number
+  domain_key: number
+  agent_id: string
+  hour: number
+  deliveries: number
+  bounces: number
+  complaints: number
+}>()((arg) =>
+  db
+    .insertInto('tallies')
+    .values({
+      user_key: arg.user_key,
+      domain_key: arg.domain_key,
+      agent_id: arg.agent_id,
+      hour: arg.hour,
+      deliveries: arg.deliveries,
+      bounces: arg.bounces,
+      complaints: arg.complaints,
+    })
+    .onConflict((conflict) =>
+      conflict.columns(['domain_key', 'agent_id', 'hour']).doUpdateSet((eb) => ({
+        deliveries: eb('tallies.deliveries', '+', eb.ref('excluded.deliveries')),
+        bounces: eb('tallies.bounces', '+', eb.ref('excluded.bounces')),
+        complaints: eb('tallies.complaints', '+', eb.ref('excluded.complaints')),
+      })),
+    ),
+)
+
+export function tally(
+  tx: Tx,
+  { agent_id, domain_key, user_key }: Tallied,
+  what: 'delivery' | 'bounce' | 'complaint',
+  now: number,
+): void {
+  tx.run(
+    add({
+      user_key,
+      domain_key,
+      agent_id: agent_id ?? '',
+      hour: Math.floor(now / HOUR),
+      deliveries: what === 'delivery' ? 1 : 0,
+      bounces: what === 'bounce' ? 1 : 0,
+      complaints: what === 'complaint' ? 1 : 0,
+    }),
+  )
+  if (what !== 'delivery') tx.signal(BAD_NEWS)
+}
+
+export interface Figures {
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+const sums =
+  'coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces, coalesce(sum(complaints), 0) as complaints'
+
+/** An agent's figures since a time, on all domains of its user. */
+export function agentFigures(reader: Reader, userKey: number, agentId: string, since: number): Figures {
+  return reader.first(
+    raw<Figures>(`select ${sums} from tallies where user_key = ? and agent_id = ? and agent_id <> '' and hour >= ?`, [
+      userKey,
+      agentId,
+      Math.ceil(since / HOUR),
+    ]),
+  )!
+}
+
+/** A domain's figures since a time, of all agents and of none. */
+export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
+  return reader.first(
+    raw<Figures>(`select ${sums} from tallies where domain_key = ? and hour >= ?`, [
+      domainKey,
+      Math.ceil(since / HOUR),
+    ]),
+  )!
+}
+
+/** Old hours that no window looks at any more. */
+export function forgetTallies(tx: Tx, before: number): number {
+  return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor(before / HOUR))).changes
+}

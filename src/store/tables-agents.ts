@@ -1,0 +1,104 @@
+// The tables of plans, agents' reputation, OAuth and privacy requests.
+import type { AgentStatus } from '../states/agent.ts'
+import type { Json, Key } from './columns.ts'
+
+/** Recipients of a user's mail in a calendar month (UTC). */
+export interface Usage {
+  user_key: number
+  /** "2026-01" */
+  month: string
+  used: number
+  /** When usage.limit_approaching and usage.limit_reached were told. */
+  approached_at: number | null
+  reached_at: number | null
+}
+
+/** What became of mail, by hour: written in the transaction that writes the fate itself. */
+export interface Tallies {
+  user_key: number
+  domain_key: number
+  /** '' for mail of no agent. */
+  agent_id: string
+  /** Hours since the epoch. */
+  hour: number
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+export interface Agents {
+  key: Key
+  user_key: number
+  agent_id: string
+  /** Its pool. */
+  status: AgentStatus
+  status_at: number
+  /** Its next mail goes out no sooner. */
+  next_slot_at: number
+  created_at: number
+  updated_at: number
+}
+
+export interface DomainReputations {
+  domain_key: number
+  /** Since when domain.reputation_warning stands; null: all is well. */
+  warned_at: number | null
+}
+
+export interface OauthClients {
+  key: Key
+  /** The client_id. */
+  id: string
+  name: string
+  /** string[] */
+  redirect_uris: Json
+  created_at: number
+  last_used_at: number
+}
+
+/** What a user has granted a client: first a code, then a family of tokens. */
+export interface OauthGrants {
+  key: Key
+  id: string
+  client_key: number
+  user_key: number
+  redirect_uri: string
+  /** S256 code_challenge. */
+  challenge: string
+  resource: string
+  /** SHA-256 of the code. */
+  code_hash: Uint8Array | null
+  code_expires_at: number | null
+  code_used_at: number | null
+  revoked_at: number | null
+  created_at: number
+}
+
+export interface OauthTokens {
+  /** SHA-256 of the token. */
+  hash: Uint8Array
+  grant_key: number
+  kind: 'access' | 'refresh'
+  expires_at: number
+  /** When a refresh token was exchanged for the next one. */
+  used_at: number | null
+}
+
+export interface PrivacyRequests {
+  key: Key
+  id: string
+  user_key: number
+  kind: 'erasure' | 'export'
+  /** Hex HMAC-SHA-256 of the normalised address. */
+  recipient_hash: string
+  /** The address under the instance key, while the request is open. */
+  sealed_recipient: Uint8Array | null
+  status: 'pending' | 'done' | 'failed'
+  /** The bundle of an export, in the data directory's exports. */
+  file: string | null
+  requested_at: number
+  finished_at: number | null
+  next_attempt_at: number | null
+  created_at: number
+  updated_at: number
+}
