@@ -2,6 +2,7 @@
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { RateLimit } from '../accounts/rates.ts'
+import { findAccess } from '../accounts/oauth-grants.ts'
 import { findToken, noteUse } from '../accounts/tokens.ts'
 import type { Config } from '../base/config.ts'
 import type { Gate } from '../jsonapi/routes.ts'
@@ -29,8 +30,17 @@ export function createGate({ store, clock, config }: GateDesk): Gate {
         refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
       const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
       const token = plaintext === undefined ? undefined : findToken(store, plaintext)
-      if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
       const now = clock.now()
+      // An OAuth client is known here, and may do nothing: 403 by its scope.
+      const access = token || plaintext === undefined ? undefined : findAccess(store, plaintext, now)
+      if (access)
+        return {
+          userKey: access.user_key,
+          userId: access.user_id,
+          tokenId: access.grant_id,
+          scopes: new Set(['mcp:use']),
+        }
+      if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
       if (now >= token.expires_at) throw invalid('token_expired', 'The bearer token has expired; create a new one.')
       noteUse(store, token, now)
       return {

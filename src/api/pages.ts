@@ -62,3 +62,15 @@ export function page(
     status,
   )
 }
+
+/** A request's body as text, read as far as `max` octets; undefined when it has more. */
+export async function readText(request: Request, max: number): Promise<string | undefined> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.length
+    if (size > max) return undefined
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}

@@ -7,15 +7,19 @@ import { codeOf, OperatorError, refuse } from '../base/errors.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import { createOpenApi } from '../jsonapi/openapi.ts'
-import type { Resource } from '../jsonapi/resource.ts'
+import type { Caller, Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
 import { audiences, contactImports, contacts } from './audiences.ts'
+import { createAuthorize } from './authorize.ts'
 import { createGate } from './auth.ts'
 import { campaigns, campaignStats } from './campaigns.ts'
 import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
+import type { OauthAccess } from '../accounts/oauth-grants.ts'
+import { createMcp } from './mcp.ts'
+import { createOauth } from './oauth.ts'
 import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
@@ -81,12 +85,54 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
   )
   app.route('/', createPublic(desk))
   app.route('/', createUnsubscribe(desk))
+  app.route('/', createOauth(desk))
+  app.route('/', createAuthorize(desk))
+  app.route('/', createMcp(desk, insideOf(desk, base)))
   app.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
+}
+
+/** What MCP clients may ask of the API, on behalf of the user who let them in. */
+const MCP_SCOPES = new Set([
+  'emails:send',
+  'emails:read',
+  'inbound:read',
+  'domains:read',
+  'contacts:read',
+  'campaigns:read',
+  'campaigns:write',
+])
+
+/** The API without its gate, for requests that were let in elsewhere: made inside the process, on no socket. */
+function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, request: Request) => Promise<Response> {
+  const callers = new WeakMap<Headers, Caller>()
+  const gate = createGate(desk)
+  const router = createRouter({
+    parts: desk,
+    reader: desk.store,
+    clock: desk.clock,
+    keyring: desk.keyring,
+    gate: {
+      authenticate: (headers) => callers.get(headers)!,
+      admit: () => ({ headers: {} }),
+      permit: (caller, scope) => gate.permit(caller, scope),
+    },
+    base,
+    resources,
+  })
+  router.onError((thrown, context) => {
+    const { status, headers, body } = answerError(thrown, desk)
+    return context.body(body, status as 400, headers)
+  })
+  return async (access, request) => {
+    const caller = { userKey: access.user_key, userId: access.user_id, tokenId: access.grant_id, scopes: MCP_SCOPES }
+    callers.set(request.headers, caller)
+    return router.fetch(request)
+  }
 }
 
 export interface HttpListener {

@@ -13,6 +13,8 @@ import { explained, openStore, type Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
 import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
+import { forgetClients } from '../accounts/oauth-clients.ts'
+import { forgetGrants } from '../accounts/oauth-grants.ts'
 import { applyDowngrades } from '../accounts/subscription.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { leaveBranded } from '../domains/register.ts'
@@ -188,6 +190,8 @@ async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'ke
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  await forgetGrants(store, now)
+  await forgetClients(store, now)
   await store.write((tx) => {
     for (const user of applyDowngrades(tx, now)) leaveBranded(tx, desk.config, user, now)
   })

@@ -1,0 +1,142 @@
+// OAuth clients that register themselves (RFC 7591, D58): public, without secret, limited to mcp:use, redirected only to origins that the
+// operator allows.
+import { DAY, type Clock } from '../base/clock.ts'
+import { newId } from '../base/ids.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db, raw } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type OauthClient = RowOf<'oauth_clients'>
+
+const MAX_URIS = 10
+const MAX_URI = 2000
+const MAX_NAME = 200
+const MAX_CLIENTS = 10_000
+/** A client that nobody granted anything is forgotten after this long. */
+const UNUSED = 30 * DAY
+const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
+
+/** Why a registration is refused: an error code of RFC 7591 §3.2.2 and a sentence. */
+export interface RegistrationFault {
+  error: 'invalid_redirect_uri' | 'invalid_client_metadata'
+  description: string
+}
+
+export interface Registration {
+  name: string
+  redirectUris: string[]
+}
+
+/** The metadata in its checked form. What is not known is ignored (RFC 7591 §2). */
+export function readRegistration(body: unknown, allowedOrigins: readonly string[]): Registration | RegistrationFault {
+  const wrong = (error: RegistrationFault['error'], description: string): RegistrationFault => ({ error, description })
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    return wrong('invalid_client_metadata', 'The body must be a JSON object.')
+  const { client_name, grant_types, redirect_uris, response_types, token_endpoint_auth_method } = body as Record<
+    string,
+    unknown
+  >
+  if (!Array.isArray(redirect_uris) || redirect_uris.length === 0)
+    return wrong('invalid_redirect_uri', '"redirect_uris" must be a list of at least one URI.')
+  if (redirect_uris.length > MAX_URIS)
+    return wrong('invalid_redirect_uri', `"redirect_uris" may hold at most ${MAX_URIS}.`)
+  for (const uri of redirect_uris)
+    if (!isAllowed(uri, allowedOrigins))
+      return wrong(
+        'invalid_redirect_uri',
+        'A redirect URI is not absolute, or its origin is not one that this server allows.',
+      )
+  if (
+    client_name !== undefined &&
+    (typeof client_name !== 'string' || client_name.length > MAX_NAME || /\p{Cc}/u.test(client_name))
+  )
+    return wrong('invalid_client_metadata', `"client_name" must be a line of at most ${MAX_NAME} characters.`)
+  const lists: [string, unknown, string[]][] = [
+    ['grant_types', grant_types, ['authorization_code', 'refresh_token']],
+    ['response_types', response_types, ['code']],
+  ]
+  for (const [name, value, known] of lists)
+    if (value !== undefined && (!Array.isArray(value) || !value.every((each) => known.includes(each as string))))
+      return wrong('invalid_client_metadata', `"${name}" may hold ${known.join(', ')}.`)
+  // Absent means client_secret_basic to the RFC; here every client is public, and the answer says so.
+  if (token_endpoint_auth_method !== undefined && token_endpoint_auth_method !== 'none')
+    return wrong('invalid_client_metadata', '"token_endpoint_auth_method" must be "none": clients have no secret here.')
+  const name = typeof client_name === 'string' ? client_name.trim() : ''
+  return { name, redirectUris: [...new Set(redirect_uris as string[])] }
+}
+
+/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment. A loopback entry means any port (RFC 8252 §7.3). */
+function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
+  if (
+    typeof uri !== 'string' ||
+    uri.length > MAX_URI ||
+    !/^[\x21-\x7e]+$/.test(uri) ||
+    uri.includes('\\') ||
+    !URL.canParse(uri)
+  )
+    return false
+  const url = new URL(uri)
+  if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
+  return allowedOrigins.some((entry) => {
+    const allowed = new URL(entry)
+    const loopback = allowed.port === '' && LOOPBACK.includes(allowed.hostname)
+    return loopback
+      ? url.protocol === allowed.protocol && url.hostname === allowed.hostname
+      : url.origin === allowed.origin
+  })
+}
+
+/** Whether a redirect URI is one of the client's: the same text, or on loopback the same but for the port. */
+export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>, uri: string): boolean {
+  return (JSON.parse(redirect_uris) as string[]).some((known) => {
+    if (known === uri) return true
+    if (!URL.canParse(uri)) return false
+    const [one, other] = [new URL(known), new URL(uri)]
+    if (!LOOPBACK.includes(one.hostname) || one.protocol !== 'http:') return false
+    const form = (url: URL): string =>
+      `${url.protocol}//${url.username}@${url.hostname}${url.pathname}${url.search}${url.hash}`
+    return form(one) === form(other)
+  })
+}
+
+/** Registers a client; undefined when there are too many. */
+export function addClient(
+  { clock, store }: { store: Store; clock: Clock },
+  { name, redirectUris }: Registration,
+): Promise<OauthClient | undefined> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const { count } = tx.first(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))!
+    if (count >= MAX_CLIENTS) return undefined
+    return tx.first(
+      db
+        .insertInto('oauth_clients')
+        .values({
+          id: newId(now),
+          name,
+          redirect_uris: JSON.stringify(redirectUris),
+          created_at: now,
+          last_used_at: now,
+        })
+        .returningAll(),
+    )
+  })
+}
+
+export function clientById(reader: Reader, id: string): OauthClient | undefined {
+  return reader.first(db.selectFrom('oauth_clients').selectAll().where('id', '=', id))
+}
+
+/** Forgets clients that nobody has granted anything for long; returns how many. */
+export function forgetClients(store: Store, now: number): Promise<number> {
+  return store.write(
+    (tx) =>
+      tx.run(
+        raw(
+          `delete from oauth_clients where last_used_at < ?
+           and not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)`,
+          [now - UNUSED],
+        ),
+      ).changes,
+  )
+}

@@ -1,0 +1,211 @@
+// What users grant to OAuth clients (OAuth 2.1, RFC 7636, RFC 8707, D58). A code is good for 60 seconds and once; an access token for an
+// hour; a refresh token for one exchange. What comes a second time was stolen, by whoever: the whole grant is revoked.
+import { createHash } from 'node:crypto'
+import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
+import { newId, newSecret } from '../base/ids.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { OauthClient } from './oauth-clients.ts'
+
+const CODE_LIFE = MINUTE
+const ACCESS_LIFE = HOUR
+const REFRESH_LIFE = 90 * DAY
+/** How long what is over is kept, so that its second use is recognised. */
+const KEPT = 7 * DAY
+
+const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
+
+export interface Granting {
+  client: OauthClient
+  user_key: number
+  redirect_uri: string
+  challenge: string
+  resource: string
+}
+
+/** Writes a grant down; returns its code. */
+export async function grantCode(
+  { clock, store }: { store: Store; clock: Clock },
+  { client, ...granted }: Granting,
+): Promise<string> {
+  const code = newSecret('pc_')
+  await store.write((tx) => {
+    const now = clock.now()
+    tx.run(
+      db.insertInto('oauth_grants').values({
+        id: newId(now),
+        client_key: client.key,
+        ...granted,
+        code_hash: digest(code),
+        code_expires_at: now + CODE_LIFE,
+        created_at: now,
+      }),
+    )
+    tx.run(db.updateTable('oauth_clients').set({ last_used_at: now }).where('key', '=', client.key))
+  })
+  return code
+}
+
+export interface Tokens {
+  access_token: string
+  refresh_token: string
+  /** Seconds. */
+  expires_in: number
+}
+
+export type Exchange = Tokens | { error: 'invalid_grant' | 'invalid_target' | 'invalid_request'; description: string }
+
+const invalid = (description: string): Exchange => ({ error: 'invalid_grant', description })
+
+export interface CodeExchange {
+  client: OauthClient
+  code: string
+  verifier: string
+  redirectUri: string | undefined
+  resource: string | undefined
+}
+
+/** A code for tokens. Of two at once exactly one succeeds: the transaction that marks the code used. */
+export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, given: CodeExchange): Promise<Exchange> {
+  return store.write((tx): Exchange => {
+    const now = clock.now()
+    const grant = tx.first(db.selectFrom('oauth_grants').selectAll().where('code_hash', '=', digest(given.code)))
+    if (!grant || grant.client_key !== given.client.key) return invalid('The code is not valid.')
+    if (grant.code_used_at !== null) {
+      revokeGrant(tx, grant.key, now)
+      return invalid('The code was used before; what was granted by it is revoked.')
+    }
+    if (grant.revoked_at !== null || now >= grant.code_expires_at!) return invalid('The code has expired.')
+    if (given.redirectUri !== undefined && given.redirectUri !== grant.redirect_uri)
+      return invalid('"redirect_uri" is not the one of the authorization request.')
+    if (createHash('sha256').update(given.verifier).digest('base64url') !== grant.challenge)
+      return invalid('"code_verifier" does not fit the code_challenge.')
+    if (given.resource !== undefined && given.resource !== grant.resource)
+      return { error: 'invalid_target', description: '"resource" is not the one of the authorization request.' }
+    tx.run(db.updateTable('oauth_grants').set({ code_used_at: now }).where('key', '=', grant.key))
+    return issue(tx, grant.key, now)
+  })
+}
+
+export interface RefreshExchange {
+  client: OauthClient
+  refreshToken: string
+  resource: string | undefined
+}
+
+/** A refresh token for the next pair; a used one revokes its whole family. */
+export function exchangeRefresh(
+  { clock, store }: { store: Store; clock: Clock },
+  given: RefreshExchange,
+): Promise<Exchange> {
+  return store.write((tx): Exchange => {
+    const now = clock.now()
+    const token = tx.first(tokenByHash({ hash: digest(given.refreshToken) }))
+    if (!token || token.kind !== 'refresh' || token.client_key !== given.client.key)
+      return invalid('The refresh token is not valid.')
+    if (token.used_at !== null) {
+      revokeGrant(tx, token.grant_key, now)
+      return invalid('The refresh token was used before; its grant is revoked.')
+    }
+    if (token.revoked_at !== null || now >= token.expires_at)
+      return invalid('The refresh token has expired or was revoked.')
+    if (given.resource !== undefined && given.resource !== token.resource)
+      return { error: 'invalid_target', description: '"resource" is not the one that was granted.' }
+    tx.run(db.updateTable('oauth_tokens').set({ used_at: now }).where('hash', '=', digest(given.refreshToken)))
+    return issue(tx, token.grant_key, now)
+  })
+}
+
+function issue(tx: Tx, grantKey: number, now: number): Tokens {
+  const tokens = { access_token: newSecret('pa_'), refresh_token: newSecret('pf_') }
+  const add = (secret: string, kind: 'access' | 'refresh', life: number) =>
+    tx.run(
+      db.insertInto('oauth_tokens').values({ hash: digest(secret), grant_key: grantKey, kind, expires_at: now + life }),
+    )
+  add(tokens.access_token, 'access', ACCESS_LIFE)
+  add(tokens.refresh_token, 'refresh', REFRESH_LIFE)
+  return { ...tokens, expires_in: ACCESS_LIFE / 1000 }
+}
+
+function revokeGrant(tx: Tx, key: number, now: number): void {
+  tx.run(db.updateTable('oauth_grants').set({ revoked_at: now }).where('key', '=', key).where('revoked_at', 'is', null))
+}
+
+const tokenByHash = statement<{ hash: Uint8Array }>()((arg) =>
+  db
+    .selectFrom('oauth_tokens as t')
+    .innerJoin('oauth_grants as g', 'g.key', 't.grant_key')
+    .innerJoin('oauth_clients as c', 'c.key', 'g.client_key')
+    .innerJoin('users as u', 'u.key', 'g.user_key')
+    .select([
+      't.grant_key',
+      't.kind',
+      't.expires_at',
+      't.used_at',
+      'g.client_key',
+      'g.user_key',
+      'g.resource',
+      'g.revoked_at',
+      'g.id as grant_id',
+      'c.id as client_id',
+      'u.id as user_id',
+    ])
+    .where('t.hash', '=', arg.hash),
+)
+
+export interface OauthAccess {
+  user_key: number
+  user_id: string
+  client_id: string
+  grant_id: string
+  resource: string
+}
+
+/** What an access token stands for; undefined when it is none, has expired or was revoked. */
+export function findAccess(reader: Reader, secret: string, now: number): OauthAccess | undefined {
+  const token = reader.first(tokenByHash({ hash: digest(secret) }))
+  return token && token.kind === 'access' && token.revoked_at === null && now < token.expires_at ? token : undefined
+}
+
+/** The grants of a user that stand, newest first; for the operator. */
+export function listGrants(
+  reader: Reader,
+): (RowOf<'oauth_grants'> & { client_id: string; client_name: string; email: string })[] {
+  return reader.all(
+    db
+      .selectFrom('oauth_grants as g')
+      .innerJoin('oauth_clients as c', 'c.key', 'g.client_key')
+      .innerJoin('users as u', 'u.key', 'g.user_key')
+      .selectAll('g')
+      .select(['c.id as client_id', 'c.name as client_name', 'u.email'])
+      .where('g.revoked_at', 'is', null)
+      .where('g.code_used_at', 'is not', null)
+      .orderBy('g.key', 'desc'),
+  )
+}
+
+/** Revokes a grant by its public id; false when there is none that stands. */
+export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }, id: string): Promise<boolean> {
+  return store.write((tx) => {
+    const grant = tx.first(
+      db.selectFrom('oauth_grants').select('key').where('id', '=', id).where('revoked_at', 'is', null),
+    )
+    if (grant) revokeGrant(tx, grant.key, clock.now())
+    return grant !== undefined
+  })
+}
+
+/** Tokens that are long over, and grants that came to nothing; returns how many went. */
+export function forgetGrants(store: Store, now: number): Promise<number> {
+  return store.write((tx) => {
+    const tokens = tx.run(db.deleteFrom('oauth_tokens').where('expires_at', '<', now - KEPT)).changes
+    const grants = db
+      .deleteFrom('oauth_grants')
+      .where('created_at', '<', now - KEPT)
+      .where((eb) =>
+        eb.not(eb.exists(eb.selectFrom('oauth_tokens').select('hash').whereRef('grant_key', '=', 'oauth_grants.key'))),
+      )
+    return tokens + tx.run(grants).changes
+  })
+}

@@ -1,0 +1,201 @@
+// OAuth for MCP clients, the machines' side (D58): registration (RFC 7591), the token endpoint (OAuth 2.1), and the metadata documents (RFC
+// 8414, RFC 9728). Errors are OAuth's own JSON. No cookie counts here, so that browsers of any origin may ask.
+import { Hono, type Context } from 'hono'
+import { cors } from 'hono/cors'
+import { HOUR, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { RateLimit } from '../accounts/rates.ts'
+import { addClient, clientById, readRegistration } from '../accounts/oauth-clients.ts'
+import { exchangeCode, exchangeRefresh, type Exchange } from '../accounts/oauth-grants.ts'
+import type { Store } from '../store/database.ts'
+import { clientAddress } from './client-address.ts'
+import { readText } from './pages.ts'
+
+export interface OauthDesk {
+  store: Store
+  clock: Clock
+  config: Pick<Config, 'http' | 'oauth'>
+}
+
+export const SCOPE = 'mcp:use'
+const REGISTRATIONS = 10
+const TOKEN_REQUESTS = 60
+const MAX_BODY = 16 * 1024
+const JSON_TYPE = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store', Pragma: 'no-cache' }
+
+/** The resources that a token may be for: the MCP endpoint, or this server as a whole. */
+export const resourcesOf = ({ http }: Pick<Config, 'http'>): { mcp: string; root: string } => ({
+  mcp: `${http.public_url}/mcp`,
+  root: http.public_url,
+})
+
+/** The resource that a request names, in the form in which it is kept; undefined when it is none of ours. */
+export function resourceNamed(config: Pick<Config, 'http'>, given: string | undefined): string | undefined {
+  const { mcp, root } = resourcesOf(config)
+  if (given === undefined) return mcp
+  const plain = given.replace(/\/$/, '')
+  return plain === mcp ? mcp : plain === root ? root : undefined
+}
+
+const oauthError = (
+  context: Context,
+  status: 400 | 401 | 413 | 415 | 429 | 503,
+  error: string,
+  description: string,
+  headers: Record<string, string> = {},
+): Response =>
+  context.body(JSON.stringify({ error, error_description: description }), status, { ...JSON_TYPE, ...headers })
+
+export function createOauth(desk: OauthDesk): Hono {
+  const app = new Hono()
+  const { clock, config } = desk
+  const registrations = new RateLimit(clock, REGISTRATIONS / (HOUR / SECOND), REGISTRATIONS)
+  const tokenRequests = new RateLimit(clock, TOKEN_REQUESTS / 60, TOKEN_REQUESTS)
+  const open = cors({
+    origin: '*',
+    allowMethods: ['GET', 'POST', 'OPTIONS'],
+    allowHeaders: ['Content-Type', 'Authorization', 'MCP-Protocol-Version'],
+  })
+  app.use('/oauth/register', open)
+  app.use('/oauth/token', open)
+  app.use('/.well-known/*', open)
+
+  const limited = (rates: RateLimit, context: Context): Response | undefined => {
+    const { allowed, reset } = rates.take(clientAddress(context, config.http.trusted_proxies))
+    if (allowed) return undefined
+    return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
+      'Retry-After': String(reset),
+    })
+  }
+
+  app.post('/oauth/register', async (context) => {
+    const refused = limited(registrations, context)
+    if (refused) return refused
+    const text = await readText(context.req.raw, MAX_BODY)
+    if (text === undefined) return oauthError(context, 413, 'invalid_client_metadata', 'The body is too large.')
+    let body: unknown
+    try {
+      body = JSON.parse(text)
+    } catch {
+      return oauthError(context, 400, 'invalid_client_metadata', 'The body is not JSON.')
+    }
+    const registration = readRegistration(body, config.oauth.redirect_origins)
+    if ('error' in registration) return oauthError(context, 400, registration.error, registration.description)
+    const client = await addClient(desk, registration)
+    if (!client)
+      return oauthError(context, 503, 'temporarily_unavailable', 'There are too many clients; ask the operator.')
+    return context.body(
+      JSON.stringify({
+        client_id: client.id,
+        client_id_issued_at: Math.floor(client.created_at / 1000),
+        ...(client.name === '' ? {} : { client_name: client.name }),
+        redirect_uris: registration.redirectUris,
+        grant_types: ['authorization_code', 'refresh_token'],
+        response_types: ['code'],
+        token_endpoint_auth_method: 'none',
+        scope: SCOPE,
+      }),
+      201,
+      JSON_TYPE,
+    )
+  })
+
+  app.post('/oauth/token', async (context) => {
+    const refused = limited(tokenRequests, context)
+    if (refused) return refused
+    if (!/^application\/x-www-form-urlencoded\b/i.test(context.req.header('content-type') ?? ''))
+      return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
+    const text = await readText(context.req.raw, MAX_BODY)
+    if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
+    const form = new URLSearchParams(text)
+    const names = [...form.keys()]
+    const repeated = names.find((name, index) => names.indexOf(name) !== index)
+    if (repeated !== undefined)
+      return oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
+    const exchange = await redeem(desk, form)
+    if ('status' in exchange) return oauthError(context, exchange.status, exchange.error, exchange.description)
+    if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
+    return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
+  })
+
+  const publish = (path: string, document: () => object): void => {
+    app.get(path, (context) =>
+      context.body(JSON.stringify(document()), 200, {
+        'Content-Type': 'application/json',
+        'Cache-Control': 'public, max-age=300',
+      }),
+    )
+  }
+  for (const path of ['/.well-known/oauth-authorization-server', '/.well-known/oauth-authorization-server/mcp'])
+    publish(path, () => serverMetadata(config))
+  publish('/.well-known/oauth-protected-resource', () => resourceMetadata(config, resourcesOf(config).root))
+  publish('/.well-known/oauth-protected-resource/mcp', () => resourceMetadata(config, resourcesOf(config).mcp))
+  return app
+}
+
+interface Refused {
+  status: 400 | 401
+  error: string
+  description: string
+}
+
+/** RFC 6749 §5.2: what a token request is refused for, or what it gets. */
+async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange | Refused> {
+  const refused = (error: string, description: string, status: 400 | 401 = 400): Refused => ({
+    status,
+    error,
+    description,
+  })
+  const value = (name: string): string | undefined => form.get(name) || undefined
+  const grant = value('grant_type')
+  if (grant === undefined) return refused('invalid_request', '"grant_type" is missing.')
+  if (grant !== 'authorization_code' && grant !== 'refresh_token')
+    return refused('unsupported_grant_type', '"grant_type" must be authorization_code or refresh_token.')
+  const clientId = value('client_id')
+  const client = clientId === undefined ? undefined : clientById(desk.store, clientId)
+  if (!client) return refused('invalid_client', 'The client is not known; register it.', 401)
+  const given = value('resource')
+  const resource = given === undefined ? undefined : resourceNamed(desk.config, given)
+  if (given !== undefined && resource === undefined)
+    return refused('invalid_target', 'This server has no such resource.')
+  if (grant === 'refresh_token') {
+    const refreshToken = value('refresh_token')
+    if (refreshToken === undefined) return refused('invalid_request', '"refresh_token" is missing.')
+    return exchangeRefresh(desk, { client, refreshToken, resource })
+  }
+  const [code, verifier] = [value('code'), value('code_verifier')]
+  if (code === undefined) return refused('invalid_request', '"code" is missing.')
+  // RFC 7636 §4.1: 43 to 128 unreserved characters.
+  if (verifier === undefined || !/^[A-Za-z0-9._~-]{43,128}$/.test(verifier))
+    return refused('invalid_grant', '"code_verifier" is missing, or not 43 to 128 unreserved characters.')
+  return exchangeCode(desk, { client, code, verifier, redirectUri: value('redirect_uri'), resource })
+}
+
+/** RFC 8414 §2. The issuer is the very text of http.public_url. */
+function serverMetadata({ http }: Pick<Config, 'http'>): object {
+  const issuer = http.public_url
+  return {
+    issuer,
+    authorization_endpoint: `${issuer}/oauth/authorize`,
+    token_endpoint: `${issuer}/oauth/token`,
+    registration_endpoint: `${issuer}/oauth/register`,
+    scopes_supported: [SCOPE],
+    response_types_supported: ['code'],
+    response_modes_supported: ['query'],
+    grant_types_supported: ['authorization_code', 'refresh_token'],
+    token_endpoint_auth_methods_supported: ['none'],
+    code_challenge_methods_supported: ['S256'],
+    authorization_response_iss_parameter_supported: true,
+  }
+}
+
+/** RFC 9728 §2. */
+function resourceMetadata({ http }: Pick<Config, 'http'>, resource: string): object {
+  return {
+    resource,
+    authorization_servers: [http.public_url],
+    scopes_supported: [SCOPE],
+    bearer_methods_supported: ['header'],
+    resource_name: 'Postrider',
+  }
+}
