@@ -21,7 +21,13 @@ export interface ApiDesk {
   /** Reads received messages again, for their attachments. */
   inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
   /** The bells of the loops. */
-  bells: { domains: () => void; deliveries: (lane: string) => void; webhooks: () => void; campaigns: () => void }
+  bells: {
+    domains: () => void
+    deliveries: (lane: string) => void
+    webhooks: () => void
+    campaigns: () => void
+    privacy: () => void
+  }
 }
 
 export const define = definer<ApiDesk>()

@@ -1,10 +1,15 @@
 // What recipients' mail programs reach without a token: the tracking pixel and tracked links (D38).
+import { createReadStream } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { readClickToken, readOpenToken } from '../message/tracking.ts'
 import { noteVisit } from '../outbound/tracking.ts'
+import { EXPORTS } from '../privacy/bundle.ts'
+import { exportFile } from '../privacy/export-link.ts'
 import type { Store } from '../store/database.ts'
 
 export interface PublicDesk {
@@ -12,6 +17,7 @@ export interface PublicDesk {
   clock: Clock
   keyring: Keyring
   log: Log
+  config: { data_dir: string }
 }
 
 /** A transparent GIF of one pixel. */
@@ -42,6 +48,17 @@ export function createPublic(desk: PublicDesk): Hono {
     // A header holds ASCII alone.
     const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
     return context.body(null, 302, { Location: location, ...PRIVATE })
+  })
+  app.get('/exports/:id/:until/:mac', (context) => {
+    const { id, mac, until } = context.req.param()
+    const file = exportFile(desk, { id, until, mac }, desk.clock.now())
+    if (file === undefined) return context.text('This link does not work, or its time is over.\n', 404)
+    const bytes = Readable.toWeb(createReadStream(join(desk.config.data_dir, EXPORTS, file))) as ReadableStream
+    return context.newResponse(bytes, 200, {
+      'Content-Type': 'application/zip',
+      'Content-Disposition': `attachment; filename="${file}"`,
+      ...PRIVATE,
+    })
   })
   return app
 }

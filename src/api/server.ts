@@ -23,6 +23,7 @@ import { createOauth } from './oauth.ts'
 import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
+import { recipientErasures, recipientExports } from './recipients.ts'
 import { suppressions } from './suppressions.ts'
 import { createUnsubscribe } from './unsubscribe.ts'
 import { tokens } from './tokens.ts'
@@ -47,6 +48,8 @@ export const resources: readonly Resource<ApiDesk>[] = [
   suppressions,
   webhooks,
   outboundWebhooks,
+  recipientErasures,
+  recipientExports,
 ]
 
 export const openApi = (publicUrl: string): object =>

@@ -3,6 +3,8 @@
 import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { erasedForm } from '../base/recipient-hash.ts'
 import { parseAddrSpec } from '../message/address.ts'
 import { suppress, takeAll } from '../outbound/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -15,6 +17,7 @@ export type Contact = RowOf<'contacts'>
 export interface ContactDesk {
   store: Store
   clock: Clock
+  keyring: Keyring
 }
 
 export interface NewContact {
@@ -61,18 +64,20 @@ const insertContact = statement<{
     .returningAll(),
 )
 
-const suppressionsOf = statement<{ domain_key: number; email: string }>()((arg) =>
+const suppressionsOf = statement<{ domain_key: number; email: string; erased: string }>()((arg) =>
   db
     .selectFrom('suppressions')
     .select('reason')
     .where('domain_key', '=', arg.domain_key)
-    .where('email', '=', arg.email)
+    .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
     .where('reason', 'in', ['unsubscribe', 'hard_bounce', 'complaint']),
 )
 
 /** What an address may be written to, by the suppressions there are: nobody is subscribed again by being added again. */
-function statusOf(reader: Reader, domainKey: number, email: string): Contact['status'] {
-  const reasons = reader.all(suppressionsOf({ domain_key: domainKey, email })).map(({ reason }) => reason)
+function statusOf(reader: Reader, keyring: Keyring, domainKey: number, email: string): Contact['status'] {
+  const reasons = reader
+    .all(suppressionsOf({ domain_key: domainKey, email, erased: erasedForm(keyring, email) }))
+    .map(({ reason }) => reason)
   if (reasons.includes('complaint')) return 'complained'
   if (reasons.includes('hard_bounce')) return 'bounced'
   return reasons.includes('unsubscribe') ? 'unsubscribed' : 'subscribed'
@@ -82,7 +87,13 @@ const json = (value: Record<string, unknown> | null | undefined): string | null 
   value === null || value === undefined ? null : JSON.stringify(value)
 
 /** Adds one contact; undefined when its address is in the audience already. `email` is in its kept form. */
-export function insert(tx: Tx, audience: Audience, given: NewContact, now: number): Contact | undefined {
+export function insert(
+  tx: Tx,
+  keyring: Keyring,
+  audience: Audience,
+  given: NewContact,
+  now: number,
+): Contact | undefined {
   return tx.first(
     insertContact({
       id: newId(now),
@@ -92,17 +103,21 @@ export function insert(tx: Tx, audience: Audience, given: NewContact, now: numbe
       name: given.name ?? null,
       preferences: json(given.preferences),
       custom_fields: json(given.custom_fields),
-      status: statusOf(tx, audience.domain_key, given.email),
+      status: statusOf(tx, keyring, audience.domain_key, given.email),
       at: now,
     }),
   )
 }
 
 /** Adds a contact. Throws 422 for an address that is none or is in the audience already. */
-export function addContact({ clock, store }: ContactDesk, audience: Audience, given: NewContact): Promise<Contact> {
+export function addContact(
+  { clock, keyring, store }: ContactDesk,
+  audience: Audience,
+  given: NewContact,
+): Promise<Contact> {
   const email = keptAddress(given.email)
   return store.write((tx) => {
-    const contact = insert(tx, audience, { ...given, email }, clock.now())
+    const contact = insert(tx, keyring, audience, { ...given, email }, clock.now())
     if (!contact) throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
     return contact
   })
@@ -116,7 +131,11 @@ function keptAddress(text: string): string {
 }
 
 /** Changes a contact. Throws 422 for a known address, or a status that cannot be had. */
-export function changeContact({ clock, store }: ContactDesk, key: number, change: ContactChange): Promise<Contact> {
+export function changeContact(
+  { clock, keyring, store }: ContactDesk,
+  key: number,
+  change: ContactChange,
+): Promise<Contact> {
   const email = change.email === undefined ? undefined : keptAddress(change.email)
   return store.write((tx) => {
     const now = clock.now()
@@ -129,7 +148,7 @@ export function changeContact({ clock, store }: ContactDesk, key: number, change
         db
           .updateTable('contacts')
           .set({
-            ...(moved ? { email, status: statusOf(tx, audience.domain_key, email), status_at: now } : {}),
+            ...(moved ? { email, status: statusOf(tx, keyring, audience.domain_key, email), status_at: now } : {}),
             ...(change.name === undefined ? {} : { name: change.name }),
             ...(change.preferences === undefined ? {} : { preferences: json(change.preferences) }),
             ...(change.custom_fields === undefined ? {} : { custom_fields: json(change.custom_fields) }),

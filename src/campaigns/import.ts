@@ -23,7 +23,7 @@ export type ImportItem = { contact: NewContact } | { problem: string; email: str
 const MAX_ERRORS = 1000
 
 export function importContacts(
-  { clock, store }: ContactDesk,
+  { clock, keyring, store }: ContactDesk,
   audience: Audience,
   items: readonly ImportItem[],
 ): Promise<Imported> {
@@ -33,7 +33,7 @@ export function importContacts(
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
       if ('contact' in item && email !== undefined) {
-        if (insert(tx, audience, { ...item.contact, email }, now)) result.created++
+        if (insert(tx, keyring, audience, { ...item.contact, email }, now)) result.created++
         else result.skipped++
         continue
       }

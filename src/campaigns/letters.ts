@@ -150,13 +150,13 @@ export class CampaignLetters implements Bulk {
 
   /** Who was removed, has left or is suppressed since the campaign began is not written to. */
   #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
-    const { clock, store } = this.#desk
+    const { clock, keyring, store } = this.#desk
     const at = { stage: 'compose' } as const
     if (!contact || contact.audience_key !== campaign.audience_key)
       return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign had begun.', at)
     if (contact.status !== 'subscribed')
       return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
-    const entry = suppressedFor(store, campaign.domain_key, to, clock.now(), 'marketing')
+    const entry = suppressedFor(store, keyring, campaign.domain_key, to, clock.now(), 'marketing')
     return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
   }
 

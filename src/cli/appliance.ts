@@ -18,6 +18,7 @@ import { forgetGrants } from '../accounts/oauth-grants.ts'
 import { applyDowngrades } from '../accounts/subscription.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { leaveBranded } from '../domains/register.ts'
+import { Privacy } from '../privacy/run.ts'
 import { Reputation } from '../outbound/agents.ts'
 import { BAD_NEWS } from '../outbound/tally.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
@@ -95,6 +96,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const inbound = createInbound(parts)
     const reputation = new Reputation({ ...parts, ringQueue: () => engine.ring() })
     store.on(BAD_NEWS, () => reputation.ring())
+    const privacy = new Privacy({ ...parts, noticed: () => noticed() })
     const runner = new CampaignRunner({ ...parts, ringLane: (lane) => engine.ring(lane) })
     letters.taken = (campaign) => runner.taken(campaign)
     store.on(CAMPAIGN_MAIL, () => runner.settled())
@@ -119,6 +121,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
           runner.ring()
           engine.ring()
         },
+        privacy: () => privacy.ring(),
       },
     }
     const { timeout, ca_file } = config.webhooks
@@ -134,6 +137,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await dispatcher.start()
     runner.start()
     reputation.start()
+    await privacy.start()
     await inbound.engine.start()
     await inbound.listen(options.keys?.smtp)
     noticed()
@@ -146,6 +150,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         dispatcher.ring()
         letters.lookAgain()
         runner.ring()
+        privacy.ring()
         inbound.engine.ring()
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)
@@ -168,6 +173,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
           polling.stop(),
           runner.stop(),
           reputation.stop(),
+          privacy.stop(),
           engine.stop(PATIENCE),
           dispatcher.stop(PATIENCE),
         ])

@@ -4,10 +4,12 @@ import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { version } from '../base/version.ts'
 import { agentCommand } from './agent.ts'
+import { backupCommands } from './backup.ts'
 import { completionCommand } from './completion.ts'
 import { contactsCommand } from './contacts.ts'
 import { devCommand } from './dev.ts'
 import { domainCommand } from './domain.ts'
+import { exportCommand } from './export.ts'
 import { inboxCommand } from './inbox.ts'
 import { initCommand } from './init.ts'
 import type { Invocation } from './open.ts'
@@ -38,6 +40,8 @@ const COMMANDS = [
   sendCommand,
   webhookCommand,
   noticesCommand,
+  exportCommand,
+  backupCommands,
   openapiCommand,
   completionCommand,
 ]

@@ -45,7 +45,13 @@ export function createOpenApi(resources: readonly Resource<never>[], server: str
     schemas[nameOf(resource.type)] = resourceSchema(resource)
     for (const action of resource.actions) {
       const path = action.path.replace(/:(\w+)/g, '{$1}')
-      paths[path] = { ...paths[path], [METHODS[action.kind]]: operation(resource, action) }
+      paths[path] = {
+        ...paths[path],
+        [(action.kind === 'act' ? action.method?.toLowerCase() : undefined) ?? METHODS[action.kind]]: operation(
+          resource,
+          action,
+        ),
+      }
     }
   }
   return {

@@ -133,8 +133,8 @@ export type Action<Parts, F extends Fields> =
     })
   | (Common & { kind: 'update'; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
-  /** A POST without a body that does something with one row and answers 202 with what came of it. */
-  | (Common & { kind: 'act'; run: (call: Call<Parts>) => Promise<Written> })
+  /** A request without a body that does something with one row and answers 202 with what came of it. `free`: its path names no row. */
+  | (Common & { kind: 'act'; method?: 'DELETE' | 'GET'; free?: true; run: (call: Call<Parts>) => Promise<Written> })
   /** A GET that answers bytes instead of a document. */
   | (Common & { kind: 'download'; run: (call: Call<Parts>) => Promise<Response> })
 

@@ -46,13 +46,16 @@ const METHODS = {
   act: 'POST',
   download: 'GET',
 } as const
+const methodOf = <Parts>(action: AnyAction<Parts>): string =>
+  (action.kind === 'act' ? action.method : undefined) ?? METHODS[action.kind]
+
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
   const types: Types = new Map(options.resources.map((each) => [each.type, each as Resource<never>]))
   for (const resource of options.resources)
     for (const action of resource.actions) {
-      const method = METHODS[action.kind]
+      const method = methodOf(action)
       router.on(method, action.path, (context) => answer({ ...options, types }, resource, action, context))
       methods.set(action.path, (methods.get(action.path) ?? new Set()).add(method))
     }
@@ -133,7 +136,7 @@ async function answer<Parts>(
   const [id] = Object.values(context.req.param())
   if (action.kind === 'create' && action.within && id !== undefined)
     call.parent = findParent(reader, types, caller, action.within, id)
-  else if (id !== undefined) {
+  else if (id !== undefined && !(action.kind === 'act' && action.free)) {
     const row = findOwned(reader, self.table, caller.userKey, id, self.only)
     if (!row) throw notFound()
     call.row = row

@@ -1,6 +1,7 @@
 // Who may send what to whom: the rules that only the store can judge, each refusal naming its place (specification "POST
 // /outbound-emails rules", D21, D22).
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
 import { inFamily, parseAddress, type Address } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -45,6 +46,7 @@ export function requireSubscription(reader: Reader, userKey: number): void {
 /** All that stands between a well-formed mail and the queue; returns the sending domain. Throws a Refusal. */
 export function admit(
   reader: Reader,
+  keyring: Keyring,
   userKey: number,
   from: Address,
   recipients: readonly Recipient[],
@@ -71,7 +73,7 @@ export function admit(
         source: { pointer: `/data/attributes/${name}` },
       })
   for (const { address, pointer } of recipients) {
-    const suppression = suppressedFor(reader, domain.key, address.address, now)
+    const suppression = suppressedFor(reader, keyring, domain.key, address.address, now)
     if (suppression)
       problems.push({
         code: 'recipient_suppressed',

@@ -88,8 +88,8 @@ export async function attempt(
 }
 
 /** Suppressed between acceptance and attempt: the address is not written to (D25). */
-function suppressedNow({ clock, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
-  const entry = suppressedFor(store, domain_key, address, clock.now())
+function suppressedNow({ clock, keyring, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
+  const entry = suppressedFor(store, keyring, domain_key, address, clock.now())
   return (
     entry &&
     ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${entry.reason}).`, {

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
 import { useVolume } from '../accounts/usage.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { encodedSize, MAX_MESSAGE } from '../message/size.ts'
@@ -22,6 +23,7 @@ import { recipientsOf, type OneOrMore, type Recipient } from './recipients.ts'
 export interface SubmitDesk {
   store: Store
   clock: Clock
+  keyring: Keyring
   spool: Spool
   config: Pick<Config, 'delivery' | 'plans'>
   fetching: FetchDesk
@@ -80,7 +82,7 @@ const insertDelivery = statement<{
 
 /** Submits one mail. Throws a Refusal (403, 404, 409, 422). */
 export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewEmail): Promise<Submitted> {
-  const { clock, config, spool, store } = desk
+  const { clock, config, keyring, spool, store } = desk
   const hash = typeof given.idempotency_key === 'string' ? payloadHash(given) : null
   // An unknown domain is told before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
@@ -102,7 +104,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
     const submitted = await store.write((tx): Submitted => {
       const same = hash && replay(tx, userKey, given.idempotency_key!, hash)
       if (same) return { email: same, replayed: true }
-      const domain = admit(tx, userKey, from, recipients, given, now)
+      const domain = admit(tx, keyring, userKey, from, recipients, given, now)
       useVolume(tx, config, userKey, recipients.length, now)
       // An agent sends at the pace of its pool.
       const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
@@ -184,12 +186,12 @@ async function storeBody(
   given: NewEmail,
   body: StoredBody,
 ): Promise<{ content: string | null; names: string[] }> {
-  const { clock, fetching, spool, store } = desk
+  const { clock, fetching, keyring, spool, store } = desk
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
   // Looked at before the disk is written, and again when it counts.
-  admit(store, userKey, from, recipients, given, clock.now())
+  admit(store, keyring, userKey, from, recipients, given, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
   const size = encodedSize({ html: body.html, text: body.text, headers: body.headers ?? [], attachments: received })
   if (size >= MAX_MESSAGE)

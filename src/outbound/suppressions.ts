@@ -4,6 +4,8 @@
 import { DAY, HOUR, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { erasedForm } from '../base/recipient-hash.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -20,23 +22,23 @@ const SOFT_LONGEST = 30 * DAY
 /** The form under which addresses are compared; `address` has its domain as A-label already. */
 export const normalised = (address: string): string => address.trim().toLowerCase()
 
-const blocking = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
+const blocking = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
     .select(['key', 'reason', 'scope'])
     .where('domain_key', '=', arg.domain_key)
-    .where('email', '=', arg.email)
+    .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
     .where('scope', '=', 'all')
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
     .limit(1),
 )
 
-const blockingAny = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
+const blockingAny = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
     .select(['key', 'reason', 'scope'])
     .where('domain_key', '=', arg.domain_key)
-    .where('email', '=', arg.email)
+    .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
     .limit(1),
 )
@@ -44,12 +46,14 @@ const blockingAny = statement<{ domain_key: number; email: string; now: number }
 /** The entry that stops mail from a domain to an address: transactional mail, or that of a campaign (`marketing`). */
 export function suppressedFor(
   reader: Reader,
+  keyring: Keyring,
   domainKey: number,
   address: string,
   now: number,
   scope: Suppression['scope'] = 'all',
 ): { reason: Reason } | undefined {
-  const entry = { domain_key: domainKey, email: normalised(address), now }
+  // An entry outlives the address that was erased: then it holds what recognises it.
+  const entry = { domain_key: domainKey, email: normalised(address), erased: erasedForm(keyring, address), now }
   return reader.first(scope === 'all' ? blocking(entry) : blockingAny(entry))
 }
 

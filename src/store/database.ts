@@ -119,6 +119,22 @@ export class Store implements Reader {
     return broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []
   }
 
+  /** Brings the whole log into the database and empties it. */
+  checkpoint(): void {
+    this.#db.pragma('wal_checkpoint(TRUNCATE)')
+  }
+
+  /** Writes the database anew, so that nothing is left in free space. Takes as long as the database is large. */
+  rebuild(): void {
+    this.#db.exec('vacuum')
+    this.checkpoint()
+  }
+
+  /** A consistent copy in a file, while work goes on. */
+  async copyTo(file: string): Promise<void> {
+    await this.#db.backup(file)
+  }
+
   /** Commits what waits and closes the file. */
   close(): void {
     this.#batches.drain()
@@ -212,6 +228,8 @@ export function openStore(dataDir: string): Store {
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')
+    // What is deleted is overwritten: an erased address is not to be found in free space.
+    database.pragma('secure_delete = ON')
     database.pragma('cache_size = -16000')
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.

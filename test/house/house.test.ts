@@ -216,10 +216,11 @@ describe('packages', () => {
     store: ['better-sqlite3', 'kysely'],
     jsonapi: ['hono', 'zod'],
     inbound: ['mailauth'],
-    api: ['hono', '@hono/node-server', 'zod'],
+    api: ['hono', '@hono/node-server', '@modelcontextprotocol/sdk', 'zod'],
     console: ['hono'],
     sandbox: ['dns-packet', 'mailauth', 'mailparser', 'smtp-server'],
-    cli: ['commander', 'csv-parse', 'node-cron'],
+    privacy: ['yazl'],
+    cli: ['commander', 'csv-parse', 'node-cron', 'yauzl', 'yazl'],
   }
 
   // One file where its folder as a whole has no business with the package.

@@ -1,0 +1,105 @@
+// What is known of a recipient, as a zip: records.json with every record, and each received mail as it came (D57).
+import { createWriteStream, mkdirSync, readFileSync } from 'node:fs'
+import { rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { ZipFile } from 'yazl'
+import { iso } from '../base/clock.ts'
+import type { Reader } from '../store/database.ts'
+import { about } from '../store/erasing.ts'
+import type { Spool } from '../store/spool.ts'
+
+export const EXPORTS = 'exports'
+
+export interface BundleDesk {
+  store: Reader
+  spool: Spool
+  config: { data_dir: string }
+}
+
+type Row = Record<string, unknown>
+
+/** Columns that mean nothing outside, or that are about others. */
+const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content)$/
+
+/** A row as people read it: without keys, times as timestamps, JSON as JSON. */
+function readable(row: Row): Row {
+  const shown: Row = {}
+  for (const [name, value] of Object.entries(row)) {
+    if (HIDDEN.test(name) || value === null) continue
+    if (/_at$|^at$/.test(name) && typeof value === 'number') shown[name] = iso(value)
+    else if (typeof value === 'string' && /^[[{]/.test(value)) shown[name] = parsed(value)
+    else if (!(value instanceof Uint8Array)) shown[name] = value
+  }
+  return shown
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** Every record of an account that is about an address. */
+export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, Row[]> {
+  const all = (sql: string): Row[] => reader.all(about<Row>(sql, userKey, address)).map(readable)
+  const mails = `select e.key from outbound_emails e where e.user_key = asked.user
+    and (instr(lower(e."to"), asked.address) or instr(lower(e.cc), asked.address) or instr(lower(e.bcc), asked.address))`
+  return {
+    contacts: all(
+      'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
+    ),
+    suppressions: all(
+      'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
+    ),
+    outbound_emails: all(
+      `select e.*, b.content as body from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in (${mails})`,
+    ),
+    deliveries: all(
+      `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where e.key in (${mails}) and lower(v.address) = asked.address`,
+    ),
+    events: all(
+      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in (${mails})`,
+    ),
+    inbound_emails: all(
+      `select e.*, b.headers, b.text, b.html, b.attachments from inbound_emails e left join inbound_bodies b on b.message_key = e.message_key
+       where e.user_key = asked.user and (instr(lower(e.sender), asked.address) or instr(lower(e."from"), asked.address))`,
+    ),
+  }
+}
+
+/** Writes the bundle; returns its file's name in the exports directory. */
+export async function writeBundle(
+  { config, spool, store }: BundleDesk,
+  userKey: number,
+  id: string,
+  address: string,
+): Promise<string> {
+  const directory = join(config.data_dir, EXPORTS)
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  const zip = new ZipFile()
+  zip.addBuffer(
+    Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
+    'records.json',
+  )
+  const messages = store.all(
+    about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
+      `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
+       where e.user_key = asked.user and m.virus is null and (instr(lower(e.sender), asked.address) or instr(lower(e."from"), asked.address))`,
+      userKey,
+      address,
+    ),
+  )
+  for (const message of messages) {
+    const bytes = message.spool === null ? Buffer.from(message.content!) : readFileSync(spool.path(message.spool))
+    zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`)
+  }
+  zip.end()
+  const name = `${id}.zip`
+  const draft = join(directory, `${name}.part`)
+  await pipeline(zip.outputStream as unknown as NodeJS.ReadableStream, createWriteStream(draft, { mode: 0o600 }))
+  await rename(draft, join(directory, name))
+  return name
+}

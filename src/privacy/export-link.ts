@@ -1,0 +1,31 @@
+// The link to an export (D57): signed, good for 24 hours, and only while the bundle is kept.
+import { DAY } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Reader } from '../store/database.ts'
+import { db } from '../store/query.ts'
+
+const LIFE = DAY
+const MAC_BYTES = 16
+
+const said = (id: string, until: number): string => `export ${id} ${until}`
+
+export function exportUrl(keyring: Keyring, publicUrl: string, id: string, now: number): string {
+  const until = now + LIFE
+  return `${publicUrl}/exports/${id}/${until}/${keyring.mac('session', said(id, until), MAC_BYTES).toString('base64url')}`
+}
+
+/** The file that a link names; undefined when it is not ours, is too old, or the bundle is gone. */
+export function exportFile(
+  { keyring, store }: { keyring: Keyring; store: Reader },
+  { id, mac, until }: { id: string; until: string; mac: string },
+  now: number,
+): string | undefined {
+  const time = Number(until)
+  if (
+    !/^\d{1,15}$/.test(until) ||
+    !keyring.proves('session', said(id, time), Buffer.from(mac, 'base64url')) ||
+    now >= time
+  )
+    return undefined
+  return store.first(db.selectFrom('privacy_requests').select('file').where('id', '=', id))?.file ?? undefined
+}

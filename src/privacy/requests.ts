@@ -1,0 +1,145 @@
+// Requests about a recipient (D56, D57): to be forgotten, or told what is known. Both are written down at once and worked on soon after.
+import type { Clock } from '../base/clock.ts'
+import { iso } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { recipientHash } from '../base/recipient-hash.ts'
+import { parseAddrSpec } from '../message/address.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { about } from '../store/erasing.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { enter } from './ledger.ts'
+
+export type PrivacyRequest = RowOf<'privacy_requests'>
+
+export interface RequestDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+  config: { data_dir: string }
+  /** Tells the worker that a request waits. */
+  ring: () => void
+}
+
+/** The address that a path names, in the form that is looked for. Throws 422. */
+export function recipientNamed(text: string): string {
+  const address = parseAddrSpec(text.trim())?.address.toLowerCase()
+  if (address === undefined)
+    throw refuse(
+      'invalid',
+      `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`,
+      {
+        parameter: 'recipient',
+      },
+    )
+  return address
+}
+
+/** Asks that an address be forgotten. Throws 404 when the account never held it; a repeat answers the request that there is. */
+export async function requestErasure(
+  desk: RequestDesk,
+  user: { key: number; id: string },
+  address: string,
+): Promise<PrivacyRequest> {
+  const { clock, config, keyring, store } = desk
+  const hash = recipientHash(keyring, address)
+  const earlier = requestOf(store, user.key, 'erasure', hash)
+  const held = holdsAddress(store, user.key, address)
+  if (earlier && (earlier.status === 'pending' || !held)) return earlier
+  if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
+  const now = clock.now()
+  const id = newId(now)
+  // First the ledger: what it says is done again whatever happens to the database.
+  enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) })
+  return insert(desk, user.key, 'erasure', id, address, hash)
+}
+
+/** Asks for all that is known of an address. Throws 404 when the account never held it. */
+export async function requestExport(
+  desk: RequestDesk,
+  user: { key: number },
+  address: string,
+): Promise<PrivacyRequest> {
+  const hash = recipientHash(desk.keyring, address)
+  const earlier = requestOf(desk.store, user.key, 'export', hash)
+  if (earlier?.status === 'pending') return earlier
+  if (!holdsAddress(desk.store, user.key, address)) throw refuse('not_found', 'Nothing is known of this recipient.')
+  return insert(desk, user.key, 'export', newId(desk.clock.now()), address, hash)
+}
+
+export function insert(
+  { clock, keyring, ring, store }: Pick<RequestDesk, 'clock' | 'keyring' | 'ring' | 'store'>,
+  userKey: number,
+  kind: PrivacyRequest['kind'],
+  id: string,
+  address: string,
+  hash: string,
+): Promise<PrivacyRequest> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const row = {
+      id,
+      user_key: userKey,
+      kind,
+      recipient_hash: hash,
+      sealed_recipient: keyring.seal(id, address),
+      status: 'pending' as const,
+      requested_at: now,
+      next_attempt_at: now,
+      created_at: now,
+      updated_at: now,
+    }
+    tx.afterCommit(ring)
+    return tx.first(db.insertInto('privacy_requests').values(row).returningAll())!
+  })
+}
+
+function requestOf(
+  reader: Reader,
+  userKey: number,
+  kind: PrivacyRequest['kind'],
+  hash: string,
+): PrivacyRequest | undefined {
+  return reader.first(
+    db
+      .selectFrom('privacy_requests')
+      .selectAll()
+      .where('user_key', '=', userKey)
+      .where('recipient_hash', '=', hash)
+      .where('kind', '=', kind)
+      .orderBy('key', 'desc')
+      .limit(1),
+  )
+}
+
+/** Whether the account holds the address as that of a recipient, contact or correspondent. */
+export function holdsAddress(reader: Reader, userKey: number, address: string): boolean {
+  const found = about(
+    `select 1 where
+       exists (select 1 from contacts where user_key = asked.user and email = asked.address)
+       or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)
+       or exists (select 1 from outbound_emails where user_key = asked.user
+         and (instr(lower("to"), asked.address) or instr(lower(cc), asked.address) or instr(lower(bcc), asked.address)))
+       or exists (select 1 from inbound_emails where user_key = asked.user and (instr(lower(sender), asked.address) or instr(lower("from"), asked.address)
+         or instr(lower("to"), asked.address) or instr(lower(cc), asked.address)))
+       or exists (select 1 from campaigns where user_key = asked.user and instr(lower(test_recipient_email), asked.address))`,
+    userKey,
+    address,
+  )
+  return reader.first(found) !== undefined
+}
+
+/** Every request with its owner, newest first; for the operator. */
+export function listRequests(reader: Reader): (PrivacyRequest & { email: string })[] {
+  return reader.all(
+    db
+      .selectFrom('privacy_requests')
+      .innerJoin('users', 'users.key', 'privacy_requests.user_key')
+      .selectAll('privacy_requests')
+      .select('users.email')
+      .orderBy('privacy_requests.key', 'desc')
+      .limit(1000),
+  )
+}

@@ -1,0 +1,181 @@
+// Works off privacy requests: erasures until nothing is left, exports into a bundle that the account's owner is told of. At start the
+// ledger is read again: what was erased and is back, because an older backup was put in place, is erased once more.
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DAY, MINUTE, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { recipientHash } from '../base/recipient-hash.ts'
+import { addNotice } from '../accounts/notices.ts'
+import { parseAddress } from '../message/address.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { about } from '../store/erasing.ts'
+import { db, raw } from '../store/query.ts'
+import type { Spool } from '../store/spool.ts'
+import { EXPORTS, writeBundle } from './bundle.ts'
+import { exportUrl } from './export-link.ts'
+import { readLedger } from './ledger.ts'
+import { insert, type PrivacyRequest } from './requests.ts'
+import { erasingOf, scrub } from './scrub.ts'
+
+export interface PrivacyDesk {
+  store: Store
+  spool: Spool
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  config: Pick<Config, 'data_dir' | 'http'>
+  /** There are notices to be mailed. */
+  noticed: () => void
+}
+
+const RETRY = 5 * MINUTE
+/** How long a bundle is kept. */
+const KEPT = 7 * DAY
+
+export class Privacy {
+  readonly #desk: PrivacyDesk
+  readonly #loop: Loop
+
+  constructor(desk: PrivacyDesk) {
+    this.#desk = desk
+    this.#loop = new Loop({ name: 'privacy', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  }
+
+  async start(): Promise<void> {
+    await this.#replay()
+    this.#loop.start()
+  }
+
+  ring(): void {
+    this.#loop.ring()
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { store } = this.#desk
+    await this.#forgetBundles(now)
+    const due = db.selectFrom('privacy_requests').selectAll().where('next_attempt_at', '<=', now).orderBy('key')
+    for (const request of store.all(due)) await this.#perform(request)
+    const next = raw<{ at: number | null }>(
+      'select min(next_attempt_at) as at from privacy_requests where next_attempt_at is not null',
+    )
+    return store.first(next)?.at ?? null
+  }
+
+  async #perform(request: PrivacyRequest): Promise<void> {
+    const { clock, keyring, log, store } = this.#desk
+    const address = keyring.open(request.id, request.sealed_recipient!)
+    try {
+      const file =
+        request.kind === 'export' ? await this.#export(request, address) : await this.#erase(request, address)
+      const now = clock.now()
+      const set = {
+        status: 'done' as const,
+        file,
+        finished_at: now,
+        next_attempt_at: null,
+        sealed_recipient: null,
+        updated_at: now,
+      }
+      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set(set).where('key', '=', request.key)))
+      log.info('privacy request done', { id: request.id, kind: request.kind })
+    } catch (thrown) {
+      log.fault(`privacy request ${request.id}`, thrown)
+      const later = { next_attempt_at: clock.now() + RETRY, updated_at: clock.now() }
+      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set(later).where('key', '=', request.key)))
+    }
+  }
+
+  async #erase({ user_key }: PrivacyRequest, address: string): Promise<null> {
+    const { config, keyring, store } = this.#desk
+    // Bundles about the address are copies of what is erased.
+    const bundles = db
+      .selectFrom('privacy_requests')
+      .select(['key', 'file'])
+      .where('user_key', '=', user_key)
+      .where('recipient_hash', '=', recipientHash(keyring, address))
+      .where('file', 'is not', null)
+    for (const { file, key } of store.all(bundles)) {
+      await rm(join(config.data_dir, EXPORTS, file!), { force: true })
+      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
+    }
+    const left = await scrub(this.#desk, erasingOf(keyring, user_key, address))
+    // Another account may hold the same address by its own right; the operator is told that the files say it.
+    if (left.length > 0) this.#desk.log.warn('the address is still in the data directory', { files: left.join(',') })
+    return null
+  }
+
+  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<string> {
+    const { clock, config, keyring, noticed, store } = this.#desk
+    const file = await writeBundle(this.#desk, user_key, id, address)
+    const link = exportUrl(keyring, config.http.public_url, id, clock.now())
+    await store.write((tx) => {
+      const domain = tx.first(
+        raw<{ key: number }>(
+          `select key from domains where user_key = ? and deleted_at is null order by status = 'active' desc, key limit 1`,
+          [user_key],
+        ),
+      )
+      if (!domain) return
+      const notice = {
+        user_key,
+        domain_key: domain.key,
+        subject: 'An export of a recipient’s data is ready',
+        text: `The export that was asked for (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) can be fetched for 24 hours:\n\n${link}\n\nIt holds personal data: hand it to nobody but the person it is about.\n`,
+      }
+      addNotice(tx, notice, clock.now())
+      tx.afterCommit(noticed)
+    })
+    return file
+  }
+
+  async #forgetBundles(now: number): Promise<void> {
+    const { config, store } = this.#desk
+    const old = db
+      .selectFrom('privacy_requests')
+      .select(['key', 'file'])
+      .where('file', 'is not', null)
+      .where('finished_at', '<', now - KEPT)
+    for (const { file, key } of store.all(old)) {
+      await rm(join(config.data_dir, EXPORTS, file!), { force: true })
+      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
+    }
+  }
+
+  /** Erasures of the ledger that the database knows nothing of: it is older than they are. */
+  async #replay(): Promise<void> {
+    const { config, keyring, log, store } = this.#desk
+    for (const { id, recipient_hash, user } of readLedger(config.data_dir)) {
+      const owner = store.first(db.selectFrom('users').select('key').where('id', '=', user))
+      const known = store.first(db.selectFrom('privacy_requests').select('key').where('id', '=', id))
+      if (!owner || known) continue
+      const address = addressesOf(store, owner.key).find((each) => recipientHash(keyring, each) === recipient_hash)
+      if (address === undefined) continue
+      log.warn('an erasure is done again: the database is older than it', { id })
+      await insert({ ...this.#desk, ring: () => {} }, owner.key, 'erasure', id, address, recipient_hash)
+    }
+  }
+}
+
+/** Every address that an account holds. */
+function addressesOf(reader: Reader, userKey: number): string[] {
+  const rows = reader.all(
+    about<{ text: string | null }>(
+      `select email as text from contacts where user_key = asked.user union select email from suppressions where user_key = asked.user
+       union select "to" from outbound_emails where user_key = asked.user
+       union select v.address from deliveries v join outbound_emails e on e.key = v.email_key where e.user_key = asked.user
+       union select sender from inbound_emails where user_key = asked.user union select "from" from inbound_emails where user_key = asked.user`,
+      userKey,
+      '',
+    ),
+  )
+  return [
+    ...new Set(rows.flatMap(({ text }) => (text === null ? [] : (parseAddress(text)?.address.toLowerCase() ?? [])))),
+  ]
+}
