@@ -104,10 +104,8 @@ export class CampaignLetters implements Bulk {
     const { campaign } = known
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
     const test = campaign.test_mode === 1
-    if (!test) {
-      const unwanted = this.#unwanted(campaign, contact, delivery.address)
-      if (unwanted) return unwanted
-    }
+    const unwanted = this.#unwanted(campaign, contact, delivery.address)
+    if (unwanted) return unwanted
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
     const leave = test ? undefined : this.#leave(campaign, delivery.key, delivery.address, mailFrom)
     const recipient: CampaignRecipient = {
@@ -148,13 +146,14 @@ export class CampaignLetters implements Bulk {
     return state.status === 'sending' ? undefined : 'hold'
   }
 
-  /** Who was removed, has left or is suppressed since the campaign began is not written to. */
+  /** Who was removed, has left or is suppressed since the campaign began is not written to; who gets a test has no contact. */
   #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
     const { clock, keyring, store } = this.#desk
     const at = { stage: 'compose' } as const
-    if (!contact || contact.audience_key !== campaign.audience_key)
+    const test = campaign.test_mode === 1
+    if (!test && contact?.audience_key !== campaign.audience_key)
       return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign had begun.', at)
-    if (contact.status !== 'subscribed')
+    if (contact && contact.status !== 'subscribed')
       return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
     const entry = suppressedFor(store, keyring, campaign.domain_key, to, clock.now(), 'marketing')
     return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)

@@ -29,6 +29,8 @@ export interface RunDesk {
 const PAGE = 100
 /** Mails that wait for their first attempt, per campaign. */
 const AHEAD = 1000
+/** When no mail's turn came for so long, what waits is not for now (its exchanger is away, or slow), and the walk goes on past it. */
+const STUCK = 250
 /** Contacts counted at once. */
 const COUNTED = 10_000
 
@@ -37,6 +39,8 @@ export class CampaignRunner {
   readonly #loop: Loop
   /** Mails put into the queue whose turn has not come, by campaign. */
   readonly #ahead = new Map<number, number>()
+  /** When a mail's turn came last, by campaign that waits for the next. */
+  readonly #moved = new Map<number, number>()
 
   constructor(desk: RunDesk) {
     this.#desk = desk
@@ -50,6 +54,7 @@ export class CampaignRunner {
   /** A campaign's status or time has changed. */
   ring(): void {
     this.#ahead.clear()
+    this.#moved.clear()
     this.#loop.ring()
   }
 
@@ -62,6 +67,7 @@ export class CampaignRunner {
   taken(campaign: number): void {
     const ahead = (this.#ahead.get(campaign) ?? 1) - 1
     this.#ahead.set(campaign, ahead)
+    this.#moved.set(campaign, this.#desk.clock.now())
     if (ahead === AHEAD / 2) this.#loop.ring()
   }
 
@@ -80,7 +86,12 @@ export class CampaignRunner {
       // In turn, a page each.
       for (const { key } of underWay(store, 'sending', now)) again = (await this.#advance(key)) || again
     }
-    return nextDue(store)
+    return earliest(nextDue(store), ...underWay(store, 'sending', now).map(({ key }) => this.#stuckAt(key)))
+  }
+
+  /** When the walk is to go on though nothing was taken; null where it does not wait. */
+  #stuckAt(key: number): number | null {
+    return (this.#ahead.get(key) ?? 0) < AHEAD ? null : this.#moved.get(key)! + STUCK
   }
 
   /** scheduled -> sending, or straight on to failed when there is nothing to send from or to. */
@@ -113,9 +124,12 @@ export class CampaignRunner {
     if (campaign?.status !== 'sending') return false
     if (campaign.recipients === null) return this.#count(campaign)
     if (!walked(campaign)) {
-      if ((this.#ahead.get(key) ?? 0) >= AHEAD) return false
+      const stuckAt = this.#stuckAt(key)
+      if (stuckAt !== null && stuckAt > clock.now()) return false
+      if (stuckAt !== null) this.#ahead.delete(key)
       return this.#page(campaign)
     }
+    this.#ahead.delete(key)
     if (openMails(store, key, 1) > 0) return false
     await store.write((tx) => finish(tx, key, clock.now()))
     return false
@@ -173,12 +187,16 @@ export class CampaignRunner {
       tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
       tx.afterCommit(() => {
         this.#ahead.set(key, (this.#ahead.get(key) ?? 0) + page.mails.length)
+        this.#moved.set(key, clock.now())
         for (const lane of lanes) ringLane(lane)
       })
       return true
     })
   }
 }
+
+const earliest = (...times: (number | null)[]): number | null =>
+  times.reduce((one, other) => (one === null ? other : other === null ? one : Math.min(one, other)), null)
 
 interface PageOfMails {
   mails: { email: string; contact: number | null }[]

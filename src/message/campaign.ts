@@ -5,8 +5,8 @@ import type { Address } from './address.ts'
 import { plainText, rfc5322Date } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, valueOf, type Piece, type Values } from './template.ts'
-import { pixelOf, readLinks, trackedUrl } from './tracking.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, placesOfTags, valueOf, type Piece, type Values } from './template.ts'
+import { endOfBody, pixelOf, readLinks, trackedUrl } from './tracking.ts'
 
 /** What all mails of a campaign have in common. */
 export interface CampaignTemplate {
@@ -49,7 +49,12 @@ export interface CompiledCampaign {
 
 const lines = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n')
 const SOFT = '=\r\n'
-const encoded = (text: string): string => (text === '' ? '' : encodeQuotedPrintable(lines(text)) + SOFT)
+/** The letter at the end keeps room on the last line for the soft break, which takes its place. */
+function encoded(text: string): string {
+  if (text === '') return ''
+  const body = encodeQuotedPrintable(`${lines(text)}x`).slice(0, -1)
+  return body.endsWith(SOFT) ? body : body + SOFT
+}
 
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
   const { extra, from, html, replyTo, subject, text, tracking } = template
@@ -73,17 +78,23 @@ const encodePieces = (pieces: BodyPiece[]): BodyPiece[] =>
 function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyPiece[] {
   const pieces: BodyPiece[] = []
   let done = 0
+  const tags = placesOfTags(html)
+  let tag = 0
   if (tracking?.clicks)
     for (const { start, end, url } of readLinks(html)) {
       // Who leaves is not counted on the way out.
       if (/\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)) continue
+      // A tag is never cut in two: what stands in its name is no link, and where a link ends within one, nobody knows its address.
+      while (tag < tags.length && tags[tag]!.end <= start) tag++
+      const over = (tags[tag]?.start ?? end) < start
+      while (tag < tags.length && tags[tag]!.end <= end) tag++
+      if (over || (tags[tag]?.start ?? end) < end) continue
       pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url) })
       done = end
     }
   const rest = html.slice(done)
   if (!tracking?.opens) return [...pieces, ...cutTemplate(rest)]
-  const body = rest.toLowerCase().lastIndexOf('</body')
-  const at = body < 0 ? rest.length : body
+  const at = endOfBody(rest)
   return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
 }
 

@@ -7,7 +7,7 @@ declare module 'dkim-signer' {
   ): string
   /** The forms of RFC 6376 §3.4, which the signer takes from here each time. */
   export const DKIMCanonicalizer: {
-    relaxedBody(body: string): string
-    relaxedHeaders(headers: string, fieldNames: string): { headers: string; fieldNames: string }
+    relaxedBody: (body: string) => string
+    relaxedHeaders: (headers: string, fieldNames: string) => { headers: string; fieldNames: string }
   }
 }

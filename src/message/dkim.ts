@@ -33,7 +33,7 @@ const HEADER_LIST = SIGNED_FIELDS.join(':')
 // The signer's canonical forms are taken line by line with several expressions each, and those of the header twice. What needs no work
 // is passed on as it is, and a header is worked once; the results are the same octets.
 const { relaxedBody, relaxedHeaders } = DKIMCanonicalizer
-const NEEDS_WORK = /\t|  | \r/
+const NEEDS_WORK = /\t|  | \r| $/
 DKIMCanonicalizer.relaxedBody = (body) => {
   if (NEEDS_WORK.test(body)) return relaxedBody(body)
   let end = body.length

@@ -20,6 +20,10 @@ export function cutTemplate(text: string): Piece[] {
   return pieces
 }
 
+/** Where tags stand. */
+export const placesOfTags = (text: string): { start: number; end: number }[] =>
+  Array.from(text.matchAll(TAG), ({ 0: { length }, index }) => ({ start: index, end: index + length }))
+
 export const tagsOf = (pieces: readonly Piece[]): string[] =>
   pieces.flatMap((piece) => (typeof piece === 'string' ? [] : [piece.tag]))
 

@@ -69,8 +69,15 @@ export function track(html: string, tracking: Tracking): string {
   const linked = clicks ? rewriteLinks(html, (url) => trackedUrl(tracking, delivery, url)) : html
   if (!opens) return linked
   const pixel = pixelOf(tracking, delivery)
-  const end = linked.toLowerCase().lastIndexOf('</body')
-  return end < 0 ? linked + pixel : linked.slice(0, end) + pixel + linked.slice(end)
+  const end = endOfBody(linked)
+  return linked.slice(0, end) + pixel + linked.slice(end)
+}
+
+/** Where the last `</body` stands, else the end. Not by the lower case of the whole, which may be longer ("İ"). */
+export function endOfBody(html: string): number {
+  let end = html.length
+  for (const { index } of html.matchAll(/<\/body/gi)) end = index
+  return end
 }
 
 /** Replaces the href of every `<a …>` that leads to the web. */
@@ -100,10 +107,20 @@ export function* readLinks(html: string): Iterable<Link> {
     const href = tag.attributes.get('href')
     anchors.lastIndex = tag.end
     if (!href || tag.attributes.get('data-postrider-track')?.value === 'off') continue
-    const url = href.value.trim().replace(/&(?:amp|#38|#x26);/gi, '&')
+    const url = readReferences(href.value).trim()
     if (/^https?:\/\//i.test(url)) yield { start: href.start, end: href.end, url }
   }
 }
+
+const NAMED: Record<string, string> = { amp: '&', quot: '"', apos: "'", lt: '<', gt: '>' }
+
+/** An attribute's value without the character references that addresses are written with. */
+const readReferences = (value: string): string =>
+  value.replace(/&(?:(amp|quot|apos|lt|gt)|#(\d{1,7})|#x([\da-f]{1,6}));/gi, (whole, name, decimal, hex) => {
+    if (name !== undefined) return NAMED[name.toLowerCase()]!
+    const code = decimal === undefined ? parseInt(hex, 16) : Number(decimal)
+    return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : whole
+  })
 
 interface Attribute {
   value: string

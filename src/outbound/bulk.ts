@@ -132,19 +132,25 @@ export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
   )
 }
 
-/** A claimed mail that its campaign does not want sent just now: back, as if it had not been claimed, and held; or gone. */
-export function withdraw(tx: Tx, deliveryKey: number, emailKey: number, how: 'hold' | 'drop', now: number): void {
-  if (how === 'drop') {
-    tx.run(raw(`delete from outbound_emails where key = ? and status = 'queued'`, [emailKey]))
-    return
-  }
+/**
+ * A claimed mail that its campaign did not want sent: back, as if it had not been claimed, to where the campaign's other mail is now. The
+ * campaign is looked at here, for it may have gone on since: what is held after that would never be released.
+ */
+export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: number): void {
+  const campaign = tx.first(
+    raw<{ status: string; deleted_at: number | null }>('select status, deleted_at from campaigns where key = ?', [
+      campaignKey,
+    ]),
+  )
+  const status = campaign?.status === 'sending' ? 'queued' : 'held'
   tx.run(
     raw(
-      `update deliveries set status = 'held', leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?
+      `update deliveries set status = ?, leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?
        where key = ? and status = 'active'`,
-      [now, now, deliveryKey],
+      [status, now, now, deliveryKey],
     ),
   )
+  if (!campaign || campaign.deleted_at !== null || campaign.status === 'cancelled') dropQueued(tx, campaignKey, now)
 }
 
 const settleDelivery = statement<{

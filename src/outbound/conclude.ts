@@ -59,13 +59,9 @@ export async function conclude(
 }
 
 /** A mail that its campaign does not want sent: back and held, or gone. */
-export async function withdrawn(
-  { clock, store }: ConcludeDesk,
-  work: Consignment,
-  how: 'hold' | 'drop',
-): Promise<void> {
+export async function withdrawn({ clock, store }: ConcludeDesk, { deliveries, email }: Consignment): Promise<void> {
   await store.write((tx) => {
-    for (const { key, email_key } of work.deliveries) withdraw(tx, key, email_key, how, clock.now())
+    for (const { key } of deliveries) withdraw(tx, key, email.campaign_key!, clock.now())
   })
 }
 

@@ -225,8 +225,12 @@ export class DeliveryEngine {
       const verdict = ownVerdict('deferred', '4.3.0', `An error of this server (log id ${id}).`, { stage: 'compose' })
       attempted = { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
-    if (attempted.withdrawn) await withdrawn(this.#desk, work, attempted.withdrawn)
-    else {
+    if (attempted.withdrawn) {
+      await withdrawn(this.#desk, work)
+      // Its campaign may be sending again by now.
+      lane.due = groupDue(this.#desk.store, LANES, lane.name)
+      this.#loop.ring()
+    } else {
       const settled = this.#settle(lane, work, attempted.verdicts)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (lane.bulk && this.#settling < MAX_SETTLING) {

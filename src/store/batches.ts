@@ -7,10 +7,16 @@ const MAX_GATHER_MS = 4
 /** So many patient writes are enough for a commit of their own. */
 const MANY = 256
 
+interface Patient<Job> {
+  job: Job
+  /** From then on it is as urgent as any. */
+  due: number
+}
+
 export class Batches<Job> {
   readonly #commit: (jobs: readonly Job[]) => number
   #queue: Job[] = []
-  #patient: Job[] = []
+  #patient: Patient<Job>[] = []
   #scheduled = false
   #timer: NodeJS.Timeout | undefined
   #timerDue = Infinity
@@ -28,8 +34,8 @@ export class Batches<Job> {
 
   /** Within `patience` ms. */
   addSoon(job: Job, patience: number): void {
-    if (this.#patient.push(job) >= MANY) return this.#schedule()
     const due = performance.now() + patience
+    if (this.#patient.push({ job, due }) >= MANY) return this.#schedule()
     if (this.#scheduled || due >= this.#timerDue) return
     clearTimeout(this.#timer)
     this.#timerDue = due
@@ -61,14 +67,17 @@ export class Batches<Job> {
   #flush(): void {
     clearTimeout(this.#timer)
     this.#timerDue = Infinity
-    // Those that somebody waits for go first.
-    const urgent = this.#queue.length
-    const jobs = [...this.#queue, ...this.#patient]
+    // Those that somebody waits for go first, but nobody waits for ever: whose patience is over stands with them, in front of what comes
+    // from now on.
+    const now = performance.now()
+    const over = (patient: Patient<Job>): boolean => patient.due <= now
+    const urgent = [...this.#queue, ...this.#patient.filter(over).map(({ job }) => job)]
+    const patient = this.#patient.filter((each) => !over(each))
     this.#queue = []
     this.#patient = []
-    const taken = this.#commit(jobs)
+    const taken = this.#commit([...urgent, ...patient.map(({ job }) => job)])
     // Meanwhile more may have come.
-    this.#queue = [...jobs.slice(taken, urgent), ...this.#queue]
-    this.#patient = [...jobs.slice(Math.max(taken, urgent)), ...this.#patient]
+    this.#queue = [...urgent.slice(taken), ...this.#queue]
+    this.#patient = [...patient.slice(Math.max(taken - urgent.length, 0)), ...this.#patient]
   }
 }

@@ -1,0 +1,50 @@
+// Campaign mail beside other mail: a mail that somebody waits for overtakes thousands.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+const kit = campaignKit(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
+  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+test('a transactional mail overtakes 5,000 mails of a campaign for the same domain', async () => {
+  const domain = await postrider.activeDomain('here.test')
+  const audience = await kit.audience(domain)
+  for (let from = 0; from < 5000; from += 1000)
+    await kit.fill(
+      audience,
+      Array.from({ length: 1000 }, (_, n) => `n${from + n}@there.test`),
+    )
+  const campaign = await kit.draft(audience)
+  assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
+  for (let n = 0; n < 5; n++) {
+    await until(() => exchanger.heard.length >= 200 * (n + 1))
+    const at = exchanger.heard.length
+    const to = `somebody${n}@there.test`
+    const sent = document('outbound-emails', { from: 'a@here.test', to, subject: 'Now', html: '<p>x</p>' })
+    assert.equal((await postrider.api('POST', '/outbound-emails', sent)).status, 201)
+    const heardAt = (): number => exchanger.heard.findIndex((mail) => mail.to[0] === to)
+    await until(() => heardAt() >= 0, 'the mail')
+    // The other mail that goes out meanwhile is what was in hand already, and what other connections carry beside it.
+    assert.ok(heardAt() - at < 500, `${heardAt() - at} mails of the campaign went before it`)
+  }
+  assert.ok(exchanger.heard.length < 5000, 'the campaign had not ended before')
+  await until(async () => (await kit.show(campaign))['status'] === 'sent', 'the end', 60_000)
+  assert.equal(new Set(exchanger.heard.map(({ to }) => to[0])).size, 5005)
+  assert.equal(exchanger.heard.length, 5005)
+  assert.equal((await kit.stats(campaign))['deliveries'], 5000)
+})

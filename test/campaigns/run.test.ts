@@ -1,0 +1,552 @@
+// Campaigns over real sockets: paused, resumed, cancelled and removed while they send; contacts that leave, bounce or come in the middle;
+// what is put off, refused, suspended. At every end the figures are what the sink heard.
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, describe, test } from 'node:test'
+import { silentLog, type Log } from '../../src/base/log.ts'
+import type { Domain } from '../../src/domains/register.ts'
+import { suppress } from '../../src/outbound/suppressions.ts'
+import { raw } from '../../src/store/query.ts'
+import { block, report } from '../inbound/home.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { deliver } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+import { makeHook } from '../webhooks/hooks.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const faults: unknown[] = []
+const log: Log = { ...silentLog, fault: (what, thrown) => (faults.push([what, thrown]), silentLog.fault(what, thrown)) }
+
+let exchanger: TestExchanger
+let receiver: TestReceiver
+let postrider: TestAppliance
+let domain: Domain
+const kit = campaignKit(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  receiver = await startTestReceiver()
+  postrider = await startTestAppliance({
+    config: {
+      delivery: { port: exchanger.port, retry: ['1h'], lifetime: '1d' },
+      webhooks: { ca_file: receiver.caFile },
+    },
+    log,
+  })
+  domain = await postrider.activeDomain('here.test')
+  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
+  for (const name of ['there.test', 'elsewhere.test', 'third.test']) route(name, '127.0.0.1')
+})
+beforeEach(() => {
+  round++
+  exchanger.script = {}
+  exchanger.heard.length = 0
+  exchanger.commands.length = 0
+})
+after(async () => {
+  await exchanger.close()
+  await receiver.close()
+  await postrider.stop()
+  assert.deepEqual(faults, [])
+})
+
+function route(name: string, address: string): void {
+  postrider.dns.set(name, 'MX', [`10 mx.${name}`])
+  postrider.dns.set(`mx.${name}`, 'A', [address])
+}
+
+const store = () => postrider.appliance.desk.store
+/** Whom each test writes to is its own: what an address did in one must not matter in another. */
+let round = 0
+const people = (count: number, at: string | readonly string[] = 'there.test', name = 'n'): string[] =>
+  Array.from({ length: count }, (_, n) => `${name}${n}.t${round}@${typeof at === 'string' ? at : at[n % at.length]!}`)
+const heard = (): string[] => exchanger.heard.map(({ to }) => to[0]!)
+const sorted = (list: Iterable<string>): string[] => [...list].toSorted((a, b) => (a < b ? -1 : 1))
+
+let audiences = 0
+async function campaignTo(
+  contacts: readonly (string | Record<string, unknown>)[],
+  attributes = {},
+  of: { id: string } = domain,
+) {
+  const audience = await kit.audience(of, `List ${++audiences}`)
+  for (let from = 0; from < contacts.length; from += 1000) await kit.fill(audience, contacts.slice(from, from + 1000))
+  return { audience, campaign: await kit.draft(audience, attributes) }
+}
+const become = (campaign: string, ...wanted: string[]): Promise<string> =>
+  until(async () => {
+    const { status } = await kit.show(campaign)
+    return wanted.includes(status) ? (status as string) : undefined
+  }, wanted.join(' or '))
+async function move(campaign: string, status: string): Promise<void> {
+  const answer = await kit.patch(campaign, { status })
+  assert.equal(answer.status, 200, JSON.stringify(answer.body))
+}
+const real = (milliseconds: number): Promise<unknown> => {
+  const end = performance.now() + milliseconds
+  return until(() => performance.now() > end)
+}
+const mails = (): number => exchanger.commands.filter((line) => line.startsWith('MAIL')).length
+const fates = (campaign: string): Record<string, number> =>
+  Object.fromEntries(
+    store()
+      .all(
+        raw<{ status: string; n: number }>(
+          'select v.status, count(*) as n from deliveries v join outbound_emails e on e.key = v.email_key join campaigns c on c.key = e.campaign_key where c.id = ? group by 1',
+          [campaign],
+        ),
+      )
+      .map(({ n, status }) => [status, n]),
+  )
+const contact = async (audience: string, email: string) =>
+  (await postrider.api('GET', `/audiences/${audience}/contacts?filter[email]=${email}`)).body.data[0]
+
+/** Waits until something was heard of the campaign and pauses it; what is past MAIL may still come, then there is silence. */
+async function pausedAfter(campaign: string, count: number): Promise<void> {
+  await move(campaign, 'scheduled')
+  await until(() => exchanger.heard.length >= count, `${count} mails`)
+  await move(campaign, 'paused')
+  const end = performance.now() + 1000
+  let at = mails()
+  let since = performance.now()
+  await until(() => {
+    if (mails() !== at) [at, since] = [mails(), performance.now()]
+    return performance.now() - since > 150
+  })
+  assert.ok(since < end, 'it paused within a second')
+  await real(300)
+  assert.equal(mails(), at, 'no MAIL while it is paused')
+}
+
+/** Everyone in the list heard once, nobody else at all, and the figures say the same. */
+async function exactly(campaign: string, wanted: readonly string[]): Promise<void> {
+  assert.deepEqual(sorted(heard()), sorted(wanted))
+  const { deliveries } = await kit.stats(campaign)
+  assert.equal(deliveries, wanted.length)
+}
+
+describe('the owner’s hand', () => {
+  test('paused within a second, resumed: everybody once', async () => {
+    const to = people(2500, ['there.test', 'elsewhere.test'])
+    const { campaign } = await campaignTo(to)
+    await pausedAfter(campaign, 300)
+    assert.ok(exchanger.heard.length < to.length)
+    assert.deepEqual(Object.keys(fates(campaign)).toSorted(), ['delivered', 'held'])
+    assert.equal((await kit.stats(campaign))['deliveries'], exchanger.heard.length)
+    await move(campaign, 'sending')
+    await become(campaign, 'sent')
+    await exactly(campaign, to)
+    assert.equal((await kit.show(campaign))['recipients'], to.length)
+  })
+
+  test('paused and resumed again and again without a breath: nothing is left behind', async () => {
+    const to = people(1500, ['there.test', 'elsewhere.test', 'third.test'])
+    const { campaign } = await campaignTo(to)
+    await move(campaign, 'scheduled')
+    await become(campaign, 'sending')
+    for (let n = 0; n < 40; n++) {
+      if ((await kit.patch(campaign, { status: 'paused' })).status !== 200) break
+      if (n % 3 === 0) await real(n % 7)
+      await move(campaign, 'sending')
+      if (n % 2 === 0) await real(n % 11)
+    }
+    await become(campaign, 'sent')
+    await exactly(campaign, to)
+  })
+
+  test('resumed before what was withdrawn is written down', async () => {
+    const to = people(300)
+    const { campaign } = await campaignTo(to)
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.heard.length > 20)
+    // Both are asked for at once: what is claimed meanwhile meets a campaign that pauses, and is given back to one that sends.
+    for (let n = 0; n < 20; n++) {
+      const [paused] = await Promise.all([kit.patch(campaign, { status: 'paused' }), real(1)])
+      if (paused.status !== 200) break
+      await kit.patch(campaign, { status: 'sending' })
+    }
+    await become(campaign, 'sent')
+    await exactly(campaign, to)
+  })
+
+  test('cancelled when paused: nothing more goes out, and nothing is left open', async () => {
+    const { campaign } = await campaignTo(people(2500))
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.heard.length >= 200)
+    assert.equal((await kit.patch(campaign, { status: 'cancelled' })).status, 422)
+    await move(campaign, 'paused')
+    await move(campaign, 'cancelled')
+    await until(() => fates(campaign)['active'] === undefined, 'no mail in hand')
+    await real(300)
+    const count = exchanger.heard.length
+    await real(300)
+    assert.equal(exchanger.heard.length, count)
+    assert.ok(count < 2500)
+    assert.deepEqual(fates(campaign), { delivered: count })
+    assert.equal((await kit.stats(campaign))['deliveries'], count)
+    assert.equal(new Set(heard()).size, count)
+    postrider.clock.advance(2 * HOUR)
+    await real(100)
+    assert.equal(exchanger.heard.length, count)
+    assert.equal((await kit.patch(campaign, { status: 'sending' })).status, 422)
+  })
+
+  test('cancelled: what was tried in vain has failed, and is not forgotten', async () => {
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    const { campaign } = await campaignTo(people(30))
+    await move(campaign, 'scheduled')
+    await until(() => fates(campaign)['queued'] === 30 && deferred(campaign) === 30, 'all put off')
+    await move(campaign, 'paused')
+    await move(campaign, 'cancelled')
+    assert.deepEqual(fates(campaign), { failed: 30 })
+    postrider.clock.advance(2 * HOUR)
+    await real(100)
+    assert.deepEqual(fates(campaign), { failed: 30 })
+    assert.deepEqual(heard(), [])
+  })
+
+  test('cancelled while a second attempt is in hand: it has failed, too', async () => {
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    const { campaign } = await campaignTo(people(5))
+    await move(campaign, 'scheduled')
+    await until(() => deferred(campaign) === 5, 'all put off')
+    // Nothing is answered now: the second attempt hangs at MAIL, and the others behind it.
+    let hold = true
+    exchanger.script = { answer: (line) => (hold && line.startsWith('RCPT') ? '' : undefined) }
+    postrider.clock.advance(2 * HOUR)
+    await until(() => (fates(campaign)['active'] ?? 0) > 0, 'mail in hand')
+    await move(campaign, 'paused')
+    await move(campaign, 'cancelled')
+    hold = false
+    exchanger.cut()
+    await until(() => fates(campaign)['active'] === undefined, 'nothing in hand')
+    for (let n = 0; n < 5; n++) {
+      postrider.clock.advance(2 * HOUR)
+      await real(50)
+    }
+    assert.deepEqual(fates(campaign), { failed: 5 })
+    assert.deepEqual(heard(), [])
+  })
+
+  test('removed while it sends: it stops, and what it sent stays on record', async () => {
+    const { campaign } = await campaignTo(people(2500))
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.heard.length >= 200)
+    assert.equal((await postrider.api('DELETE', `/campaigns/${campaign}`)).status, 204)
+    assert.equal((await postrider.api('GET', `/campaigns/${campaign}`)).status, 404)
+    await until(() => fates(campaign)['active'] === undefined, 'no mail in hand')
+    await real(200)
+    const count = exchanger.heard.length
+    await real(300)
+    assert.equal(exchanger.heard.length, count)
+    assert.ok(count < 2500)
+    assert.deepEqual(fates(campaign), { delivered: count })
+  })
+})
+
+const deferred = (campaign: string): number =>
+  store().first(
+    raw<{ n: number }>(
+      `select count(*) as n from deliveries v join outbound_emails e on e.key = v.email_key join campaigns c on c.key = e.campaign_key
+       where c.id = ? and v.delayed_at is not null and v.status = 'queued'`,
+      [campaign],
+    ),
+  )!.n
+
+describe('the audience moves', () => {
+  test('who leaves, is suppressed, bounces or is removed in the middle gets nothing; who comes later neither', async () => {
+    const to = people(2000, ['there.test', 'elsewhere.test'])
+    const { audience, campaign } = await campaignTo(to)
+    await pausedAfter(campaign, 100)
+    const already = new Set(heard())
+    const rest = to.filter((address) => !already.has(address))
+    // Of those in the queue, and of those that the walk has not reached.
+    const some = [...rest.slice(0, 5), ...rest.slice(-5)]
+    const about = { user_key: domain.user_key, domain_key: domain.key }
+    const [left, manual, bounced, removed, link] = [0, 1, 2, 3, 4].map((n) => [some[n]!, some[n + 5]!])
+    for (const email of left!) {
+      const { id } = await contact(audience, email)
+      const answer = await postrider.api(
+        'PATCH',
+        `/contacts/${id}`,
+        document('contacts', { status: 'unsubscribed' }, { id }),
+      )
+      assert.equal(answer.status, 200)
+    }
+    for (const email of removed!)
+      assert.equal((await postrider.api('DELETE', `/contacts/${(await contact(audience, email)).id}`)).status, 204)
+    await store().write((tx) => {
+      const now = postrider.clock.now()
+      for (const address of manual!)
+        suppress(tx, { ...about, address, reason: 'manual', scope: 'all', source: 'manual' }, now)
+      for (const address of bounced!)
+        suppress(tx, { ...about, address, reason: 'hard_bounce', scope: 'all', source: 'dsn' }, now)
+      for (const address of link!)
+        suppress(tx, { ...about, address, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
+    })
+    await kit.fill(audience, people(20, 'third.test', 'late'))
+    await move(campaign, 'sending')
+    await become(campaign, 'sent')
+    const gone = new Set(some)
+    await exactly(
+      campaign,
+      to.filter((address) => !gone.has(address)),
+    )
+    assert.equal((await contact(audience, bounced![0]!)).attributes.status, 'bounced')
+  })
+
+  test('one-click in the middle stops what was not sent, and counts once', async () => {
+    const first = await campaignTo(people(3))
+    assert.equal(await kit.send(first.campaign), 'sent')
+    const { message, to } = exchanger.heard[0]!
+    const path = new URL(/<(http[^>]*)>/.exec(message.replace(/\r\n[ \t]+/g, ''))![1]!).pathname
+    exchanger.heard.length = 0
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    const second = await kit.draft(first.audience)
+    await move(second, 'scheduled')
+    await until(() => deferred(second) === 3, 'all put off')
+    for (let n = 0; n < 2; n++) {
+      const init = {
+        method: 'POST',
+        headers: { 'content-type': 'application/x-www-form-urlencoded' },
+        body: 'List-Unsubscribe=One-Click',
+      }
+      assert.equal((await postrider.raw(path, init)).status, 200)
+    }
+    exchanger.script = {}
+    postrider.clock.advance(2 * HOUR)
+    await become(second, 'sent')
+    await exactly(
+      second,
+      people(3).filter((address) => address !== to[0]),
+    )
+    assert.equal((await kit.stats(first.campaign))['unsubscribes'], 1)
+    assert.equal((await kit.stats(second))['unsubscribes'], 0)
+    assert.deepEqual(fates(second), { delivered: 2, suppressed: 1 })
+  })
+})
+
+describe('what exchangers say', () => {
+  test('put off: the campaign is sending until they end', async () => {
+    exchanger.script = { answer: (line) => (/^RCPT.*<slow/.test(line) ? '451 4.2.1 Later' : undefined) }
+    const { campaign } = await campaignTo([...people(10, 'there.test', 'slow'), ...people(40)])
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.heard.length === 40 && deferred(campaign) === 10, 'the others')
+    assert.equal((await kit.show(campaign))['status'], 'sending')
+    exchanger.script = {}
+    postrider.clock.advance(HOUR + 10 * MINUTE)
+    await become(campaign, 'sent')
+    await exactly(campaign, [...people(10, 'there.test', 'slow'), ...people(40)])
+  })
+
+  test('a domain that nobody reaches holds up neither the others nor the walk', async () => {
+    route('dead.test', '127.0.0.9')
+    const alive = people(600, ['elsewhere.test', 'third.test'], 'alive')
+    // Three times what is put into the queue ahead, in front of all others.
+    const { campaign } = await campaignTo([...people(3000, 'dead.test', 'dead'), ...alive])
+    await move(campaign, 'scheduled')
+    // Seconds, not the minutes of the lane's patience.
+    for (let n = 0; n < 40 && exchanger.heard.length < alive.length; n++) {
+      postrider.clock.advance(250)
+      await real(100)
+    }
+    assert.deepEqual(sorted(heard()), sorted(alive))
+    assert.equal((await kit.show(campaign))['status'], 'sending')
+    assert.equal((await kit.show(campaign))['recipients'], 3600)
+    await until(
+      async () => {
+        postrider.clock.leap(HOUR)
+        await real(50)
+        return (await kit.show(campaign))['status'] === 'sent'
+      },
+      'the end',
+      40_000,
+    )
+    await exactly(campaign, alive)
+    assert.deepEqual(fates(campaign), { delivered: 600, failed: 3000 })
+  })
+
+  test('permanent refusals bounce, and move contacts', async () => {
+    exchanger.script = { answer: (line) => (/^RCPT.*<gone/.test(line) ? '550 5.1.1 No such user' : undefined) }
+    const { audience, campaign } = await campaignTo([...people(3, 'there.test', 'gone'), ...people(5)])
+    assert.equal(await kit.send(campaign), 'sent')
+    await exactly(campaign, people(5))
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 8, deliveries: 5, bounces: 3 })
+    assert.equal((await contact(audience, people(3, 'there.test', 'gone')[1]!)).attributes.status, 'bounced')
+    exchanger.heard.length = 0
+    exchanger.script = {}
+    const next = await kit.draft(audience)
+    assert.equal(await kit.send(next), 'sent')
+    await exactly(next, people(5))
+  })
+
+  test('a bounce that comes home after delivery counts and moves the contact', async () => {
+    const { audience, campaign } = await campaignTo(people(2, 'there.test', 'later'))
+    assert.equal(await kit.send(campaign), 'sent')
+    const { from, to } = exchanger.heard[0]!
+    const message = report(from, [block({ recipient: to[0]!, said: '550 5.1.1 User unknown' })])
+    await deliver(postrider.appliance.smtp[0]!, { from: '', to: from, message })
+    await until(async () => (await kit.stats(campaign))['bounces'] === 1, 'the bounce')
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 2, deliveries: 2, bounces: 1 })
+    assert.equal((await contact(audience, to[0]!)).attributes.status, 'bounced')
+  })
+})
+
+describe('its course', () => {
+  test('scheduled_at fires by the clock', async () => {
+    const { campaign } = await campaignTo(people(3))
+    const at = new Date(postrider.clock.now() + 3 * HOUR).toISOString()
+    assert.equal((await kit.patch(campaign, { scheduled_at: at, status: 'scheduled' })).status, 200)
+    postrider.clock.advance(3 * HOUR - 1)
+    await real(100)
+    assert.equal((await kit.show(campaign))['status'], 'scheduled')
+    assert.deepEqual(heard(), [])
+    postrider.clock.advance(1)
+    await become(campaign, 'sent')
+    await exactly(campaign, people(3))
+  })
+
+  test('a test goes to one address, without a way out', async () => {
+    const { campaign } = await campaignTo(people(30), {
+      subject: 'S {{name}}',
+      body_html: '<p>[{{unsubscribe_url}}][{{unsubscribe_mailto}}][{{email}}]</p>',
+      test_mode: true,
+      test_recipient_email: 'Tester@there.test',
+    })
+    assert.equal(await kit.send(campaign), 'sent')
+    assert.deepEqual(
+      heard().map((address) => address.toLowerCase()),
+      ['tester@there.test'],
+    )
+    const { message } = exchanger.heard[0]!
+    assert.doesNotMatch(message, /^List-/im)
+    assert.match(message, /^Subject: S\r$/m)
+    assert.match(message.replaceAll('=\r\n', ''), /<p>\[\]\[\]\[Tester@there\.test\]<\/p>/i)
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 1, deliveries: 1 })
+  })
+
+  test('a test is not sent to an address that must not be mailed', async () => {
+    const about = { user_key: domain.user_key, domain_key: domain.key, address: 'blocked@there.test' }
+    await store().write((tx) =>
+      suppress(tx, { ...about, reason: 'hard_bounce', scope: 'all', source: 'smtp' }, postrider.clock.now()),
+    )
+    const { campaign } = await campaignTo(people(1), { test_mode: true, test_recipient_email: 'blocked@there.test' })
+    await kit.send(campaign)
+    assert.deepEqual(heard(), [])
+  })
+
+  test('an audience without anybody to write to: sent to nobody', async () => {
+    const { campaign } = await campaignTo([])
+    assert.equal(await kit.send(campaign), 'sent')
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 0, deliveries: 0 })
+  })
+
+  test('a domain that is suspended in the middle sends nothing until it is active again', async () => {
+    const other = await postrider.activeDomain('paused.test')
+    const to = people(1200)
+    const { campaign } = await campaignTo(to, {}, other)
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.heard.length >= 100)
+    const set = (status: string) =>
+      store().write((tx) => tx.run(raw('update domains set status = ? where key = ?', [status, other.key])))
+    await set('suspended')
+    await real(100)
+    const count = exchanger.heard.length
+    await real(300)
+    assert.equal(exchanger.heard.length, count)
+    assert.equal((await kit.show(campaign))['status'], 'sending')
+    await set('active')
+    await until(async () => {
+      postrider.clock.advance(HOUR)
+      await real(50)
+      return (await kit.show(campaign))['status'] === 'sent'
+    })
+    await exactly(campaign, to)
+  })
+
+  test('every mail rejected: it failed', async () => {
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    const other = await postrider.activeDomain('removed.test')
+    const { campaign } = await campaignTo(people(50), {}, other)
+    await move(campaign, 'scheduled')
+    await until(() => deferred(campaign) === 50, 'all put off')
+    exchanger.script = {}
+    assert.equal((await postrider.api('DELETE', `/domains/${other.id}`)).status, 204)
+    postrider.clock.advance(HOUR + 10 * MINUTE)
+    assert.equal(await become(campaign, 'sent', 'failed'), 'failed')
+    assert.match((await kit.show(campaign))['failure'], /rejected/)
+    assert.deepEqual(heard(), [])
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 50, deliveries: 0, bounces: 0 })
+  })
+
+  test('a domain removed in the middle of a long one: it ends, though no mail is made any more', async () => {
+    const other = await postrider.activeDomain('erased.test')
+    const { campaign } = await campaignTo(people(4000), {}, other)
+    await pausedAfter(campaign, 100)
+    const count = exchanger.heard.length
+    assert.equal((await postrider.api('DELETE', `/domains/${other.id}`)).status, 204)
+    await store().write((tx) => tx.run(raw('delete from dkim_keys where domain_key = ?', [other.key])))
+    await move(campaign, 'sending')
+    await until(async () => {
+      postrider.clock.advance(250)
+      await real(20)
+      return (await kit.show(campaign))['status'] === 'sent'
+    }, 'the end')
+    assert.equal(exchanger.heard.length, count)
+    assert.deepEqual(fates(campaign), { delivered: count, rejected: 4000 - count })
+  })
+
+  test('two at once do not touch each other', async () => {
+    const [one, other] = [people(1500, 'there.test', 'one'), people(1500, ['there.test', 'third.test'], 'other')]
+    const [first, second] = [await campaignTo(one), await campaignTo(other)]
+    await Promise.all([move(first.campaign, 'scheduled'), move(second.campaign, 'scheduled')])
+    await Promise.all([become(first.campaign, 'sent'), become(second.campaign, 'sent')])
+    assert.deepEqual(sorted(heard()), sorted([...one, ...other]))
+    for (const { campaign } of [first, second])
+      assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 1500, deliveries: 1500 })
+  })
+
+  test('opens and clicks are counted, those of machines apart; untracked is null', async () => {
+    const attributes = { click_tracking_enabled: true, open_tracking_enabled: true }
+    await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', attributes, { id: domain.id }))
+    const { campaign } = await campaignTo(people(3), { body_html: '<a href="https://shop.test/{{name}}">Shop</a>' })
+    assert.equal(await kit.send(campaign), 'sent')
+    const paths = exchanger.heard.map(({ message }) => {
+      const text = message.replaceAll('=\r\n', '')
+      return { click: /\/t\/c\/[\w-]+/.exec(text)![0], open: /\/t\/o\/[\w-]+\.gif/.exec(text)![0] }
+    })
+    const agent = { 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0' }
+    assert.equal((await postrider.raw(paths[0]!.open, { headers: agent })).status, 200)
+    postrider.clock.advance(HOUR)
+    for (const path of [paths[0]!.open, paths[0]!.open, paths[1]!.open, paths[1]!.click])
+      await postrider.raw(path, { headers: agent })
+    await postrider.raw(paths[2]!.click, { method: 'HEAD', headers: agent })
+    assert.partialDeepStrictEqual(await kit.stats(campaign), {
+      opens: 3,
+      unique_opens: 2,
+      machine_opens: 1,
+      clicks: 1,
+      unique_clicks: 1,
+      machine_clicks: 1,
+    })
+    const untracked = await campaignTo(people(1), { track_opens: false, track_clicks: false })
+    await kit.send(untracked.campaign)
+    assert.partialDeepStrictEqual(await kit.stats(untracked.campaign), { opens: null, clicks: null })
+  })
+
+  test('webhooks hear of its mails where there is one', async () => {
+    const other = await postrider.activeDomain('hooked.test')
+    const hook = await makeHook(postrider, receiver, other, ['email.sent', 'email.delivered', 'campaign.sent'])
+    const { campaign } = await campaignTo(people(5), {}, other)
+    assert.equal(await kit.send(campaign), 'sent')
+    const types = (await hook.arrived(11)).map(({ body }) => String(JSON.parse(body).type))
+    assert.deepEqual(
+      ['email.sent', 'email.delivered', 'campaign.sent'].map((type) => types.filter((each) => each === type).length),
+      [5, 5, 1],
+    )
+    assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 5, deliveries: 5 })
+  })
+})

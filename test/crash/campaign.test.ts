@@ -1,0 +1,289 @@
+// A campaign under violence (D44): paused and resumed, and its server killed with kill -9, again and again. Whoever was to have a mail has
+// exactly one. The only doubles that are borne are mails that the sink had answered with 250 and whose fate the killed process had not yet
+// committed; they are counted, kill by kill, from what the database says when the process is dead.
+//
+// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. POSTRIDER_CRASH_RECIPIENTS
+// sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed, POSTRIDER_CRASH_SEED draws the moments.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { suppress } from '../../src/outbound/suppressions.ts'
+import { openStore } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+
+const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 3000)
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 5)
+const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
+const DOMAINS = 5
+const BATCH = 1000
+/** Fates that may be on their way to the disk at once (outbound/deliver.ts), and one mail for each connection that may be open. */
+const UNCOMMITTED = 500 + 200
+const LIMIT = 60_000 + RECIPIENTS * 5
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+/** A small seeded generator (mulberry32). */
+function seeded(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
+  }
+}
+
+interface Server {
+  process: ChildProcess
+  url: string
+  ended: Promise<unknown>
+}
+
+/** Starts `postrider serve` and waits for its ready line. */
+async function serve(configFile: string): Promise<Server> {
+  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
+  let output = ''
+  let errors = ''
+  const ready = new Promise<string>((resolve) => {
+    child.stdout.on('data', (chunk: Buffer) => {
+      if (output === 'ready') return
+      output += chunk.toString()
+      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
+      if (line === undefined || !output.includes(`${line}\n`)) return
+      output = 'ready'
+      resolve(`http://${(JSON.parse(line) as { http: string }).http}`)
+    })
+  })
+  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
+  const url = await Promise.race([
+    ready,
+    ended.then((how) => {
+      throw new Error(`the server ended (${String(how)}) before it was ready: ${errors}${output}`)
+    }),
+  ])
+  return { process: child, url, ended }
+}
+
+test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one mail for each, and figures that say so`, async (t) => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
+  const random = seeded(SEED)
+  const copies = new Map<string, number>()
+  let heard = 0
+  const exchanger = await startTestExchanger({
+    final: (mail) => {
+      const [to] = mail.to
+      copies.set(to!, (copies.get(to!) ?? 0) + 1)
+      heard++
+      mail.message = ''
+      return undefined
+    },
+  })
+  // A first appliance makes everything there is before the campaign starts, and leaves its DNS running.
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now() - 60_000) })
+  const domain = await setUp.activeDomain('here.test')
+  for (let n = 0; n < DOMAINS; n++) {
+    setUp.dns.set(`d${n}.test`, 'MX', [`10 mx.d${n}.test`])
+    setUp.dns.set(`mx.d${n}.test`, 'A', ['127.0.0.1'])
+  }
+  const kit = campaignKit(() => setUp)
+  const audience = await kit.audience(domain)
+  const wanted = new Set<string>()
+  const { store } = setUp.appliance.desk
+  for (let from = 0; from < RECIPIENTS; from += BATCH) {
+    const page = Array.from(
+      { length: Math.min(BATCH, RECIPIENTS - from) },
+      (_, n) => `n${from + n}@d${n % DOMAINS}.test`,
+    )
+    await kit.fill(
+      audience,
+      page.map((email, n) => ({ email, name: `Reader ${n}`, custom_fields: { plan: `plan ${n % 7}` } })),
+    )
+    // One in 50 has left or must not be written to, for one reason or the other.
+    const about = { user_key: domain.user_key, domain_key: domain.key }
+    await store.write((tx) => {
+      for (const [n, email] of page.entries())
+        if (n % 50 !== 7) wanted.add(email)
+        else if (n % 100 === 7)
+          suppress(
+            tx,
+            { ...about, address: email, reason: 'unsubscribe', scope: 'marketing', source: 'manual' },
+            Date.now(),
+          )
+        else suppress(tx, { ...about, address: email, reason: 'manual', scope: 'all', source: 'manual' }, Date.now())
+    })
+  }
+  const campaign = await kit.draft(audience, {
+    body_html: `<p>Dear {{name}}, your {{plan}}. <a href="{{unsubscribe_url}}">Leave</a></p>${'<p>text</p>'.repeat(50)}`,
+  })
+  await setUp.appliance.stop()
+  const configFile = join(dataDir, 'postrider.toml')
+  writeFileSync(
+    configFile,
+    `hostname = "mx.postrider.test"
+data_dir = ${JSON.stringify(dataDir)}
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${setUp.dns.port}"]
+[delivery]
+port = ${exchanger.port}
+retry = ["200ms"]
+[network]
+allow_private = ["127.0.0.0/8"]
+[api]
+rate_limit = 0
+`,
+  )
+
+  let server: Server | undefined
+  const ask = async (method: string, path: string, attributes?: Record<string, unknown>) => {
+    const response = await fetch(`${server!.url}/api/v1/campaigns/${campaign}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${setUp.token}`, ...(attributes ? { 'content-type': JSON_API } : {}) },
+      ...(attributes ? { body: JSON.stringify({ data: { type: 'campaigns', id: campaign, attributes } }) } : {}),
+    })
+    // oxlint-disable-next-line typescript/no-explicit-any
+    const body = (await response.json()) as { data: { attributes: Record<string, any> } }
+    assert.equal(response.status, 200, JSON.stringify(body))
+    return body.data.attributes
+  }
+  const status = async (): Promise<string> => (await ask('GET', ''))['status'] as string
+  /** Waits until so many mails were heard, or the campaign is at its end. */
+  const reach = (count: number): Promise<unknown> =>
+    until(
+      async () => {
+        await pause(1)
+        return heard >= count
+      },
+      `${count} mails at the sink`,
+      LIMIT,
+    )
+
+  // 2 * ROUNDS moments, a pause and a kill by turns, spread over the run; what kills may double are not counted as progress.
+  const part = wanted.size / (2 * ROUNDS + 1)
+  let excused = 0
+  const excusedOf = new Map<string, number>()
+  const kills: number[] = []
+  let late = 0
+  const kill = async (): Promise<void> => {
+    server!.process.kill('SIGKILL')
+    assert.equal(await server!.ended, 'SIGKILL')
+    const dead = openStore(dataDir)
+    try {
+      const rows = dead.all(raw<{ address: string }>(`select address from deliveries where status = 'delivered'`))
+      const committed = new Set(rows.map(({ address }) => address))
+      for (const address of committed) assert.ok(copies.has(address), `${address} is delivered, and nobody heard of it`)
+      const lost = [...copies.keys()].filter((address) => !committed.has(address))
+      for (const address of lost) excusedOf.set(address, (excusedOf.get(address) ?? 0) + 1)
+      assert.ok(lost.length <= UNCOMMITTED, `${lost.length} mails were heard and not written down`)
+      excused += lost.length
+      kills.push(lost.length)
+    } finally {
+      dead.close()
+    }
+  }
+  const began = performance.now()
+  try {
+    server = await serve(configFile)
+    await ask('PATCH', '', { status: 'scheduled' })
+    for (let round = 0; round < ROUNDS; round++) {
+      await reach(part * (2 * round + 0.5 + random() * 0.5) + excused)
+      await ask('PATCH', '', { status: 'paused' })
+      const atPause = heard
+      // What was past MAIL may arrive; the rest of a second brings nothing more.
+      await pause(250)
+      const after = heard
+      late = Math.max(late, after - atPause)
+      await pause(250)
+      assert.equal(heard, after, 'nothing is sent while it is paused')
+      if (round === 1) {
+        // A paused campaign stays paused through a crash.
+        await kill()
+        server = await serve(configFile)
+        await pause(200)
+        assert.equal(heard, after, 'nothing is sent by the next process either')
+        assert.equal(await status(), 'paused')
+      }
+      await ask('PATCH', '', { status: 'sending' })
+      if (round === 1) continue
+      await reach(Math.min(part * (2 * round + 1.5 + random() * 0.5) + excused, wanted.size + excused - 1))
+      await kill()
+      server = await serve(configFile)
+    }
+    await until(
+      async () => {
+        await pause(20)
+        return (await status()) === 'sent'
+      },
+      'the end of the campaign',
+      LIMIT,
+    )
+    const took = performance.now() - began
+    const { recipients } = await ask('GET', '')
+    const stats = await ask('GET', '/stats')
+    server.process.kill('SIGTERM')
+    assert.equal(await server.ended, 0)
+
+    assert.deepEqual(
+      [...wanted].filter((address) => !copies.has(address)),
+      [],
+      'nobody is forgotten',
+    )
+    assert.deepEqual(
+      [...copies.keys()].filter((address) => !wanted.has(address)),
+      [],
+      'nobody else is written to',
+    )
+    let doubles = 0
+    for (const [address, count] of copies) {
+      doubles += count - 1
+      const borne = excusedOf.get(address) ?? 0
+      assert.ok(
+        count - 1 <= borne,
+        `${address} has ${count} copies; ${borne} were heard and not written down before a kill`,
+      )
+    }
+    assert.equal(recipients, wanted.size)
+    assert.equal(stats['recipients'], wanted.size)
+    assert.equal(stats['deliveries'], copies.size, 'the figures are those of the sink')
+    assert.equal(stats['bounces'], 0)
+    const end = openStore(dataDir)
+    try {
+      assert.deepEqual(end.all(raw('select status, count(*) as n from outbound_emails group by 1')), [
+        { status: 'delivered', n: wanted.size },
+      ])
+      assert.deepEqual(end.all(raw('select status, count(*) as n from deliveries group by 1')), [
+        { status: 'delivered', n: wanted.size },
+      ])
+      assert.deepEqual(end.verify(), [])
+    } finally {
+      end.close()
+    }
+    t.diagnostic(
+      `${wanted.size} recipients, ${heard} mails heard, ${doubles} doubles; heard and not written down at each kill: ${kills.join(', ')}; ` +
+        `at most ${late} within 250 ms after a pause; ${Math.round(took)} ms`,
+    )
+  } finally {
+    if (server?.process.exitCode === null && server.process.signalCode === null) {
+      server.process.kill('SIGKILL')
+      await server.ended
+    }
+    await exchanger.close()
+    await setUp.dns.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})

@@ -1,0 +1,212 @@
+// Which writes share a commit, and that nobody is answered before it (store/batches.ts): patient writes go behind urgent ones, but not
+// for ever, and nothing is lost at the end.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import Database from 'better-sqlite3'
+import { Batches } from '../../src/store/batches.ts'
+import { openStore, type Store } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { until } from '../kit/until.ts'
+
+/** Longer than any test takes. */
+const NEVER = 1_000_000
+
+describe('batches', () => {
+  const commits: string[][] = []
+  const batches = (most = Infinity): Batches<string> => {
+    commits.length = 0
+    return new Batches<string>((jobs) => {
+      const taken = Math.min(jobs.length, most)
+      commits.push(jobs.slice(0, taken))
+      return taken
+    })
+  }
+
+  test('what is asked for in one turn shares a commit, in the order of asking', async () => {
+    const queue = batches()
+    for (const job of ['a', 'b', 'c']) queue.add(job)
+    assert.deepEqual(commits, [], 'not at once')
+    await until(() => commits.length > 0)
+    assert.deepEqual(commits, [['a', 'b', 'c']])
+  })
+
+  test('patient writes go with urgent ones and behind them', async () => {
+    const queue = batches()
+    queue.addSoon('late', NEVER)
+    queue.add('now')
+    queue.addSoon('later', NEVER)
+    await until(() => commits.length > 0)
+    assert.deepEqual(commits, [['now', 'late', 'later']])
+  })
+
+  test('patient writes go alone when their patience is over, the shortest one’s', async () => {
+    const queue = batches()
+    queue.addSoon('a', NEVER)
+    queue.addSoon('b', 5)
+    await until(() => commits.length > 0)
+    assert.deepEqual(commits.flat().toSorted(), ['a', 'b'])
+  })
+
+  test('many patient writes wait no longer', async () => {
+    const queue = batches()
+    for (let n = 0; n < 300; n++) queue.addSoon(String(n), NEVER)
+    await until(() => commits.length > 0)
+    assert.deepEqual(
+      commits.flat(),
+      Array.from({ length: 300 }, (_, n) => String(n)),
+    )
+  })
+
+  test('what a commit has no time for goes first in the next', async () => {
+    const queue = batches(2)
+    for (const job of ['a', 'b', 'c']) queue.add(job)
+    queue.addSoon('p', NEVER)
+    queue.addSoon('q', NEVER)
+    await until(() => commits.flat().length >= 5)
+    assert.deepEqual(commits, [['a', 'b'], ['c', 'p'], ['q']])
+  })
+
+  test('a patient write is not starved by urgent ones that never end', async () => {
+    const queue = batches(1)
+    queue.addSoon('patient', 10)
+    let n = 0
+    // Always more urgent ones than a commit takes.
+    const add = (): void => {
+      queue.add(`urgent ${n++}`)
+      queue.add(`urgent ${n++}`)
+    }
+    const end = performance.now() + 2000
+    await until(() => {
+      if (commits.length * 2 >= n) add()
+      return commits.flat().includes('patient') || performance.now() > end
+    })
+    assert.ok(commits.flat().includes('patient'), `${commits.length} commits without it`)
+    queue.drain()
+  })
+
+  test('draining commits everything, each once', () => {
+    const queue = batches(2)
+    for (let n = 0; n < 5; n++) {
+      queue.add(`u${n}`)
+      queue.addSoon(`p${n}`, NEVER)
+    }
+    queue.drain()
+    assert.equal(new Set(commits.flat()).size, 10)
+    assert.equal(commits.flat().length, 10)
+  })
+
+  test('what is asked for during a commit goes into the next', async () => {
+    const seen: string[][] = []
+    const queue: Batches<string> = new Batches<string>((jobs) => {
+      seen.push([...jobs])
+      if (seen.length === 1) {
+        queue.add('urgent')
+        queue.addSoon('patient', 1)
+      }
+      return jobs.length
+    })
+    queue.add('first')
+    await until(() => seen.flat().length >= 3)
+    assert.deepEqual(seen[0], ['first'])
+    assert.deepEqual(seen.flat().toSorted(), ['first', 'patient', 'urgent'])
+  })
+})
+
+describe('a store’s patient writes', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'postrider-batches-'))
+  after(() => rmSync(directory, { recursive: true, force: true }))
+  let opened = 0
+  const open = (): { store: Store; dir: string } => {
+    const dir = join(directory, String(opened++))
+    const store = openStore(dir)
+    return { store, dir }
+  }
+  const put = (n: number) => raw(`insert into event_cursors (reader, event_key) values (?, ?)`, [`c${n}`, n])
+  /** What another process sees: only what is committed. */
+  const outside = (dir: string): number => {
+    const other = new Database(join(dir, 'postrider.db'), { readonly: true })
+    try {
+      return (other.prepare('select count(*) as n from event_cursors').get() as { n: number }).n
+    } finally {
+      other.close()
+    }
+  }
+
+  test('resolve after the commit, never before', async () => {
+    const { dir, store } = open()
+    const before = outside(dir)
+    let resolved = 0
+    const seen: number[] = []
+    const writes = Array.from({ length: 20 }, async (_, n) => {
+      await (n % 2 === 0 ? store.write((tx) => tx.run(put(n))) : store.writeSoon((tx) => tx.run(put(n)), 5))
+      resolved++
+      seen.push(outside(dir) - before - resolved)
+    })
+    assert.equal(outside(dir), before)
+    await Promise.all(writes)
+    assert.ok(
+      seen.every((more) => more >= 0),
+      `resolved before another process saw it: ${seen.join()}`,
+    )
+    assert.equal(outside(dir), before + 20)
+    store.close()
+  })
+
+  test('the failure of one undoes itself alone', async () => {
+    const { dir, store } = open()
+    const before = outside(dir)
+    const hooks: string[] = []
+    const results = await Promise.allSettled([
+      store.writeSoon((tx) => tx.run(put(1))),
+      store.writeSoon((tx) => {
+        tx.run(put(2))
+        tx.afterCommit(() => hooks.push('failed'))
+        throw new Error('no')
+      }),
+      store.write((tx) => {
+        tx.run(put(3))
+        tx.afterCommit(() => hooks.push('went well'))
+      }),
+    ])
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    )
+    assert.deepEqual(hooks, ['went well'])
+    assert.equal(outside(dir), before + 2)
+    store.close()
+  })
+
+  test('closing commits what waits, and answers it', async () => {
+    const { dir, store } = open()
+    const before = outside(dir)
+    const writes = Array.from({ length: 50 }, (_, n) => store.writeSoon((tx) => tx.run(put(n)), NEVER))
+    store.close()
+    await Promise.all(writes)
+    assert.equal(outside(dir), before + 50)
+  })
+
+  test('are not starved by writers that never pause', async () => {
+    const { store } = open()
+    let over = false
+    // Each takes longer than a commit may last.
+    const busy = async (): Promise<void> => {
+      while (!over)
+        await store.write(() => {
+          const end = performance.now() + 8
+          while (performance.now() < end);
+        })
+    }
+    const writers = Promise.all([busy(), busy(), busy()])
+    const patient = store.writeSoon(() => 'done', 20)
+    const limit = new Promise<string>((resolve) => setTimeout(() => resolve('starved'), 3000).unref())
+    const first = await Promise.race([patient, limit])
+    over = true
+    await writers
+    assert.equal(first, 'done')
+    store.close()
+  })
+})
