@@ -13,6 +13,7 @@ body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding
 main { width: 100%; max-width: 28rem; padding: 2rem; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem }
 h1 { margin: 0 0 .75rem; font-size: 1.35rem; line-height: 1.3 }
 p { margin: 0 0 1rem; overflow-wrap: anywhere }
+main > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
 .bad { color: var(--bad) }
 label { display: block; margin: 0 0 .35rem; font-weight: 600 }

@@ -143,7 +143,11 @@ export function changeCampaign(
     if (!before) throw refuse('not_found', 'No such resource exists.')
     const edited = Object.entries(edits).filter(([, value]) => value !== undefined)
     if (edited.length > 0) {
-      if (before.status !== 'draft') throw notEditable(before.status, edited[0]![0])
+      if (before.status !== 'draft')
+        throw notEditable(
+          before.status,
+          edited.map(([name]) => name),
+        )
       if (typeof edits.scheduled_at === 'number' && edits.scheduled_at > now + LONGEST_PLAN)
         throw refuseAttribute('invalid', 'scheduled_at', '"scheduled_at" must be within a year.')
       check(tx, before.domain_key, edits)
@@ -160,8 +164,14 @@ export function changeCampaign(
   })
 }
 
-function notEditable(status: CampaignStatus, name: string): Refusal {
-  return refuseAttribute('not_editable', name, `The campaign is ${status}; only a draft can be edited.`)
+function notEditable(status: CampaignStatus, names: readonly string[]): Refusal {
+  return new Refusal(
+    names.map((name) => ({
+      code: 'not_editable',
+      detail: `The campaign is ${status}; only a draft can be edited.`,
+      source: { pointer: `/data/attributes/${name}` },
+    })),
+  )
 }
 
 function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number): void {

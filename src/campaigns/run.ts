@@ -9,7 +9,7 @@ import { Refusal } from '../base/errors.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { parseAddrSpec } from '../message/address.ts'
+import { parseAddress, parseAddrSpec } from '../message/address.ts'
 import { enqueueBulk, openMails } from '../outbound/bulk.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
@@ -111,7 +111,7 @@ export class CampaignRunner {
     const failure =
       domain.deleted_at !== null || domain.status !== 'active'
         ? `The domain ${domain.name} is ${domain.deleted_at === null ? domain.status : 'removed'}, not active.`
-        : audience.deleted_at !== null && campaign.test_mode === 0
+        : audience.deleted_at !== null
           ? 'The audience was removed.'
           : undefined
     if (failure) moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
@@ -213,7 +213,8 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
   to: DONE,
 })
 
-const parseTestAddress = (text: string): string => parseAddrSpec(text.trim())?.address ?? text
+/** The address alone: it may be kept with a display name. */
+const parseTestAddress = (text: string): string => parseAddress(text)!.address
 
 /** Those who were subscribed and free when the campaign began; who has left since is looked at when its turn has come. */
 const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)

@@ -15,7 +15,11 @@ import { answer } from './terminal.ts'
 const LOT = 1000
 const MAX_ERRORS = 100
 const MAX_RECORD = 256 * 1024
+/** What the API takes as well. */
+const MAX_EMAIL = 320
 const MAX_NAME = 255
+const MAX_KEYS = 100
+const MAX_KEY = 200
 const MAX_FIELDS = 64 * 1024
 const HEAD = 64 * 1024
 
@@ -42,12 +46,15 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         answer(terminal, result, ({ created, errors, skipped }) =>
           [
             `${created} contacts were added to ${into.name}, ${skipped} skipped.`,
-            ...errors.map(({ detail, email, line }) => `  line ${line}: ${email ?? ''} ${detail}`),
+            ...errors.map(({ detail, email, line }) => `  line ${line}: ${printable(email ?? '')} ${detail}`),
           ].join('\n'),
         )
       }),
     )
 }
+
+/** What a file says is not to move a terminal's cursor. */
+const printable = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\u{fffd}')
 
 /** An audience by its id, or by its name where that is one's alone. Throws an OperatorError. */
 function theAudience(reader: Reader, text: string): Audience {
@@ -81,13 +88,28 @@ async function formOf(file: string): Promise<CsvForm> {
           encoding = 'windows-1252'
         }
     }
+    // A character that the end of the file cuts is none of UTF-8 either.
+    if (encoding === 'utf-8' && !endsWhole(decoder)) encoding = 'windows-1252'
   } catch (thrown) {
     throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`)
   }
-  const [line = ''] = head.split(/\r?\n/, 1)
+  // What stands in quotes delimits nothing.
+  const [line = ''] = head
+    .replace(/^(?:\xef\xbb\xbf)?\s+/, '')
+    .replaceAll(/"[^"]*"/g, '')
+    .split(/\r\n?|\n/, 1)
   const count = (delimiter: string): number => line.split(delimiter).length
   const delimiter = [',', ';', '\t'].toSorted((one, other) => count(other) - count(one))[0]!
   return { encoding, delimiter }
+}
+
+function endsWhole(decoder: TextDecoder): boolean {
+  try {
+    decoder.decode()
+    return true
+  } catch {
+    return false
+  }
 }
 
 interface Row {
@@ -151,9 +173,17 @@ function columnsOf(file: string, titles: string[]): Columns {
       `${file} has no column "email"; its first line is: ${names.slice(0, 8).join(', ').slice(0, 200)}. Nothing was imported.`,
     )
   const name = find('name')
+  // Email and name are found whatever their case; merge tags tell case apart.
+  const plain = names.map((title) => (/^(?:email|name)$/i.test(title) ? title.toLowerCase() : title))
+  const twice = plain.find((title, index) => title !== '' && plain.indexOf(title) !== index)
+  if (twice !== undefined)
+    throw new OperatorError(`${file} has two columns "${twice.slice(0, 200)}". Nothing was imported.`)
   const fields = names.map((title, index) => (index === email || index === name || title === '' ? undefined : title))
-  const twice = fields.find((title, index) => title !== undefined && fields.indexOf(title) !== index)
-  if (twice !== undefined) throw new OperatorError(`${file} has two columns "${twice}". Nothing was imported.`)
+  const custom = fields.filter((title) => title !== undefined)
+  if (custom.length > MAX_KEYS || custom.some((title) => title.length > MAX_KEY))
+    throw new OperatorError(
+      `${file} has more than ${MAX_KEYS} columns beside email and name, or a title of over ${MAX_KEY} characters. Nothing was imported.`,
+    )
   return { email, name: name < 0 ? undefined : name, fields }
 }
 
@@ -162,8 +192,10 @@ function itemOf(record: string[], { email, fields, name }: Columns): ImportItem 
   const address = record[email]?.trim() ?? ''
   const wrong = (problem: string): ImportItem => ({ problem, email: address === '' ? null : address.slice(0, 320) })
   if (record.length !== fields.length) return wrong(`has ${record.length} columns, the first line has ${fields.length}`)
+  if (address === '') return wrong('has no email address')
+  if (Buffer.byteLength(address) > MAX_EMAIL) return wrong('is too long for an email address')
   const called = name === undefined ? '' : record[name]!.trim()
-  if (called.length > MAX_NAME || /[\p{Cc}]/u.test(called))
+  if (Buffer.byteLength(called) > MAX_NAME || /[\p{Cc}\u2028\u2029]/u.test(called))
     return wrong('has a name that is too long or holds control characters')
   const custom = Object.fromEntries(
     fields.flatMap((title, index) => (title === undefined || record[index] === '' ? [] : [[title, record[index]!]])),

@@ -107,7 +107,9 @@ function parseSize(value: string): number {
 
 function parseSort(value: string, resource: Resource<never>): Order[] {
   const allowed = sortable(resource)
-  const order = value.split(',').map((key) => ({ column: key.replace(/^-/, ''), descending: key.startsWith('-') }))
+  const order: Order[] = value
+    .split(',')
+    .map((key) => ({ column: key.replace(/^-/, ''), descending: key.startsWith('-') }))
   for (const [index, { column }] of order.entries()) {
     if (!allowed.includes(column))
       throw wrong(
@@ -118,6 +120,7 @@ function parseSort(value: string, resource: Resource<never>): Order[] {
     if (order.findIndex((other) => other.column === column) !== index)
       throw wrong('unsupported_sort', 'sort', `"${column}" is named more than once.`)
   }
+  for (const part of order) if (resource.attributes[part.column]!.schema.safeParse(null).success) part.nullable = true
   return order
 }
 

@@ -9,11 +9,13 @@ import type { TableName } from './tables.ts'
 export interface Order {
   column: string
   descending: boolean
+  /** The column may hold null, which stands before every value. */
+  nullable?: boolean
 }
 
 /** A place in an order: the values of its columns and the key of the row that stands there. */
 export interface Place {
-  values: (string | number)[]
+  values: (string | number | null)[]
   key: number
 }
 
@@ -72,7 +74,7 @@ function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNu
 
 /** Where a row stands in an order. */
 export function placeOf(row: ListedRow, order: readonly Order[]): Place {
-  return { values: order.map(({ column }) => row[column] as string | number), key: row.key }
+  return { values: order.map(({ column }) => row[column] as string | number | null), key: row.key }
 }
 
 /** One row by its public id, if it is the user's. */
@@ -104,7 +106,7 @@ function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit
     parameters.push(...values)
   }
   const flip = from?.direction === 'before'
-  const order = withKey(query.order).map(({ column, descending }) => ({ column, descending: descending !== flip }))
+  const order = withKey(query.order).map((part) => ({ ...part, descending: part.descending !== flip }))
   if (from) {
     const { sql, values } = beyondPlace(order, from.place)
     clauses.push(sql)
@@ -121,21 +123,38 @@ function withKey(order: readonly Order[]): Order[] {
   return [...order, { column: 'key', descending: order.at(-1)?.descending ?? false }]
 }
 
-/** "a < x or (a = x and b > y) or …", with "a <= x" in front for the index to start from. */
+/**
+ * "a < x or (a = x and b > y) or …", with "a <= x" in front for the index to start from. Null is compared as SQLite sorts it: before
+ * every value.
+ */
 function beyondPlace(order: readonly Order[], place: Place): { sql: string; values: unknown[] } {
   const given = [...place.values, place.key]
   const values: unknown[] = []
-  const branches = order.map(({ column, descending }, depth) => {
+  const branches = order.map((part, depth) => {
     const equal = order.slice(0, depth).map((earlier, index) => {
       values.push(given[index])
-      return `"${earlier.column}" = ?`
+      return `"${earlier.column}" is ?`
     })
-    values.push(given[depth])
-    return [...equal, `"${column}" ${descending ? '<' : '>'} ?`].join(' and ')
+    return [...equal, compared(part, given[depth]!, values)].join(' and ')
   })
   const [first] = order
-  return {
-    sql: `"${first!.column}" ${first!.descending ? '<=' : '>='} ? and ((${branches.join(') or (')}))`,
-    values: [given[0], ...values],
+  const start: unknown[] = []
+  const from = compared(first!, given[0]!, start, '=')
+  return { sql: `${from} and ((${branches.join(') or (')}))`, values: [...start, ...values] }
+}
+
+/** "column > ?" or "column < ?" by the direction, or with `equal` as well; what it compares with joins `values`. */
+function compared(
+  { column, descending, nullable }: Order,
+  value: string | number | null,
+  values: unknown[],
+  equal: '=' | '' = '',
+): string {
+  if (value === null) {
+    if (descending) return equal ? `"${column}" is null` : 'false'
+    return equal ? 'true' : `"${column}" is not null`
   }
+  values.push(value)
+  if (!descending) return `"${column}" >${equal} ?`
+  return nullable ? `("${column}" <${equal} ? or "${column}" is null)` : `"${column}" <${equal} ?`
 }

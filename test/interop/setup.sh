@@ -18,6 +18,8 @@ export DEBIAN_FRONTEND=noninteractive
 packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates spamassassin'
 # swaks needs the two Perl modules for STARTTLS and for mail with attachments.
 packages="$packages clamav-daemon libnet-ssleay-perl libmime-tools-perl"
+# A browser for the pages that people see, and its WebDriver.
+packages="$packages chromium chromium-driver"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -67,6 +69,8 @@ swaks --version | sed -n '1s/^/  /p'
 openssl version | sed 's/^/  /'
 spamassassin --version | sed -n '1s/^/  /p'
 clamd --version | sed -n '1s/^/  /p'
+chromium --version --no-sandbox | sed -n '1s/^/  /p'
+chromedriver --version | sed -n '1s/^/  /p'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }
   say "  $program"

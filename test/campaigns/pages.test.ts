@@ -1,0 +1,237 @@
+// Unsubscribe pages (D45, RFC 8058): a look changes nothing, a POST acts at once, a forged link does nothing, and the page is one that
+// everybody can use.
+import assert from 'node:assert/strict'
+import { request } from 'node:http'
+import { after, before, test } from 'node:test'
+import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
+import { raw } from '../../src/store/query.ts'
+import type { Domain } from '../../src/domains/register.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let domain: Domain
+const kit = campaignKit(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  domain = await postrider.activeDomain('here.test')
+  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
+  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+})
+after(async () => {
+  await postrider.stop()
+  await exchanger.close()
+})
+
+/** Sends a campaign to one address; the path of the link in its mail, and what was made for it. */
+async function linked(address: string, name?: string): Promise<{ path: string; audience: string; campaign: string }> {
+  const audience = await kit.audience(domain, name)
+  await kit.fill(audience, [address])
+  const campaign = await kit.draft(audience)
+  assert.equal(await kit.send(campaign), 'sent')
+  const mail = exchanger.heard.findLast(({ to }) => to[0]?.toLowerCase() === address.toLowerCase())!
+  const [, field] = /^List-Unsubscribe:(.*(?:\r\n[ \t].*)*)/m.exec(mail.message)!
+  const [, path] = /<https?:\/\/[^/]+(\/u\/[\w-]+)>/.exec(field!.replaceAll(/\s/g, ''))!
+  return { path: path!, audience, campaign }
+}
+
+const entries = async (email: string) =>
+  (await postrider.api('GET', `/suppressions?filter[email]=${encodeURIComponent(email)}`)).body.data
+const happened = (campaign: string): number =>
+  postrider.appliance.desk.store.first<{ count: number }>(
+    raw(
+      `select count(*) as count from events where type = 'email.unsubscribed'
+         and campaign_key = (select key from campaigns where id = ?)`,
+      [campaign],
+    ),
+  )!.count
+const form = (body: string, type = 'application/x-www-form-urlencoded') => ({
+  method: 'POST',
+  headers: { 'content-type': type },
+  body,
+})
+const ONE_CLICK = 'List-Unsubscribe=One-Click'
+const multipart = (name: string, value: string) =>
+  form(
+    `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n--cut--\r\n`,
+    'multipart/form-data; boundary=cut',
+  )
+
+test('looking changes nothing, however often', async () => {
+  const { audience, campaign, path } = await linked('look@there.test')
+  for (let n = 0; n < 20; n++)
+    for (const method of ['GET', 'HEAD']) {
+      const answer = await postrider.raw(path, { method })
+      assert.equal(answer.status, 200)
+      assert.equal(answer.body === undefined, method === 'HEAD')
+    }
+  for (const query of ['?action=unsubscribe', '?List-Unsubscribe=One-Click', '?_method=POST'])
+    assert.match((await postrider.raw(path + query)).body, /Unsubscribe\?/)
+  for (const method of ['OPTIONS', 'PUT', 'DELETE', 'PATCH'])
+    assert.ok([404, 405].includes((await postrider.raw(path, { method })).status), method)
+  assert.deepEqual(await entries('look@there.test'), [])
+  assert.equal(happened(campaign), 0)
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  assert.equal(contact.attributes.status, 'subscribed')
+})
+
+test('whatever a POST holds, it unsubscribes at once and without a redirect', async () => {
+  const bodies: [string, RequestInit][] = [
+    ['urlencoded', form(ONE_CLICK)],
+    ['multipart', multipart('List-Unsubscribe', 'One-Click')],
+    ['button', form('action=unsubscribe')],
+    ['empty', { method: 'POST' }],
+    ['empty form', form('')],
+    ['junk', form('%%%\0&&==[]', 'application/x-www-form-urlencoded')],
+    ['junk multipart', form('--cut\r\nnothing', 'multipart/form-data; boundary=cut')],
+    ['no boundary', form(ONE_CLICK, 'multipart/form-data')],
+    ['json', form('{"action":', 'application/json')],
+    ['odd type', form(ONE_CLICK, 'x/y; z')],
+    ['large', form(`${ONE_CLICK}&x=${'x'.repeat(1024 * 1024)}`)],
+  ]
+  for (const [name, init] of bodies) {
+    const address = `${name.replaceAll(' ', '-')}@there.test`
+    const { campaign, path } = await linked(address)
+    const { body, headers, status } = await postrider.raw(path, init)
+    assert.deepEqual([status, headers.get('location')], [200, null], name)
+    assert.match(body, /You are unsubscribed/, name)
+    const [entry, ...more] = await entries(address)
+    assert.deepEqual(more, [])
+    const { expires_at, reason, scope, source } = entry.attributes
+    assert.deepEqual([reason, scope, source, expires_at], ['unsubscribe', 'marketing', 'unsubscribe_link', null])
+    await Promise.all([postrider.raw(path, init), postrider.raw(path, init)])
+    assert.equal(happened(campaign), 1, name)
+    assert.equal((await kit.stats(campaign))['unsubscribes'], 1)
+    assert.equal((await entries(address)).length, 1)
+  }
+})
+
+test('a megabyte over a real socket is answered, not cut', async () => {
+  const { path } = await linked('socket@there.test')
+  const { host, port } = postrider.appliance.http
+  const body = `${ONE_CLICK}&x=${'x'.repeat(1024 * 1024)}`
+  const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-length': body.length }
+  const status = await new Promise((resolve, reject) => {
+    const asked = request({ host, port, path, method: 'POST', headers }, (response) => {
+      response.resume().on('end', () => resolve(response.statusCode))
+    })
+    asked.on('error', reject).end(body)
+  })
+  assert.equal(status, 200)
+  assert.equal((await entries('socket@there.test')).length, 1)
+})
+
+test('it works when contact, campaign and audience are gone', async () => {
+  const { audience, campaign, path } = await linked('gone@there.test')
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  for (const gone of [`/contacts/${contact.id}`, `/campaigns/${campaign}`, `/audiences/${audience}`])
+    assert.equal((await postrider.api('DELETE', gone)).status, 204)
+  assert.match((await postrider.raw(path)).body, /Unsubscribe\?/)
+  assert.match((await postrider.raw(path, form(ONE_CLICK))).body, /You are unsubscribed/)
+  assert.equal((await entries('gone@there.test'))[0].attributes.scope, 'marketing')
+  assert.equal(happened(campaign), 1)
+  const mails = (await postrider.api('GET', '/outbound-emails?filter[to]=gone@there.test')).body.data
+  assert.equal((await postrider.api('DELETE', `/outbound-emails/${mails[0].id}`)).status, 204)
+  assert.match((await postrider.raw(path)).body, /You are unsubscribed/)
+})
+
+test('the page takes it back, by its own form', async () => {
+  const { audience, path } = await linked('back@there.test')
+  const left = await postrider.raw(path, form(ONE_CLICK))
+  const [, value] = /name="action" value="(\w+)"/.exec(left.body)!
+  for (const init of [form(`action=${value}`), multipart('action', value!)]) {
+    await postrider.raw(path, form(ONE_CLICK))
+    assert.match((await postrider.raw(path, init)).body, /Unsubscribe\?/)
+    assert.deepEqual(await entries('back@there.test'), [])
+    const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+    assert.equal(contact.attributes.status, 'subscribed')
+  }
+  assert.equal(await kit.send(await kit.draft(audience)), 'sent')
+  assert.equal(exchanger.heard.filter(({ to }) => to[0] === 'back@there.test').length, 2)
+})
+
+test('a forged, cut or endless token is a page that says so, and does nothing', async () => {
+  const { path } = await linked('forged@there.test')
+  const token = path.slice('/u/'.length)
+  const forged = new Set<string>()
+  for (let at = 0; at < token.length; at++) {
+    forged.add(token.slice(0, at))
+    for (let bit = 0; bit < 8; bit++)
+      forged.add(token.slice(0, at) + String.fromCharCode(token.charCodeAt(at) ^ (1 << bit)) + token.slice(at + 1))
+  }
+  for (const more of ['A', '=', '.', '!', '%00', token]) forged.add(token + more)
+  for (const odd of ['x', '%', '%ff', '😀', 'A'.repeat(16), 'A'.repeat(100_000)]) forged.add(odd)
+  forged.delete(token)
+  for (const text of forged)
+    for (const method of ['GET', 'POST']) {
+      const at = text.startsWith('%') || text.includes('%00') ? text : encodeURIComponent(text)
+      const answer = await postrider.raw(`/u/${at}`, { method })
+      assert.equal(answer.status, 404, `${method} ${text.slice(0, 200)}`)
+      if (text !== '') assert.match(answer.body, /This link does not work|nothing here/)
+    }
+  assert.deepEqual(await entries('forged@there.test'), [])
+})
+
+test('headers: not stored, not framed, not followed, nothing loaded', async () => {
+  const { path } = await linked('headers@there.test')
+  for (const [at, init] of [
+    [path, {}],
+    [path, form(ONE_CLICK)],
+    ['/u/none', {}],
+  ] as const) {
+    const { body, headers } = await postrider.raw(at, init)
+    assert.equal(headers.get('cache-control'), 'no-store')
+    assert.equal(headers.get('referrer-policy'), 'no-referrer')
+    assert.equal(headers.get('x-content-type-options'), 'nosniff')
+    assert.equal(headers.get('x-frame-options'), 'DENY')
+    assert.match(headers.get('x-robots-tag')!, /noindex/)
+    assert.equal(headers.get('set-cookie'), null)
+    assert.match(headers.get('content-type')!, /^text\/html; charset=utf-8$/i)
+    const policy = headers.get('content-security-policy')!
+    for (const part of ["default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"])
+      assert.ok(policy.includes(part), part)
+    assert.doesNotMatch(policy, /script-src|https?:/)
+    assert.doesNotMatch(body, /<script|<img|<link|@import|url\(|\son\w+=|https?:\/\//i)
+    assert.match(body, /^<!doctype html>\s*<html lang="en">/)
+    assert.equal(body.match(/<h1\b/g)?.length, 1)
+    assert.equal(body.match(/<main\b/g)?.length, 1)
+    assert.match(body, /<title>[^<]+<\/title>/)
+    assert.match(body, /name="viewport"/)
+    for (const [field] of body.matchAll(/<input\b[^>]*>/g)) assert.match(field, /type="hidden"/)
+    for (const [, label] of body.matchAll(/<button\b[^>]*>([^<]*)<\/button>/g)) assert.match(label!, /\w/)
+    assert.doesNotMatch(body, /tabindex|disabled|autofocus/)
+  }
+})
+
+test('hostile names and addresses are shown, not run', async () => {
+  const name = `</strong></main><script>alert(1)</script>"'><img src=x onerror=a>&amp;`
+  const { path } = await linked(`a&b'c@there.test`, name)
+  const { body } = await postrider.raw(path)
+  assert.ok(body.includes('a&amp;b&#39;c@there.test'), body)
+  assert.ok(body.includes('&lt;/strong&gt;&lt;/main&gt;&lt;script&gt;alert(1)&lt;/script&gt;'))
+  assert.ok(body.includes('&amp;amp;'))
+  assert.doesNotMatch(body, /<script|<img/)
+  assert.doesNotMatch((await postrider.raw(path, form(ONE_CLICK))).body, /b'c@/)
+  const { keyring } = postrider.appliance.desk
+  const crafted = unsubscribeUrl(keyring, '', {
+    delivery: 0,
+    domain: domain.key,
+    audience: 0,
+    email: '<b>x</b>@y.test',
+  })
+  assert.ok((await postrider.raw(crafted)).body.includes('&lt;b&gt;x&lt;/b&gt;@y.test'))
+})
+
+test('unsubscribing is for one domain; the contact’s status by hand ends it', async () => {
+  const { audience, path } = await linked('hand@there.test')
+  await postrider.raw(path, form(ONE_CLICK))
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  assert.equal(contact.attributes.status, 'unsubscribed')
+  const change = document('contacts', { status: 'subscribed' }, { id: contact.id })
+  assert.equal((await postrider.api('PATCH', `/contacts/${contact.id}`, change)).status, 200)
+  assert.match((await postrider.raw(path)).body, /Unsubscribe\?/)
+})
