@@ -27,13 +27,7 @@ export interface RequestDesk {
 export function recipientNamed(text: string): string {
   const address = parseAddrSpec(text.trim())?.address.toLowerCase()
   if (address === undefined)
-    throw refuse(
-      'invalid',
-      `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`,
-      {
-        parameter: 'recipient',
-      },
-    )
+    throw refuse('invalid', `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`)
   return address
 }
 

@@ -341,6 +341,7 @@ describe('time and network', () => {
     'smtp/listener.ts smtp-server': 'the inbound listener',
     'smtp/session.ts smtp-server': 'the sessions of the inbound listener',
     'inbound/scan.ts node:net': 'the virus scanner',
+    'api/client-address.ts node:net': 'arithmetic of addresses',
     'api/server.ts @hono/node-server': 'the HTTP listener',
     'sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',

@@ -335,7 +335,13 @@ describe('the file', () => {
     )
     assert.deepEqual(tables.map(({ name }) => name).sort(), Object.keys(OWNERS).sort())
     await assert.rejects(
-      store.write((tx) => tx.run(raw(`insert into users values (1,'i','e','n',null,'p','active','yesterday',1)`))),
+      store.write((tx) =>
+        tx.run(
+          raw(
+            `insert into users (key, id, email, name, plan, subscription_state, created_at, updated_at) values (1,'i','e','n','p','active','yesterday',1)`,
+          ),
+        ),
+      ),
       { code: 'SQLITE_CONSTRAINT_DATATYPE' },
     )
   })
