@@ -71,7 +71,9 @@ function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
     typeof uri !== 'string' ||
     uri.length > MAX_URI ||
     !/^[\x21-\x7e]+$/.test(uri) ||
-    uri.includes('\\') ||
+    // Absolute as RFC 3986 means it; URL parsing would mend what lacks slashes. No userinfo, not even an empty one, no wildcard.
+    !/^https?:\/\/[^/?#@\\]+(?:[/?]|$)/i.test(uri) ||
+    /[\\*]/.test(uri) ||
     !URL.canParse(uri)
   )
     return false
@@ -90,12 +92,11 @@ function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
 export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>, uri: string): boolean {
   return (JSON.parse(redirect_uris) as string[]).some((known) => {
     if (known === uri) return true
-    if (!URL.canParse(uri)) return false
-    const [one, other] = [new URL(known), new URL(uri)]
-    if (!LOOPBACK.includes(one.hostname) || one.protocol !== 'http:') return false
-    const form = (url: URL): string =>
-      `${url.protocol}//${url.username}@${url.hostname}${url.pathname}${url.search}${url.hash}`
-    return form(one) === form(other)
+    const url = new URL(known)
+    if (!LOOPBACK.includes(url.hostname) || url.protocol !== 'http:') return false
+    // As text: parsing would take backslashes, dots, an empty fragment or userinfo for the same address.
+    const portless = (text: string): string => text.replace(/^(http:\/\/(?:[\w.]+|\[::1\])):\d{1,5}(?=[/?]|$)/i, '$1')
+    return URL.canParse(uri) && portless(known) === portless(uri)
   })
 }
 

@@ -43,7 +43,12 @@ export class SignIns {
     this.#nobody ??= hashPassword('nobody')
     const right = await checkPassword(password, user?.password_hash ?? (await this.#nobody))
     if (!right || !user?.password_hash) return 'wrong'
-    for (const key of keys) this.#failures.delete(key)
+    const [account, address] = keys as [string, string]
+    this.#failures.delete(account)
+    // Only this one is taken back for the address: who owns one account must not get free guesses at all others by it.
+    const known = this.#failures.get(address)
+    if (known)
+      this.#failures.set(address, { ...known, count: Math.max(0, known.count - 1), until: Math.min(known.until, now) })
     return { user }
   }
 

@@ -83,7 +83,7 @@ function judge({ config, store }: AuthorizeDesk, query: string): Judged {
   const names = [...params.keys()]
   const repeated = names.some((name, index) => names.indexOf(name) !== index)
   const client = clientById(store, params.get('client_id') ?? '')
-  if (!client)
+  if (!client || params.getAll('client_id').length > 1)
     return { page: 'The program that sent you here is not known to this server. It has to register itself anew.' }
   const redirectUri = params.get('redirect_uri')
   if (redirectUri === null || params.getAll('redirect_uri').length > 1 || !isRegistered(client, redirectUri))
@@ -151,7 +151,8 @@ interface SignedIn {
 /** The user of the session cookie; undefined when there is none that holds. */
 function signedIn({ clock, keyring, store }: AuthorizeDesk, context: Context): SignedIn | undefined {
   const [body = '', mac = ''] = (getCookie(context, COOKIE) ?? '').split('.')
-  if (!keyring.proves('session', body, Buffer.from(mac, 'base64url'))) return undefined
+  // Other words before it than before a form's proof, which is made over what a stranger asks.
+  if (!keyring.proves('session', `signed in ${body}`, Buffer.from(mac, 'base64url'))) return undefined
   const { id, until } = JSON.parse(Buffer.from(body, 'base64url').toString()) as { id: string; until: number }
   const user = store.first(db.selectFrom('users').select(['key', 'id', 'email']).where('id', '=', id))
   return clock.now() < until ? user : undefined
@@ -177,7 +178,7 @@ async function signIn(
     return signInPage(desk, context, asking, { status: 429, text: `Too many attempts. Try again in ${time}.`, email })
   }
   const body = Buffer.from(JSON.stringify({ id: result.user.id, until: clock.now() + SESSION })).toString('base64url')
-  setCookie(context, COOKIE, `${body}.${keyring.mac('session', body).toString('base64url')}`, {
+  setCookie(context, COOKIE, `${body}.${keyring.mac('session', `signed in ${body}`).toString('base64url')}`, {
     path: PATH,
     httpOnly: true,
     sameSite: 'Lax',

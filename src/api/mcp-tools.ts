@@ -37,7 +37,8 @@ function query(given: Record<string, unknown>, filters: Record<string, string>):
   return text === '' ? '' : `?${text}`
 }
 
-const place = (value: unknown): string => encodeURIComponent(String(value))
+// No id is of dots, and a URL takes them for a step up.
+const place = (value: unknown): string => encodeURIComponent(String(value)).replace(/^(?:|\.\.?)$/, 'none')
 const listed =
   (path: string, filters: Record<string, string>): McpTool['run'] =>
   (ask, given) =>

@@ -62,7 +62,8 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
     const [, secret = ''] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
     const access = findAccess(store, secret, clock.now())
     if (access && (access.resource === resources.mcp || access.resource === resources.root)) return access
-    if (findToken(store, secret))
+    const personal = findToken(store, secret)
+    if (personal && clock.now() < personal.expires_at)
       return refuse(
         403,
         'insufficient_scope',

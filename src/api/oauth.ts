@@ -113,7 +113,11 @@ export function createOauth(desk: OauthDesk): Hono {
     if (repeated !== undefined)
       return oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
     const exchange = await redeem(desk, form)
-    if ('status' in exchange) return oauthError(context, exchange.status, exchange.error, exchange.description)
+    if ('status' in exchange) {
+      // RFC 9110 §15.5.2: a 401 names a scheme.
+      const headers: Record<string, string> = exchange.status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {}
+      return oauthError(context, exchange.status, exchange.error, exchange.description, headers)
+    }
     if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
     return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
   })

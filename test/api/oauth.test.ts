@@ -1,0 +1,154 @@
+// Attacks on the OAuth server, each of which must come to nothing.
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import { addClient, clientById, isRegistered, readRegistration } from '../../src/accounts/oauth-clients.ts'
+import { findAccess, grantCode } from '../../src/accounts/oauth-grants.ts'
+import { SignIns } from '../../src/accounts/sign-in.ts'
+import { setPassword } from '../../src/accounts/users.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+let postrider: TestAppliance
+let clientId: string
+const REDIRECT = 'http://localhost:1234/callback'
+const VERIFIER = 'v'.repeat(43)
+const CHALLENGE = createHash('sha256').update(VERIFIER).digest('base64url')
+
+before(async () => {
+  postrider = await startTestAppliance()
+  clientId = (await addClient(postrider.appliance.desk, { name: 'Test', redirectUris: [REDIRECT] }))!.id
+  await setPassword(postrider.appliance.desk, postrider.user.email, 'a long enough password')
+})
+after(() => postrider.stop())
+
+const code = (): Promise<string> =>
+  grantCode(postrider.appliance.desk, {
+    client: clientById(postrider.appliance.store, clientId)!,
+    user_key: postrider.user.key,
+    redirect_uri: REDIRECT,
+    challenge: CHALLENGE,
+    resource: `${postrider.config.http.public_url}/mcp`,
+  })
+const token = (form: Record<string, string> | string) =>
+  postrider.raw('/oauth/token', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: new URLSearchParams(form).toString(),
+  })
+const redeem = (given: string, more: Record<string, string> = {}) =>
+  token({ grant_type: 'authorization_code', client_id: clientId, code: given, code_verifier: VERIFIER, ...more })
+
+test('redirect URIs are compared by origin, not by how they begin', () => {
+  const allowed = ['https://good.example', 'http://127.0.0.1']
+  const bad = `https://good.example.evil.test/ https://good.example@evil.test/ https://@good.example/ https:good.example/
+    https://good.example:444/ https://good.example./ https://good.example/# https://good.example\\@evil.test/ javascript:alert(1)
+    https://good.example/* http://good.example/ http://localhost/ data:text/html,x https://göod.example/ //good.example/`
+  for (const uri of bad.split(/\s+/))
+    assert.ok('error' in readRegistration({ redirect_uris: [uri] }, allowed), `${uri} was allowed`)
+  for (const uri of ['https://good.example/cb', 'http://127.0.0.1:9/cb', 'https://good.example?x=1'])
+    assert.ok('name' in readRegistration({ redirect_uris: [uri] }, allowed), `${uri} was refused`)
+})
+
+test('on loopback any port, and nothing else, may differ', () => {
+  const client = { redirect_uris: JSON.stringify(['http://127.0.0.1:1/cb', 'https://good.example/cb']) }
+  for (const uri of ['http://127.0.0.1:1/cb', 'http://127.0.0.1:65000/cb', 'http://127.0.0.1/cb'])
+    assert.ok(isRegistered(client, uri), uri)
+  const bad = `http://127.0.0.1:2/cb# http://127.0.0.1:2\\cb http://:pw@127.0.0.1:2/cb http://127.0.0.1:2/x/../cb
+    http://2130706433:2/cb http://localhost:2/cb http://127.0.0.1:2/cb? http://127.0.0.1:2/CB https://good.example:2/cb`
+  for (const uri of bad.split(/\s+/)) assert.ok(!isRegistered(client, uri), `${uri} was taken`)
+})
+
+test('of twenty redemptions at once one wins, and the rest revoke what it got', async () => {
+  const given = await code()
+  const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(given)))
+  const won = answers.filter(({ status }) => status === 200)
+  assert.equal(won.length, 1)
+  for (const { body, headers, status } of answers) {
+    if (status !== 200) assert.equal(body.error, 'invalid_grant')
+    assert.equal(headers.get('cache-control'), 'no-store')
+  }
+  const { desk, store } = postrider.appliance
+  assert.equal(findAccess(store, won[0]!.body.access_token, desk.clock.now()), undefined)
+})
+
+test('a code is bound to its verifier, redirect URI and resource, and lives 60 seconds', async () => {
+  const given = await code()
+  for (const code_verifier of ['', 'x'.repeat(43), 'v'.repeat(42), 'v'.repeat(129)])
+    assert.equal((await redeem(given, { code_verifier })).body.error, 'invalid_grant')
+  assert.equal((await redeem(given, { redirect_uri: 'http://localhost:1/other' })).body.error, 'invalid_grant')
+  assert.equal((await redeem(given, { resource: 'https://evil.test/' })).body.error, 'invalid_target')
+  postrider.clock.advance(60_000)
+  assert.equal((await redeem(given)).body.error, 'invalid_grant')
+})
+
+test('a refresh token that is used again revokes the family', async () => {
+  const first = (await redeem(await code())).body
+  const refresh = (refresh_token: string) => token({ grant_type: 'refresh_token', client_id: clientId, refresh_token })
+  const second = (await refresh(first.refresh_token)).body
+  assert.equal((await refresh(first.refresh_token)).body.error, 'invalid_grant')
+  assert.equal((await refresh(second.refresh_token)).body.error, 'invalid_grant')
+})
+
+test('requests that are not well made', async () => {
+  const unknown = await redeem('x', { client_id: 'nobody' })
+  assert.deepEqual([unknown.status, unknown.body.error], [401, 'invalid_client'])
+  assert.equal(unknown.headers.get('www-authenticate'), 'Bearer')
+  assert.equal((await token('grant_type=password')).body.error, 'unsupported_grant_type')
+  assert.equal((await token('grant_type=refresh_token&grant_type=refresh_token')).body.error, 'invalid_request')
+})
+
+const asking = (more: Record<string, string> = {}): string =>
+  new URLSearchParams({
+    client_id: clientId,
+    redirect_uri: REDIRECT,
+    response_type: 'code',
+    code_challenge: CHALLENGE,
+    code_challenge_method: 'S256',
+    state: 'st',
+    ...more,
+  }).toString()
+
+test('errors go back only to a client and an address that are known', async () => {
+  for (const query of [
+    asking({ client_id: 'x' }),
+    asking({ redirect_uri: 'https://evil.test/' }),
+    `${asking()}&client_id=x`,
+  ]) {
+    const { headers, status } = await postrider.raw(`/oauth/authorize?${query}`)
+    assert.deepEqual([status, headers.get('location')], [400, null])
+  }
+  const plain = await postrider.raw(`/oauth/authorize?${asking({ code_challenge_method: 'plain' })}`)
+  const { searchParams } = new URL(plain.headers.get('location')!)
+  assert.deepEqual(
+    [searchParams.get('error'), searchParams.get('state'), searchParams.get('iss')],
+    ['invalid_request', 'st', postrider.config.http.public_url],
+  )
+})
+
+test("a form's proof is no session cookie", async () => {
+  const query = asking()
+  const first = await postrider.raw(`/oauth/authorize?${query}`)
+  const proof = /name="proof" value="([^"]*)"/.exec(first.body)![1]!
+  const cookie = `postrider_session=${encodeURIComponent(`form nobody ${query}`)}.${proof}`
+  const { body, status } = await postrider.raw(`/oauth/authorize?${query}`, { headers: { cookie } })
+  assert.equal(status, 200)
+  assert.match(body, /name="password"/)
+})
+
+test('an account of one’s own gives no free guesses at others from an address', async () => {
+  const signIns = new SignIns(postrider.appliance.store, postrider.clock)
+  let refused = false
+  for (let i = 0; i < 6 && !refused; i++) {
+    refused = typeof (await signIns.try(`x${i}@other.test`, 'wrong', '192.0.2.1')) === 'object'
+    await signIns.try(postrider.user.email, 'a long enough password', '192.0.2.1')
+  }
+  assert.ok(refused)
+})
+
+test('a personal token is 403 on /mcp while it lives, 401 after', async () => {
+  const ask = () =>
+    postrider.raw('/mcp', { method: 'POST', headers: { authorization: `Bearer ${postrider.token}` }, body: '{}' })
+  assert.equal((await ask()).status, 403)
+  postrider.clock.leap(40 * 86_400_000)
+  assert.equal((await ask()).status, 401)
+})
