@@ -26,19 +26,22 @@ const paging = {
   cursor: z.string().optional().describe('meta.next_cursor of the answer before, for the next page'),
 }
 
+/** Arguments are texts, numbers and truths: their schemas say so. */
+const plain = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+
 /** The query of a list: filters where they are given, and the page. */
 function query(given: Record<string, unknown>, filters: Record<string, string>): string {
   const search = new URLSearchParams()
   for (const [name, filter] of Object.entries(filters))
-    if (given[name] !== undefined) search.set(filter, String(given[name]))
-  if (given['limit'] !== undefined) search.set('page[size]', String(given['limit']))
-  if (given['cursor'] !== undefined) search.set('page[cursor]', String(given['cursor']))
+    if (given[name] !== undefined) search.set(filter, plain(given[name]))
+  if (given['limit'] !== undefined) search.set('page[size]', plain(given['limit']))
+  if (given['cursor'] !== undefined) search.set('page[cursor]', plain(given['cursor']))
   const text = search.toString()
   return text === '' ? '' : `?${text}`
 }
 
 // No id is of dots, and a URL takes them for a step up.
-const place = (value: unknown): string => encodeURIComponent(String(value)).replace(/^(?:|\.\.?)$/, 'none')
+const place = (value: unknown): string => encodeURIComponent(plain(value)).replace(/^(?:|\.\.?)$/, 'none')
 const listed =
   (path: string, filters: Record<string, string>): McpTool['run'] =>
   (ask, given) =>

@@ -3,18 +3,19 @@
 //
 // Who it goes to is settled when it starts: contacts that were subscribed and not suppressed at that moment. How far the walk is stands in
 // the same transaction as the mails it made, so that a crash neither forgets nor repeats anybody. It is `sent` when no mail's end is open.
-import { type Clock } from '../base/clock.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { parseAddress, parseAddrSpec } from '../message/address.ts'
+import { parseAddrSpec } from '../message/address.ts'
 import { enqueueBulk, openMails } from '../outbound/bulk.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, type Campaign } from './edit.ts'
+import { countWanted, lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDesk {
   store: Store
@@ -25,14 +26,12 @@ export interface RunDesk {
   ringLane: (lane: string) => void
 }
 
-/** Contacts of one page: what one transaction takes without holding up others. */
-const PAGE = 100
 /** Mails that wait for their first attempt, per campaign. */
 const AHEAD = 1000
 /** When no mail's turn came for so long, what waits is not for now (its exchanger is away, or slow), and the walk goes on past it. */
 const STUCK = 250
-/** Contacts counted at once. */
-const COUNTED = 10_000
+/** A campaign whose turn ended in a fault has its next one so much later. */
+const AFTER_FAULT = MINUTE
 
 export class CampaignRunner {
   readonly #desk: RunDesk
@@ -76,17 +75,30 @@ export class CampaignRunner {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#desk
+    const { clock, log, store } = this.#desk
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
     // A removed audience's contacts go a few at a time.
     if ((await sweepContacts(store)) > 0) this.#loop.ring()
+    const broken = new Set<number>()
     let again = true
     while (again) {
       again = false
-      // In turn, a page each.
-      for (const { key } of underWay(store, 'sending', now)) again = (await this.#advance(key)) || again
+      // In turn, a page each. A fault of one is no matter of the others.
+      for (const { key } of underWay(store, 'sending', now)) {
+        if (broken.has(key)) continue
+        try {
+          again = (await this.#advance(key)) || again
+        } catch (thrown) {
+          log.fault('campaign', thrown)
+          broken.add(key)
+        }
+      }
     }
-    return earliest(nextDue(store), ...underWay(store, 'sending', now).map(({ key }) => this.#stuckAt(key)))
+    const sending = underWay(store, 'sending', now)
+    return earliest(
+      nextDue(store),
+      ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : this.#stuckAt(key))),
+    )
   }
 
   /** When the walk is to go on though nothing was taken; null where it does not wait. */
@@ -140,13 +152,7 @@ export class CampaignRunner {
     const { clock, config, store } = this.#desk
     let count = 0
     for (let from = 0; from < (campaign.last_contact ?? 0);) {
-      const slice = store.first(
-        raw<{ count: number; last: number | null }>(
-          `select count(*) filter (where ${WANTED}) as count, max(key) as last from (
-             select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${COUNTED}) c`,
-          [...wantedOf(campaign), campaign.audience_key, from, campaign.last_contact],
-        ),
-      )!
+      const slice = countWanted(store, campaign, from)
       count += slice.count
       from = slice.last ?? Infinity
       // A turn of the event loop for everybody else.
@@ -164,7 +170,7 @@ export class CampaignRunner {
       if (campaign?.status !== 'sending') return false
       const now = clock.now()
       const lanes = new Set<string>()
-      const page = campaign.test_mode === 1 ? testPage(campaign) : nextPage(tx, campaign)
+      const page = nextPage(tx, campaign)
       for (const { email, contact } of page.mails)
         lanes.add(
           enqueueBulk(
@@ -197,60 +203,6 @@ export class CampaignRunner {
 
 const earliest = (...times: (number | null)[]): number | null =>
   times.reduce((one, other) => (one === null ? other : other === null ? one : Math.min(one, other)), null)
-
-interface PageOfMails {
-  mails: { email: string; contact: number | null }[]
-  /** The walk is here afterwards. */
-  to: number
-}
-
-const DONE = Number.MAX_SAFE_INTEGER
-const walked = (campaign: Campaign): boolean =>
-  campaign.walked_to >= (campaign.last_contact ?? 0) && (campaign.test_mode === 0 || campaign.walked_to === DONE)
-
-const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
-  mails: test_recipient_email === null ? [] : [{ email: parseTestAddress(test_recipient_email), contact: null }],
-  to: DONE,
-})
-
-/** The address alone: it may be kept with a display name. */
-const parseTestAddress = (text: string): string => parseAddress(text)!.address
-
-/** Those who were subscribed and free when the campaign began; who has left since is looked at when its turn has come. */
-const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)
-  and not exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
-    and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?))`
-
-const wantedOf = ({ domain_key, started_at }: Campaign): (number | null)[] => [
-  started_at,
-  started_at,
-  domain_key,
-  started_at,
-  started_at,
-]
-
-/** The next contacts; one query looks at a bounded number of rows, wanted or not. */
-function nextPage(reader: Reader, campaign: Campaign): PageOfMails {
-  const rows = reader.all(
-    raw<{ key: number; email: string; wanted: 0 | 1 }>(
-      `select key, email, (${WANTED}) as wanted from (
-         select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${PAGE}) c`,
-      [...wantedOf(campaign), campaign.audience_key, campaign.walked_to, campaign.last_contact],
-    ),
-  )
-  return {
-    mails: rows.filter(({ wanted }) => wanted === 1).map(({ key, email }) => ({ email, contact: key })),
-    to: rows.at(-1)?.key ?? DONE,
-  }
-}
-
-function lastContact(reader: Reader, audienceKey: number): number {
-  return (
-    reader.first(
-      raw<{ last: number | null }>('select max(key) as last from contacts where audience_key = ?', [audienceKey]),
-    )?.last ?? 0
-  )
-}
 
 const underWay = (reader: Reader, status: 'scheduled' | 'sending', now: number): { key: number }[] =>
   reader.all(

@@ -27,7 +27,7 @@ export function forgetInMails(tx: Tx, erasing: Erasing): Forgotten {
   )
   const files: string[] = []
   for (const row of found) {
-    const clean = (name: string): string | null => (row[name] == null ? null : redact(row[name], erasing))
+    const clean = (name: string): string | null => (typeof row[name] === 'string' ? redact(row[name], erasing) : null)
     tx.run(
       raw(
         `update outbound_emails set "to" = ?, "from" = ?, cc = ?, bcc = ?, reply_to = ?, subject = '', agent_id = ?,

@@ -23,7 +23,7 @@ after(() => postrider.stop())
 
 const code = (): Promise<string> =>
   grantCode(postrider.appliance.desk, {
-    client: clientById(postrider.appliance.store, clientId)!,
+    client: clientById(postrider.appliance.desk.store, clientId)!,
     user_key: postrider.user.key,
     redirect_uri: REDIRECT,
     challenge: CHALLENGE,
@@ -67,8 +67,8 @@ test('of twenty redemptions at once one wins, and the rest revoke what it got', 
     if (status !== 200) assert.equal(body.error, 'invalid_grant')
     assert.equal(headers.get('cache-control'), 'no-store')
   }
-  const { desk, store } = postrider.appliance
-  assert.equal(findAccess(store, won[0]!.body.access_token, desk.clock.now()), undefined)
+  const { desk } = postrider.appliance
+  assert.equal(findAccess(desk.store, won[0]!.body.access_token, desk.clock.now()), undefined)
 })
 
 test('a code is bound to its verifier, redirect URI and resource, and lives 60 seconds', async () => {
@@ -136,7 +136,7 @@ test("a form's proof is no session cookie", async () => {
 })
 
 test('an account of one’s own gives no free guesses at others from an address', async () => {
-  const signIns = new SignIns(postrider.appliance.store, postrider.clock)
+  const signIns = new SignIns(postrider.appliance.desk.store, postrider.clock)
   let refused = false
   for (let i = 0; i < 6 && !refused; i++) {
     refused = typeof (await signIns.try(`x${i}@other.test`, 'wrong', '192.0.2.1')) === 'object'
