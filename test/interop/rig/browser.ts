@@ -1,0 +1,115 @@
+// A real browser: headless Chromium, driven by chromedriver over WebDriver (W3C).
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { until } from '../../kit/until.ts'
+
+/** What is not installed. */
+export const absent = ['chromium', 'chromedriver'].filter((name) => !existsSync(`/usr/bin/${name}`))
+
+/** Where pictures go: POSTRIDER_SHOTS. */
+const SHOTS = process.env['POSTRIDER_SHOTS']
+/** The member that names an element (WebDriver §11). */
+const NAME = 'element-6066-11e4-a52e-4f735466cecf'
+
+export const LOOKS = [
+  ['light', 1200],
+  ['dark', 1200],
+  ['light', 390],
+  ['dark', 390],
+] as const
+
+export type Browser = Awaited<ReturnType<typeof startBrowser>>
+
+export async function startBrowser() {
+  const profile = mkdtempSync(join(tmpdir(), 'postrider-chromium-'))
+  const driver = spawn('/usr/bin/chromedriver', ['--port=0'], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const base = await new Promise<string>((resolve, reject) => {
+    let said = ''
+    driver.on('exit', () => reject(new Error(`chromedriver ended: ${said}`)))
+    driver.stdout.on('data', (chunk: Buffer) => {
+      said += chunk.toString()
+      const [, port] = /started successfully on port (\d+)/.exec(said) ?? []
+      if (port) resolve(`http://127.0.0.1:${port}`)
+    })
+  })
+  // oxlint-disable-next-line typescript/no-explicit-any
+  async function ask(method: string, path: string, body?: unknown): Promise<any> {
+    const init = body === undefined ? { method } : { method, body: JSON.stringify(body) }
+    const { value } = (await (await fetch(`${base}${path}`, init)).json()) as { value: { error?: string } | null }
+    assert.equal(value?.error, undefined, JSON.stringify(value))
+    return value
+  }
+  const args = ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
+  const options = { binary: '/usr/bin/chromium', args: [...args, `--user-data-dir=${profile}`] }
+  const capabilities = { alwaysMatch: { browserName: 'chrome', 'goog:chromeOptions': options } }
+  const session = `/session/${(await ask('POST', '/session', { capabilities })).sessionId}`
+
+  const run = (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/sync`, { script, args: given })
+  const cdp = (cmd: string, params: unknown) => ask('POST', `${session}/goog/cdp/execute`, { cmd, params })
+  const find = async (value: string): Promise<string> =>
+    (await ask('POST', `${session}/element`, { using: 'css selector', value }))[NAME]
+  const shoot = async (name: string): Promise<void> => {
+    if (SHOTS)
+      writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(await ask('GET', `${session}/screenshot`), 'base64'))
+  }
+
+  return {
+    run,
+    shoot,
+    open: (url: string) => ask('POST', `${session}/url`, { url }),
+    at: (): Promise<string> => ask('GET', `${session}/url`),
+    click: async (selector: string) => ask('POST', `${session}/element/${await find(selector)}/click`, {}),
+    type: async (selector: string, text: string) =>
+      ask('POST', `${session}/element/${await find(selector)}/value`, { text }),
+    /** Presses and releases one key. */
+    press: (value: string) =>
+      ask('POST', `${session}/actions`, {
+        actions: [
+          {
+            type: 'key',
+            id: 'keys',
+            actions: [
+              { type: 'keyDown', value },
+              { type: 'keyUp', value },
+            ],
+          },
+        ],
+      }),
+    /** Waits for a page's heading: a click does not wait for the page it leads to. */
+    headed: (text: string) =>
+      until(async () => (await run('return document.querySelector("h1")?.textContent')) === text, text),
+
+    /** A page in a scheme and width: nothing scrolls sideways, buttons are large enough for a finger; a picture of it. */
+    async look(scheme: string, width: number, name: string): Promise<void> {
+      await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })
+      await cdp('Emulation.setDeviceMetricsOverride', { width, height: 720, deviceScaleFactor: 2, mobile: width < 500 })
+      assert.ok(await run('return document.documentElement.scrollWidth <= innerWidth'), `${name} scrolls sideways`)
+      const { height, width: wide } = await run(
+        'return document.querySelector("button").getBoundingClientRect().toJSON()',
+      )
+      assert.ok(height >= 44 && wide >= 44, `a button of ${wide} x ${height} is small for a finger`)
+      await shoot(name)
+    },
+
+    /** Contrast of an element's text with what is behind it (WCAG 2.2 §1.4.3). */
+    contrast: (selector: string): Promise<number> => run(CONTRAST, selector),
+
+    async stop(): Promise<void> {
+      await ask('DELETE', session)
+      driver.kill()
+      rmSync(profile, { recursive: true, force: true, maxRetries: 5 })
+    },
+  }
+}
+
+const CONTRAST = `const parts = (text) => text.match(/[\\d.]+/g).map(Number)
+  const light = (rgb) => rgb.slice(0, 3).map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0)
+  const element = document.querySelector(arguments[0])
+  let behind = element
+  while (parts(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement
+  const [a, b] = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor].map((c) => light(parts(c)))
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)`
