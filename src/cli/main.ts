@@ -20,6 +20,7 @@ import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
 import { subscriptionCommand } from './subscription.ts'
 import { suppressionCommand } from './suppression.ts'
+import { grantCommand } from './grant.ts'
 import { tokenCommand } from './token.ts'
 import { webhookCommand } from './webhook.ts'
 import { userCommand } from './user.ts'
@@ -31,6 +32,7 @@ const COMMANDS = [
   userCommand,
   subscriptionCommand,
   tokenCommand,
+  grantCommand,
   domainCommand,
   inboxCommand,
   contactsCommand,

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
 import { setPassword } from '../../src/accounts/users.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { oauthProvider } from '../kit/oauth-client.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 
@@ -31,25 +31,6 @@ after(async () => {
 })
 
 const REDIRECT = 'http://127.0.0.1:33418/callback'
-
-/** What a client program keeps; `opened` is where it would open a browser. */
-function provider(): OAuthClientProvider & { opened: URL | undefined } {
-  const kept: Record<string, any> = {} // oxlint-disable-line typescript/no-explicit-any
-  return {
-    opened: undefined,
-    redirectUrl: REDIRECT,
-    clientMetadata: { redirect_uris: [REDIRECT], client_name: 'Test agent', token_endpoint_auth_method: 'none' },
-    clientInformation: () => kept['client'],
-    saveClientInformation: (client) => void (kept['client'] = client),
-    tokens: () => kept['tokens'],
-    saveTokens: (tokens) => void (kept['tokens'] = tokens),
-    redirectToAuthorization(to) {
-      this.opened = to
-    },
-    saveCodeVerifier: (verifier) => void (kept['verifier'] = verifier),
-    codeVerifier: () => kept['verifier'],
-  }
-}
 
 const field = (page: string, name: string): string =>
   new RegExp(`name="${name}" value="([^"]*)"`).exec(page)![1]!.replaceAll('&amp;', '&').replaceAll('&quot;', '"')
@@ -77,7 +58,7 @@ async function allow(at: URL): Promise<string> {
 }
 
 test('from the URL alone to a mail that arrives and an answer that is read', async () => {
-  const auth = provider()
+  const auth = oauthProvider(REDIRECT)
   const connect = async (): Promise<Client> => {
     const client = new Client({ name: 'test', version: '1' })
     await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth }))

@@ -1,0 +1,43 @@
+// `postrider grant …`: what people have allowed programs over OAuth, and the operator's way to end it.
+import type { Command } from 'commander'
+import { iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer, table } from './terminal.ts'
+
+export function grantCommand(program: Command, invocation: () => Invocation): void {
+  const grant = program.command('grant').description('programs that people let in over OAuth')
+  grant
+    .command('list')
+    .description('list what was allowed and stands')
+    .action(() =>
+      withDesk(invocation(), ({ store }) => {
+        const grants = listGrants(store).map((row) => ({
+          id: row.id,
+          user: row.email,
+          client_id: row.client_id,
+          client_name: row.client_name,
+          redirect_uri: row.redirect_uri,
+          resource: row.resource,
+          created_at: iso(row.created_at),
+        }))
+        answer(invocation().terminal, grants, (list) =>
+          table(
+            ['ID', 'USER', 'PROGRAM', 'LED BACK TO', 'ALLOWED'],
+            list.map((one) => [one.id, one.user, one.client_name, one.redirect_uri, one.created_at]),
+          ),
+        )
+      }),
+    )
+  grant
+    .command('revoke <id>')
+    .description('end it at once, with all its tokens')
+    .action((id: string) =>
+      withDesk(invocation(), async (desk) => {
+        if (!(await revokeGrantById(desk, id)))
+          throw new OperatorError(`There is no grant ${id}; "postrider grant list" shows all.`)
+        answer(invocation().terminal, { id, revoked: true }, () => `Revoked ${id}.`)
+      }),
+    )
+}

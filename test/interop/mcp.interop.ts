@@ -1,0 +1,138 @@
+// An AI agent and a person: the MCP SDK's client knows nothing but the URL of /mcp; the person signs in and allows it in headless Chromium.
+// With POSTRIDER_SHOTS set to a folder it leaves pictures of both pages in light, dark and on a phone.
+import assert from 'node:assert/strict'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { after, before, test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { listGrants, revokeGrantById } from '../../src/accounts/oauth-grants.ts'
+import { setPassword } from '../../src/accounts/users.ts'
+import { HOUR } from '../../src/base/clock.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { oauthProvider } from '../kit/oauth-client.ts'
+import { receive } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const PASSWORD = 'a long enough password'
+
+withPrograms('an MCP client and a person in Chromium', absent, () => {
+  let exchanger: TestExchanger
+  let postrider: TestAppliance
+  let browser: Browser
+  /** The program's own listener, where the browser is led back to. */
+  let program: Server
+  const cameBack: URL[] = []
+  let url = ''
+
+  before(async () => {
+    exchanger = await startTestExchanger()
+    postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+    url = `http://127.0.0.1:${postrider.appliance.http.port}`
+    postrider.config.http.public_url = url
+    await postrider.activeDomain('here.test')
+    postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
+    postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+    await setPassword(postrider.appliance.desk, postrider.user.email, PASSWORD)
+    program = createServer((request, response) => {
+      cameBack.push(new URL(request.url!, 'http://127.0.0.1'))
+      response.end('<h1>Back in the program</h1>')
+    }).listen(0, '127.0.0.1')
+    await new Promise((resolve) => program.once('listening', resolve))
+    browser = await startBrowser()
+  })
+  after(async () => {
+    await browser.stop()
+    program.close()
+    await exchanger.close()
+    await postrider.stop()
+  })
+
+  const looks = async (name: string, parts: string[]): Promise<void> => {
+    for (const [scheme, width] of LOOKS) {
+      await browser.look(scheme, width, `${name}-${scheme}-${width}`)
+      for (const part of parts)
+        assert.ok((await browser.contrast(part)) >= 4.5, `${part} in ${scheme}: ${await browser.contrast(part)}`)
+    }
+  }
+
+  test('discovers, registers, is let in, sends, reads, refreshes, and is refused after revocation', async () => {
+    const auth = oauthProvider(`http://127.0.0.1:${(program.address() as AddressInfo).port}/callback`)
+    const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+    const connect = async (): Promise<Client> => {
+      const client = new Client({ name: 'test', version: '1' })
+      await client.connect(transport())
+      return client
+    }
+    await assert.rejects(connect())
+
+    await browser.open(auth.opened!.href)
+    await browser.headed('Sign in to Postrider')
+    await browser.type('#email', postrider.user.email)
+    await browser.type('#password', 'not the password')
+    await browser.click('button')
+    await until(() => browser.run('return document.querySelector(".bad") !== null'), 'the refusal')
+    await looks('sign-in', ['h1', 'label', '.bad', 'button'])
+    assert.equal(await browser.run('return document.querySelectorAll("img, script, link, iframe").length'), 0)
+    // Enter in the password's field signs in.
+    await browser.type('#password', `${PASSWORD}\uE007`)
+    await browser.headed('Allow Test agent?')
+    await looks('consent', ['h1', 'p', 'button', 'button.plain'])
+    assert.match(await browser.run('return document.querySelector("main").innerText'), /127\.0\.0\.1/)
+    await browser.click('button[value=allow]')
+    await browser.headed('Back in the program')
+    const { searchParams } = cameBack.find(({ pathname }) => pathname === '/callback')!
+    assert.equal(searchParams.get('iss'), url)
+
+    await transport().finishAuth(searchParams.get('code')!)
+    const client = await connect()
+    const { tools } = await client.listTools()
+    assert.ok(tools.some(({ name }) => name === 'send_email'))
+    const mail = { from: 'me@here.test', to: 'you@there.test', subject: 'From an agent', text: 'Hello.' }
+    const sent = await client.callTool({ name: 'send_email', arguments: mail })
+    assert.notEqual(sent.isError, true, JSON.stringify(sent))
+    await until(() => exchanger.heard.length === 1, 'the mail')
+
+    const inbox = { data: { type: 'inboxes', attributes: { name: 'Me', address: 'me@here.test' } } }
+    await postrider.api('POST', '/inboxes', inbox)
+    const { id } = await receive(postrider, { to: 'me@here.test' })
+    const read = await client.callTool({ name: 'get_inbound_email', arguments: { id } })
+    assert.match(JSON.stringify(read.structuredContent), /Hello\./)
+
+    const before_ = (await auth.tokens())!.access_token
+    postrider.clock.leap(HOUR)
+    assert.notEqual((await client.callTool({ name: 'list_domains', arguments: {} })).isError, true)
+    assert.notEqual((await auth.tokens())!.access_token, before_, 'the token was refreshed')
+
+    const [grant] = listGrants(postrider.appliance.desk.store)
+    assert.ok(await revokeGrantById(postrider.appliance.desk, grant!.id))
+    auth.opened = undefined
+    await assert.rejects(client.callTool({ name: 'list_domains', arguments: {} }))
+    assert.ok(auth.opened, 'the person is asked anew')
+    await client.close()
+  })
+
+  test('who says no is led back with access_denied', async () => {
+    const auth = oauthProvider(`http://127.0.0.1:${(program.address() as AddressInfo).port}/denied`)
+    const client = new Client({ name: 'test', version: '1' })
+    await assert.rejects(
+      client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })),
+    )
+    await browser.open(auth.opened!.href)
+    // Who has signed in already is not asked again.
+    const asked = await until(() => browser.run('return document.querySelector("h1")?.textContent'), 'a page')
+    if (asked === 'Sign in to Postrider') {
+      await browser.type('#email', postrider.user.email)
+      await browser.type('#password', `${PASSWORD}\uE007`)
+    }
+    await browser.headed('Allow Test agent?')
+    await browser.click('button[value=deny]')
+    await browser.headed('Back in the program')
+    const { searchParams } = cameBack.find(({ pathname }) => pathname === '/denied')!
+    assert.equal(searchParams.get('error'), 'access_denied')
+    assert.equal(searchParams.get('code'), null)
+  })
+})
