@@ -23,8 +23,8 @@ export interface DeliveryDesk extends AttemptDesk {
 
 /** Consignments in memory for each connection that may be open. */
 const WINDOW_PER_CONNECTION = 4
-/** Fates of campaign mail on their way to the disk. */
-const MAX_SETTLING = 500
+/** Fates of campaign mail on their way to the disk: so many at most are tried again after a crash. */
+const MAX_SETTLING = 100
 
 export class DeliveryEngine {
   readonly #desk: DeliveryDesk
