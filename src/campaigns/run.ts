@@ -6,6 +6,7 @@
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
+import { requireSubscription } from '../outbound/admit.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -118,14 +119,13 @@ export class CampaignRunner {
       last_contact: lastContact(tx, campaign.audience_key),
       opens_tracked: tracked(campaign.track_opens, domain.open_tracking_enabled),
       clicks_tracked: tracked(campaign.track_clicks, domain.click_tracking_enabled),
-      ...(campaign.test_mode === 1 ? { recipients: 1 } : {}),
     })
     const failure =
       domain.deleted_at !== null || domain.status !== 'active'
         ? `The domain ${domain.name} is ${domain.deleted_at === null ? domain.status : 'removed'}, not active.`
         : audience.deleted_at !== null
           ? 'The audience was removed.'
-          : undefined
+          : unsubscribed(tx, campaign.user_key)
     if (failure) moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
   }
 
@@ -150,8 +150,9 @@ export class CampaignRunner {
   /** How many it goes to, some at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
     const { clock, config, store } = this.#desk
-    let count = 0
-    for (let from = 0; from < (campaign.last_contact ?? 0);) {
+    // A test's one mail counts against the plan as any other does.
+    let count: number = campaign.test_mode
+    for (let from = campaign.test_mode === 1 ? Infinity : 0; from < (campaign.last_contact ?? 0);) {
       const slice = countWanted(store, campaign, from)
       count += slice.count
       from = slice.last ?? Infinity
@@ -198,6 +199,17 @@ export class CampaignRunner {
       })
       return true
     })
+  }
+}
+
+/** Why the owner's subscription forbids it, as a mail sent now would be told; undefined when it is active. */
+function unsubscribed(reader: Reader, userKey: number): string | undefined {
+  try {
+    requireSubscription(reader, userKey)
+    return undefined
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return thrown.message
+    throw thrown
   }
 }
 

@@ -13,6 +13,7 @@ import {
   resumeDomain,
   type Domain,
 } from '../domains/register.ts'
+import { warnedDomains } from '../outbound/agents.ts'
 import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import type { Reader } from '../store/database.ts'
@@ -140,17 +141,30 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
     .command('list')
     .description('list all domains')
     .action(() =>
-      withDesk(invocation(), ({ store }) =>
+      withDesk(invocation(), ({ store }) => {
+        const warned = warnedDomains(store)
         answer(
           terminal(),
-          listDomains(store).map((row) => ({ ...show(row), user: row.email })),
+          listDomains(store).map((row) => ({
+            ...show(row),
+            reputation: warned.has(row.key) ? 'warned' : 'good',
+            user: row.email,
+          })),
           (list) =>
             table(
-              ['NAME', 'STATUS', 'PURPOSE', 'REGION', 'USER', 'CHECKED'],
-              list.map((row) => [row.name, row.status, row.purpose, row.region, row.user, row.checked_at]),
+              ['NAME', 'STATUS', 'REPUTATION', 'PURPOSE', 'REGION', 'USER', 'CHECKED'],
+              list.map((row) => [
+                row.name,
+                row.status,
+                row.reputation,
+                row.purpose,
+                row.region,
+                row.user,
+                row.checked_at,
+              ]),
             ),
-        ),
-      ),
+        )
+      }),
     )
   one('records <name>', 'show the DNS records of a domain, also as a zone file').action(
     (name: string, { user }: { user?: string }) =>

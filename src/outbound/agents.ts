@@ -9,7 +9,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { agentFigures, domainFigures, forgetTallies, type Figures } from './tally.ts'
+import { agentFigures, closeHour, domainFigures, forgetTallies, type Figures } from './tally.ts'
 
 export type Agent = RowOf<'agents'>
 
@@ -77,7 +77,9 @@ function verdictOn(
 ): { on: AgentMove; figures: Figures } | undefined {
   const week = agentFigures(reader, user_key, agent_id, now - WINDOW)
   // What was damaged is back when a week's figures are no longer bad, also when there are none.
-  if (status === 'damaged') return above(week, BAD) ? undefined : { on: 'recover', figures: week }
+  // Not before a day: a good week in front of it would outweigh at the next look what it was damaged by.
+  if (status === 'damaged')
+    return now - status_at < DAY || above(week, BAD) ? undefined : { on: 'recover', figures: week }
   const figures = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
   if (total(figures) < ENOUGH) return undefined
   const on = above(figures, RUINED)
@@ -138,6 +140,8 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
   const row = move(tx, agentMachine, agent.key, on, { status_at: now, updated_at: now })
   if (!row) return
   const [previous_pool, , pool, , emits] = row
+  // Without this, the outcomes of one hour would move it a second time.
+  closeHour(tx, agent.user_key, agent.agent_id, now)
   reschedule(tx, agent, pool, now)
   appendEvent(tx, {
     type: emits!,
@@ -199,6 +203,12 @@ function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number):
     data: { ...figures },
     at: now,
   })
+}
+
+/** The domains that stand under a warning. */
+export function warnedDomains(reader: Reader): Set<number> {
+  const warned = db.selectFrom('domain_reputations').select('domain_key').where('warned_at', 'is not', null)
+  return new Set(reader.all(warned).map(({ domain_key }) => domain_key))
 }
 
 export interface ShownAgent extends Agent, Figures {

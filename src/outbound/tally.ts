@@ -92,6 +92,22 @@ export function domainFigures(reader: Reader, domainKey: number, since: number):
   )!
 }
 
+/** What an agent's mail has come to in this hour goes into the one before: what follows is counted apart from it. */
+export function closeHour(tx: Tx, userKey: number, agentId: string, now: number): void {
+  const hour = Math.floor(now / HOUR)
+  const open = db.selectFrom('tallies').selectAll().where('user_key', '=', userKey).where('agent_id', '=', agentId)
+  for (const row of tx.all(open.where('hour', '=', hour))) {
+    tx.run(add({ ...row, hour: hour - 1 }))
+    tx.run(
+      db
+        .deleteFrom('tallies')
+        .where('domain_key', '=', row.domain_key)
+        .where('agent_id', '=', agentId)
+        .where('hour', '=', hour),
+    )
+  }
+}
+
 /** Old hours that no window looks at any more. */
 export function forgetTallies(tx: Tx, before: number): number {
   return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor(before / HOUR))).changes

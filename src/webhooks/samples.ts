@@ -79,6 +79,6 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'subscription.revoked': { plan: 'growth', state: 'revoked', previous_state: 'past_due' },
   'agent.pool.promoted': { ...agent, pool: 'trusted' },
   'agent.pool.demoted': { ...agent, pool: 'probation' },
-  'agent.pool.recovered': { ...agent, pool: 'standard' },
+  'agent.pool.recovered': { ...agent, previous_pool: 'damaged', pool: 'probation' },
   'agent.reputation.damaged': { ...agent, pool: 'damaged' },
 }

@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { AGENT_STATUSES, agentMachine } from '../../src/states/agent.ts'
+import { CAMPAIGN_STATUSES, campaignMachine } from '../../src/states/campaign.ts'
 import { DELIVERY_STATUSES, deliveryMachine } from '../../src/states/delivery.ts'
 import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
@@ -95,6 +97,32 @@ const DELIVERY_MOVES = [
   'drop',
 ]
 
+// D39: a pool is earned and lost one step at a time, ruined from any.
+const AGENT = `
+  probation  promote  standard   auto  agent.pool.promoted
+  standard   promote  trusted    auto  agent.pool.promoted
+  trusted    demote   standard   auto  agent.pool.demoted
+  standard   demote   probation  auto  agent.pool.demoted
+  probation  damage   damaged    auto  agent.reputation.damaged
+  standard   damage   damaged    auto  agent.reputation.damaged
+  trusted    damage   damaged    auto  agent.reputation.damaged
+  damaged    recover  probation  auto  agent.pool.recovered
+`
+const AGENT_MOVES = ['promote', 'demote', 'damage', 'recover']
+
+const CAMPAIGN = `
+  draft      schedule  scheduled  owner  -
+  draft      cancel    cancelled  owner  -
+  scheduled  cancel    cancelled  owner  -
+  scheduled  due       sending    auto   campaign.sending
+  sending    pause     paused     owner  campaign.paused
+  sending    finished  sent       auto   campaign.sent
+  sending    fail      failed     auto   campaign.failed
+  paused     resume    sending    owner  campaign.sending
+  paused     cancel    cancelled  owner  -
+`
+const CAMPAIGN_MOVES = ['schedule', 'cancel', 'pause', 'resume', 'due', 'finished', 'fail']
+
 interface Drawn {
   from: string
   on: string
@@ -121,6 +149,14 @@ const CASES = [
     drawn: read(DELIVERY),
     statuses: DELIVERY_STATUSES,
     moves: DELIVERY_MOVES,
+  },
+  { name: 'agent', machine: agentMachine, drawn: read(AGENT), statuses: AGENT_STATUSES, moves: AGENT_MOVES },
+  {
+    name: 'campaign',
+    machine: campaignMachine,
+    drawn: read(CAMPAIGN),
+    statuses: CAMPAIGN_STATUSES,
+    moves: CAMPAIGN_MOVES,
   },
 ] as unknown as {
   name: string
@@ -161,6 +197,25 @@ before(async () => {
       raw(
         `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, updated_at)
          values (1, 1, 'to', 'b@c.test', 'c.test', 'queued', 0, 9, 1)`,
+      ),
+    ).key
+    keys['agents'] = tx.run(
+      raw(
+        `insert into agents (user_key, agent_id, status, status_at, next_slot_at, created_at, updated_at)
+         values (1, 'a', 'probation', 1, 1, 1, 1)`,
+      ),
+    ).key
+    tx.run(
+      raw(
+        `insert into audiences (id, user_key, domain_key, name, contacts_count, created_at, updated_at)
+         values ('l', 1, 1, 'l', 0, 1, 1)`,
+      ),
+    )
+    keys['campaigns'] = tx.run(
+      raw(
+        `insert into campaigns (id, user_key, domain_key, audience_key, name, subject, body_html, test_mode, opens_tracked,
+           clicks_tracked, status, walked_to, enqueued, created_at, updated_at)
+         values ('c', 1, 1, 1, 'c', 's', 'b', 0, 0, 0, 'draft', 0, 0, 1, 1)`,
       ),
     ).key
   })
