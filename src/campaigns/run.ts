@@ -6,7 +6,7 @@
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
-import { requireSubscription } from '../outbound/admit.ts'
+import { isSubscribed, UNSUBSCRIBED } from '../outbound/admit.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -125,7 +125,9 @@ export class CampaignRunner {
         ? `The domain ${domain.name} is ${domain.deleted_at === null ? domain.status : 'removed'}, not active.`
         : audience.deleted_at !== null
           ? 'The audience was removed.'
-          : unsubscribed(tx, campaign.user_key)
+          : isSubscribed(tx, campaign.user_key)
+            ? undefined
+            : UNSUBSCRIBED
     if (failure) moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
   }
 
@@ -199,17 +201,6 @@ export class CampaignRunner {
       })
       return true
     })
-  }
-}
-
-/** Why the owner's subscription forbids it, as a mail sent now would be told; undefined when it is active. */
-function unsubscribed(reader: Reader, userKey: number): string | undefined {
-  try {
-    requireSubscription(reader, userKey)
-    return undefined
-  } catch (thrown) {
-    if (thrown instanceof Refusal) return thrown.message
-    throw thrown
   }
 }
 

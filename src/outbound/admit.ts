@@ -38,9 +38,13 @@ export function requireSendingDomain(reader: Reader, userKey: number, from: unkn
   if (address) domainOf(reader, userKey, address)
 }
 
+export const UNSUBSCRIBED = 'Sending needs an active subscription; ask the operator of this server.'
+
+export const isSubscribed = (reader: Reader, userKey: number): boolean =>
+  reader.first(subscription({ key: userKey }))?.subscription_state === 'active'
+
 export function requireSubscription(reader: Reader, userKey: number): void {
-  if (reader.first(subscription({ key: userKey }))?.subscription_state !== 'active')
-    throw refuse('subscription_inactive', 'Sending needs an active subscription; ask the operator of this server.')
+  if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
 /** All that stands between a well-formed mail and the queue; returns the sending domain. Throws a Refusal. */

@@ -115,8 +115,8 @@ const dueOf = (id: string): number =>
     ),
   )!.at
 
+// oxlint-disable-next-line typescript/no-explicit-any
 const told = (hook: Hook, about: Record<string, unknown>): any[] =>
-  // oxlint-disable-line typescript/no-explicit-any
   hook
     .requests()
     .map(({ body }) => JSON.parse(body))
