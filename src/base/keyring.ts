@@ -39,10 +39,10 @@ export class Keyring {
     return createHmac('sha256', this.#key(purpose)).update(text).digest().subarray(0, bytes)
   }
 
-  /** True when `mac` is what `this.mac` makes of the text; constant time. */
-  proves(purpose: Purpose, text: string | Uint8Array, mac: Uint8Array): boolean {
-    const expected = this.mac(purpose, text, mac.length)
-    return mac.length > 0 && expected.length === mac.length && timingSafeEqual(expected, mac)
+  /** True when `mac` is what `this.mac` makes of the text, at its whole length: a shorter one could be guessed. Constant time. */
+  proves(purpose: Purpose, text: string | Uint8Array, mac: Uint8Array, bytes = 32): boolean {
+    const expected = this.mac(purpose, text, bytes)
+    return expected.length === mac.length && timingSafeEqual(expected, mac)
   }
 
   /** AES-256-GCM under the instance key; `label` binds the box to its place (a row's id). */

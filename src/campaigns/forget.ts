@@ -26,6 +26,14 @@ export function forgetInCampaigns(tx: Tx, erasing: Erasing): boolean {
         key,
       ]),
     )
+  const audiences = tx.all(
+    raw<{ key: number; name: string; description: string | null }>(
+      `select key, name, description from audiences where user_key = ? and (${holds('name')} or ${holds('description')})`,
+      [userKey, address, address],
+    ),
+  )
+  for (const { description, key, name } of audiences)
+    tx.run(raw('update audiences set name = ?, description = ? where key = ?', [clean(name), clean(description), key]))
   const columns = [
     'name',
     'subject',

@@ -28,7 +28,8 @@ export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving |
   // Decoding overlooks foreign characters and the last bits of the last one; a token has one form only.
   if (bytes.toString('base64url') !== token) return undefined
   const body = bytes.subarray(MAC_BYTES)
-  if (body.length === 0 || !keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES))) return undefined
+  if (body.length === 0 || !keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES))
+    return undefined
   const [delivery, domain, audience, email] = JSON.parse(body.toString()) as [number, number, number, string]
   return { delivery, domain, audience, email }
 }

@@ -129,6 +129,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const noticed = (): void => void mailNotices(desk).catch((thrown: unknown) => log.fault('notices', thrown))
     const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, noticed })
     store.on(EVENTS, () => dispatcher.ring())
+    await privacy.recover()
     const http = await listen(createApp(desk), config.http.listen, options.keys?.http)
     undo.push(() => http.close(0))
 
@@ -137,7 +138,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await dispatcher.start()
     runner.start()
     reputation.start()
-    await privacy.start()
+    privacy.start()
     await inbound.engine.start()
     await inbound.listen(options.keys?.smtp)
     noticed()

@@ -109,24 +109,30 @@ async function putBack(file: string, dataDir: string): Promise<number> {
   mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
   const release = takeLock(dataDir)
   if (!release) throw new OperatorError(`A server uses ${dataDir}; stop it first.`)
+  const written: string[] = []
+  // Erasures that happened since the backup are not forgotten with it.
+  const ledger = join(dataDir, LEDGER)
+  const known = existsSync(ledger) ? readFileSync(ledger, 'utf8') : ''
   try {
     const archive = await open(file)
-    // Erasures that happened since the backup are not forgotten with it.
-    const ledger = join(dataDir, LEDGER)
-    const known = existsSync(ledger) ? readFileSync(ledger, 'utf8') : ''
-    let count = 0
     for await (const entry of entriesOf(archive)) {
       if (!SAFE.test(entry.fileName))
         throw new OperatorError(`${file} is no backup of Postrider: it holds ${entry.fileName}.`)
-      await extract(archive, entry, join(dataDir, entry.fileName))
-      count++
+      written.push(join(dataDir, entry.fileName))
+      await extract(archive, entry, written.at(-1)!)
     }
     if (!existsSync(join(dataDir, DATABASE)))
       throw new OperatorError(`${file} is no backup of Postrider: it holds no database.`)
     const old = existsSync(ledger) ? readFileSync(ledger, 'utf8') : ''
     const lines = [...new Set([...old.split('\n'), ...known.split('\n')])].filter((line) => line !== '')
     if (lines.length > 0) writeFileSync(ledger, `${lines.join('\n')}\n`, { mode: 0o600 })
-    return count
+    return written.length
+  } catch (thrown) {
+    // Half a backup is none: the next attempt finds the directory as this one did.
+    for (const path of written) rmSync(path, { force: true })
+    if (known !== '') writeFileSync(ledger, known, { mode: 0o600 })
+    if (thrown instanceof OperatorError || !(thrown instanceof Error) || /^E[A-Z]+$/.test(codeOf(thrown))) throw thrown
+    throw new OperatorError(`${file} is damaged or no backup of Postrider (${thrown.message}).`, { cause: thrown })
   } finally {
     release()
   }

@@ -1,4 +1,5 @@
 // Forgets an address in received mail: a message that names it loses its octets, its text and its header; that it came stays.
+import { newId } from '../base/ids.ts'
 import type { Tx } from '../store/database.ts'
 import { betrays, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
@@ -42,6 +43,10 @@ export function forgetInInbound(
       (spool !== null && betrays(read(spool), address)) ||
       bodyBetrays(tx, key, address)
     if (!named) continue
+    if (isShared(tx, key, userKey)) {
+      leaveMessage(tx, key, erasing)
+      continue
+    }
     if (spool !== null) files.push(spool)
     tx.run(
       raw(
@@ -56,15 +61,52 @@ export function forgetInInbound(
         [key],
       ),
     )
-    tx.run(
-      raw(
-        `update inbound_emails set sender = ?, recipients = '[]', subject = null, "from" = null, "to" = '[]', cc = '[]', reply_to = '[]',
-           message_id = null, in_reply_to = null, "references" = '[]', reason = coalesce(reason, 'Erased on request.') where message_key = ?`,
-        [mark, key],
-      ),
-    )
+    forgetEmails(tx, key, erasing)
   }
   return { next: found.length === AT_ONCE ? found.at(-1)!.key : null, files }
+}
+
+function forgetEmails(tx: Tx, messageKey: number, { mark, userKey }: Erasing): void {
+  tx.run(
+    raw(
+      `update inbound_emails set sender = ?, recipients = '[]', subject = null, "from" = null, "to" = '[]', cc = '[]', reply_to = '[]',
+         message_id = null, in_reply_to = null, "references" = '[]', reason = coalesce(reason, 'Erased on request.')
+       where message_key = ? and user_key = ?`,
+      [mark, messageKey, userKey],
+    ),
+  )
+}
+
+/** Whether the message also came to an inbox of another account. */
+function isShared(tx: Tx, messageKey: number, userKey: number): boolean {
+  return (
+    tx.first(
+      raw('select 1 from inbound_emails where message_key = ? and user_key <> ? limit 1', [messageKey, userKey]),
+    ) !== undefined
+  )
+}
+
+/** Leaves a message to the other accounts that got it: what this one keeps of it is an empty one of its own. */
+function leaveMessage(tx: Tx, messageKey: number, erasing: Erasing): void {
+  const { received_at } = tx.first(
+    raw<{ received_at: number }>('select received_at from inbound_messages where key = ?', [messageKey]),
+  )!
+  const { key } = tx.run(
+    raw(
+      `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, virus, received_at, attempts)
+       select ?, ?, '[]', client, '', '', size, x'', cut, virus, received_at, attempts from inbound_messages where key = ?`,
+      [newId(received_at), erasing.mark, messageKey],
+    ),
+  )
+  tx.run(raw(`insert into inbound_bodies (message_key, headers, attachments) values (?, '{}', '[]')`, [key]))
+  forgetEmails(tx, messageKey, erasing)
+  tx.run(
+    raw('update inbound_emails set message_key = ? where message_key = ? and user_key = ?', [
+      key,
+      messageKey,
+      erasing.userKey,
+    ]),
+  )
 }
 
 function bodyBetrays(tx: Tx, messageKey: number, address: string): boolean {

@@ -20,7 +20,7 @@ function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): numb
   // The last character has bits to spare: only the spelling that we make is ours.
   if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
-  return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES)) ? key.readUIntBE(0, KEY_BYTES) : undefined
+  return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES), MAC_BYTES) ? key.readUIntBE(0, KEY_BYTES) : undefined
 }
 
 export const returnPathToken = (keyring: Keyring, deliveryKey: number): string =>

@@ -106,6 +106,34 @@ export function forgetInBodies(
   return { next: found.length === AT_ONCE ? found.at(-1)!.email_key : null, files }
 }
 
+const AGENT_TABLES = [
+  {
+    table: 'agents',
+    change: 'update or ignore agents set agent_id = ? where user_key = ? and agent_id = ?',
+    remove: 'delete from agents where user_key = ? and agent_id = ?',
+  },
+  {
+    table: 'tallies',
+    change: 'update or ignore tallies set agent_id = ? where user_key = ? and agent_id = ?',
+    remove: 'delete from tallies where user_key = ? and agent_id = ?',
+  },
+]
+
+/** Ids of agents that are or hold the address; their figures stay under the mark. */
+export function forgetInAgents(tx: Tx, erasing: Erasing): void {
+  for (const { change, remove, table } of AGENT_TABLES) {
+    const found = tx.all(
+      raw<{ agent_id: string }>(`select distinct agent_id from ${table} where user_key = ? and ${holds('agent_id')}`, [
+        erasing.userKey,
+        erasing.address,
+      ]),
+    )
+    for (const { agent_id } of found) tx.run(raw(change, [redact(agent_id, erasing), erasing.userKey, agent_id]))
+    // Where the mark has figures of the same hour already.
+    for (const { agent_id } of found) tx.run(raw(remove, [erasing.userKey, agent_id]))
+  }
+}
+
 /** What must still be known of the address: that it is not written to. */
 export function forgetInSuppressions(tx: Tx, { address, hash, userKey }: Erasing): void {
   tx.run(raw('update or replace suppressions set email = ? where user_key = ? and email = ?', [hash, userKey, address]))

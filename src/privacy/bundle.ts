@@ -1,12 +1,13 @@
 // What is known of a recipient, as a zip: records.json with every record, and each received mail as it came (D57).
-import { createWriteStream, mkdirSync, readFileSync } from 'node:fs'
+import { createWriteStream, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
-import { about } from '../store/erasing.ts'
+import { filesOf } from '../outbound/body.ts'
+import { about, names, says } from '../store/erasing.ts'
 import type { Spool } from '../store/spool.ts'
 
 export const EXPORTS = 'exports'
@@ -19,8 +20,8 @@ export interface BundleDesk {
 
 type Row = Record<string, unknown>
 
-/** Columns that mean nothing outside, or that are about others. */
-const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content)$/
+/** Columns that mean nothing outside, or that are about others: an SMTP dialogue names every recipient, blind copies too. */
+const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
 /** A row as people read it: without keys, times as timestamps, JSON as JSON. */
 function readable(row: Row): Row {
@@ -43,10 +44,14 @@ function parsed(text: string): unknown {
 }
 
 /** Every record of an account that is about an address. */
-export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, Row[]> {
+export function recordsAbout(
+  { spool, store: reader }: Pick<BundleDesk, 'spool' | 'store'>,
+  userKey: number,
+  address: string,
+): Record<string, Row[]> {
   const all = (sql: string): Row[] => reader.all(about<Row>(sql, userKey, address)).map(readable)
   const mails = `select e.key from outbound_emails e where e.user_key = asked.user
-    and (instr(lower(e."to"), asked.address) or instr(lower(e.cc), asked.address) or instr(lower(e.bcc), asked.address))`
+    and (${names('e."to"')} or ${names('e.cc')} or ${names('e.bcc')})`
   return {
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
@@ -54,20 +59,38 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),
-    outbound_emails: all(
-      `select e.*, b.content as body from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in (${mails})`,
-    ),
+    outbound_emails: reader
+      .all(
+        about<Row>(
+          `select e.*, b.content as body, b.spool as files from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in (${mails})`,
+          userKey,
+          address,
+        ),
+      )
+      .map(({ bcc, body, files, ...row }) => ({
+        ...readable({ ...row, body: body ?? spooledBody(spool, files as string | null) }),
+        // Who else got a blind copy is nobody's business.
+        ...(typeof bcc === 'string'
+          ? { bcc: (JSON.parse(bcc) as string[]).filter((each) => says(each, address)) }
+          : {}),
+      })),
     deliveries: all(
       `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where e.key in (${mails}) and lower(v.address) = asked.address`,
     ),
     events: all(
-      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in (${mails})`,
+      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in (${mails})
+         and (v.data not like '%@%' or ${names('v.data')})`,
     ),
     inbound_emails: all(
       `select e.*, b.headers, b.text, b.html, b.attachments from inbound_emails e left join inbound_bodies b on b.message_key = e.message_key
-       where e.user_key = asked.user and (instr(lower(e.sender), asked.address) or instr(lower(e."from"), asked.address))`,
+       where e.user_key = asked.user and (${names('e.sender')} or ${names('e."from"')})`,
     ),
   }
+}
+
+function spooledBody(spool: Spool, files: string | null): string | null {
+  const [first] = filesOf(files)
+  return first !== undefined && existsSync(spool.path(first)) ? readFileSync(spool.path(first), 'utf8') : null
 }
 
 /** Writes the bundle; returns its file's name in the exports directory. */
@@ -81,13 +104,15 @@ export async function writeBundle(
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const zip = new ZipFile()
   zip.addBuffer(
-    Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
+    Buffer.from(
+      `${JSON.stringify({ recipient: address, ...recordsAbout({ spool, store }, userKey, address) }, null, 2)}\n`,
+    ),
     'records.json',
   )
   const messages = store.all(
     about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
       `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
-       where e.user_key = asked.user and m.virus is null and (instr(lower(e.sender), asked.address) or instr(lower(e."from"), asked.address))`,
+       where e.user_key = asked.user and m.virus is null and (${names('e.sender')} or ${names('e."from"')})`,
       userKey,
       address,
     ),

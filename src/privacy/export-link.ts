@@ -23,7 +23,7 @@ export function exportFile(
   const time = Number(until)
   if (
     !/^\d{1,15}$/.test(until) ||
-    !keyring.proves('session', said(id, time), Buffer.from(mac, 'base64url')) ||
+    !keyring.proves('session', said(id, time), Buffer.from(mac, 'base64url'), MAC_BYTES) ||
     now >= time
   )
     return undefined

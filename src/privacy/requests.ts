@@ -7,7 +7,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
-import { about } from '../store/erasing.ts'
+import { about, names } from '../store/erasing.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { enter } from './ledger.ts'
@@ -115,10 +115,10 @@ export function holdsAddress(reader: Reader, userKey: number, address: string): 
        exists (select 1 from contacts where user_key = asked.user and email = asked.address)
        or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)
        or exists (select 1 from outbound_emails where user_key = asked.user
-         and (instr(lower("to"), asked.address) or instr(lower(cc), asked.address) or instr(lower(bcc), asked.address)))
-       or exists (select 1 from inbound_emails where user_key = asked.user and (instr(lower(sender), asked.address) or instr(lower("from"), asked.address)
-         or instr(lower("to"), asked.address) or instr(lower(cc), asked.address)))
-       or exists (select 1 from campaigns where user_key = asked.user and instr(lower(test_recipient_email), asked.address))`,
+         and (${names('"to"')} or ${names('cc')} or ${names('bcc')}))
+       or exists (select 1 from inbound_emails where user_key = asked.user and (${names('sender')} or ${names('"from"')}
+         or ${names('"to"')} or ${names('cc')}))
+       or exists (select 1 from campaigns where user_key = asked.user and ${names('test_recipient_email')})`,
     userKey,
     address,
   )

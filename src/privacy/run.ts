@@ -44,8 +44,12 @@ export class Privacy {
     this.#loop = new Loop({ name: 'privacy', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  async start(): Promise<void> {
-    await this.#replay()
+  /** To be called before anything is served or sent: what an older backup brought back goes first. */
+  async recover(): Promise<void> {
+    for (const request of await this.#replay()) await this.#perform(request)
+  }
+
+  start(): void {
     this.#loop.start()
   }
 
@@ -62,8 +66,11 @@ export class Privacy {
     await this.#forgetBundles(now)
     const due = db.selectFrom('privacy_requests').selectAll().where('next_attempt_at', '<=', now).orderBy('key')
     for (const request of store.all(due)) await this.#perform(request)
+    // A bundle whose time is over goes then, not with the next request.
     const next = raw<{ at: number | null }>(
-      'select min(next_attempt_at) as at from privacy_requests where next_attempt_at is not null',
+      `select min(at) as at from (select next_attempt_at as at from privacy_requests where next_attempt_at is not null
+         union all select finished_at + ? from privacy_requests where file is not null)`,
+      [KEPT],
     )
     return store.first(next)?.at ?? null
   }
@@ -141,7 +148,7 @@ export class Privacy {
       .selectFrom('privacy_requests')
       .select(['key', 'file'])
       .where('file', 'is not', null)
-      .where('finished_at', '<', now - KEPT)
+      .where('finished_at', '<=', now - KEPT)
     for (const { file, key } of store.all(old)) {
       await rm(join(config.data_dir, EXPORTS, file!), { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
@@ -149,7 +156,8 @@ export class Privacy {
   }
 
   /** Erasures of the ledger that the database knows nothing of: it is older than they are. */
-  async #replay(): Promise<void> {
+  async #replay(): Promise<PrivacyRequest[]> {
+    const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#desk
     for (const { id, recipient_hash, user } of readLedger(config.data_dir)) {
       const owner = store.first(db.selectFrom('users').select('key').where('id', '=', user))
@@ -158,8 +166,9 @@ export class Privacy {
       const address = addressesOf(store, owner.key).find((each) => recipientHash(keyring, each) === recipient_hash)
       if (address === undefined) continue
       log.warn('an erasure is done again: the database is older than it', { id })
-      await insert({ ...this.#desk, ring: () => {} }, owner.key, 'erasure', id, address, recipient_hash)
+      back.push(await insert({ ...this.#desk, ring: () => {} }, owner.key, 'erasure', id, address, recipient_hash))
     }
+    return back
   }
 }
 
@@ -170,7 +179,10 @@ function addressesOf(reader: Reader, userKey: number): string[] {
       `select email as text from contacts where user_key = asked.user union select email from suppressions where user_key = asked.user
        union select "to" from outbound_emails where user_key = asked.user
        union select v.address from deliveries v join outbound_emails e on e.key = v.email_key where e.user_key = asked.user
-       union select sender from inbound_emails where user_key = asked.user union select "from" from inbound_emails where user_key = asked.user`,
+       union select sender from inbound_emails where user_key = asked.user union select "from" from inbound_emails where user_key = asked.user
+       union select j.value from inbound_emails e, json_each(e."to") j where e.user_key = asked.user
+       union select j.value from inbound_emails e, json_each(e.cc) j where e.user_key = asked.user
+       union select test_recipient_email from campaigns where user_key = asked.user`,
       userKey,
       '',
     ),

@@ -7,7 +7,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { forgetInNotices } from '../accounts/forget.ts'
 import { forgetInCampaigns } from '../campaigns/forget.ts'
 import { forgetInInbound } from '../inbound/forget.ts'
-import { forgetInBodies, forgetInMails, forgetInSuppressions } from '../outbound/forget.ts'
+import { forgetInAgents, forgetInBodies, forgetInMails, forgetInSuppressions } from '../outbound/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { tracesOf, type Erasing } from '../store/erasing.ts'
 import { forgetInEvents } from '../store/forget-events.ts'
@@ -39,6 +39,7 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<string[]
     while (await store.write(step));
   }
   await store.write((tx) => forgetInSuppressions(tx, erasing))
+  await store.write((tx) => forgetInAgents(tx, erasing))
   await until((tx) => forgetInCampaigns(tx, erasing))
   for (let more = true; more;) {
     const forgotten = await store.write((tx) => forgetInMails(tx, erasing))

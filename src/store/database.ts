@@ -9,6 +9,7 @@ import Database from 'better-sqlite3'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { Batches } from './batches.ts'
+import { says } from './erasing.ts'
 import { migrations } from './migrations.ts'
 import type { Compiled, Runnable } from './query.ts'
 
@@ -225,6 +226,9 @@ export function openStore(dataDir: string): Store {
   let database: Database.Database | undefined
   try {
     database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
+    database.function('says', { deterministic: true }, (text, address) =>
+      typeof text === 'string' && says(text, address as string) ? 1 : 0,
+    )
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')

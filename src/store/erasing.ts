@@ -32,30 +32,59 @@ export function tracesOf(address: string): Buffer[] {
   return [...new Set([...plain, ...base64])].filter((text) => text.length >= 6).map((text) => Buffer.from(text))
 }
 
-/** Whether octets hold the address in any form. Lines are unfolded for base64, letters compared without case for plain text. */
-export function betrays(bytes: Uint8Array, address: string): boolean {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const text = buffer.toString('latin1')
-  const joined = text.replace(/=?\r?\n/g, '')
-  const lower = joined.toLowerCase()
-  return tracesOf(address).some((trace) => {
-    const form = trace.toString('latin1')
-    return form.includes('@') || form.includes('=40') || form.includes('%40')
-      ? lower.includes(form)
-      : joined.includes(form)
-  })
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+const patterns = new Map<string, RegExp>()
+const PATTERNS = 100
+
+/**
+ * The address by itself, not as a part of another (ann@x.test in joann@x.test or ann@x.test.org): in plain text, or with its @ as
+ * percent-encoding and quoted-printable have it. The letters of an escape before it ("\n", "%3C", "=3C") are no part of an address.
+ */
+function patternOf(address: string): RegExp {
+  let pattern = patterns.get(address)
+  if (!pattern) {
+    const forms = [address, address.replace('@', '%40'), address.replace('@', '=40')].map(escaped)
+    const any = `(?:${forms.join('|')})`
+    // The address is looked for first: what stands before it is looked at only where it is.
+    const before = String.raw`(?:(?<![a-z0-9][._+~-]{0,64})|(?<=\\[nrtbf])|(?<=[=%][0-9a-f]{2}))`
+    pattern = new RegExp(String.raw`(?=${any})${before}${any}(?!-*[a-z0-9]|\.[a-z0-9])`, 'gi')
+    if (patterns.size >= PATTERNS) patterns.clear()
+    patterns.set(address, pattern)
+  }
+  pattern.lastIndex = 0
+  return pattern
 }
 
-const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** Whether a text holds the address. SQL knows it as `says(text, address)`. */
+export const says = (text: string, address: string): boolean => patternOf(address).test(text)
+
+const BASE64_RUN = /[A-Za-z0-9+/]{8,}/g
+/** A run of base64 may have letters before it that belong to something else. */
+const OFFSETS = [0, 1, 2, 3]
+
+/** Whether octets hold the address in any form: in plain text, in quoted-printable with its soft line ends, in base64, in UTF-16. */
+export function betrays(bytes: Uint8Array, address: string): boolean {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
+  const form = Buffer.from(address).toString('latin1')
+  const spoken = (each: string): boolean => says(each, form) || says(each.replaceAll('\0', ''), form)
+  if (spoken(text) || spoken(text.replace(/=\r?\n/g, ''))) return true
+  // Line ends go, in a mail and in JSON.
+  const runs = text.replace(/(?:\\r)?\\n|\r?\n/g, '').match(BASE64_RUN) ?? []
+  return runs.some((run) => OFFSETS.some((at) => spoken(Buffer.from(run.slice(at), 'base64').toString('latin1'))))
+}
 
 /** The text with the mark wherever the address stood. */
 export function redact(text: string, { address, mark }: Pick<Erasing, 'address' | 'mark'>): string {
-  const forms = [address, address.replace('@', '%40'), address.replace('@', '=40')].map(escaped)
-  return text.replace(new RegExp(forms.join('|'), 'gi'), mark)
+  return text.replace(patternOf(address), mark)
 }
 
-/** For `instr(lower(column), …)`: SQLite's lower() knows ASCII, which is what addresses here are but for rare local parts. */
-export const holds = (column: string): string => `instr(lower(${column}), ?) > 0`
+/** SQL that is true where a column holds `asked.address` (see `about`); most rows are told apart without leaving SQLite. */
+export const names = (column: string): string =>
+  `(instr(lower(${column}), asked.address) > 0 and says(${column}, asked.address))`
+
+/** SQL that is true where a column holds the address, which is its one parameter. */
+export const holds = (column: string): string => `says(${column}, ?)`
 
 /** SQL that names an account and an address several times, as `asked.user` and `asked.address`. */
 export const about = <Row>(sql: string, userKey: number, address: string): Query<Row> =>

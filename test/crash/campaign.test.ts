@@ -21,8 +21,8 @@ import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 
-const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 3000)
-const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 5)
+const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 1500)
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 3)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5
 const BATCH = 1000

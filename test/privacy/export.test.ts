@@ -1,0 +1,208 @@
+// To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the commands.
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, test } from 'node:test'
+import { simpleParser } from 'mailparser'
+import yauzl from 'yauzl'
+import { DAY } from '../../src/base/clock.ts'
+import { Commands } from '../cli/command.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { receive } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+
+const ADDRESS = 'ann@there.test'
+let folder: string
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let domain: Awaited<ReturnType<TestAppliance['activeDomain']>>
+const kit = campaignKit(() => postrider)
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'postrider-export-'))
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({
+    dataDir: join(folder, 'data'),
+    config: { delivery: { port: exchanger.port } },
+  })
+  for (const name of ['there.test', 'owner.test']) postrider.dns.set(name, 'MX', ['10 mx.there.test'])
+  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  domain = await postrider.activeDomain('here.test')
+  await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Me', address: 'me@here.test' }))
+})
+afterEach(async () => {
+  await postrider.stop()
+  await exchanger.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+async function send(attributes: Record<string, unknown>, user: 'api' | 'asOther' = 'api'): Promise<void> {
+  const mail = { from: 'me@here.test', subject: 'Hello', html: '<p>Hello</p>', ...attributes }
+  const { body, status } = await postrider[user]('POST', '/outbound-emails', document('outbound-emails', mail))
+  assert.equal(status, 201, JSON.stringify(body))
+}
+
+/** Asks for an export and waits for the mail that brings the link; the request's id and the link's path. */
+async function ask(address = ADDRESS): Promise<{ id: string; hash: string; path: string }> {
+  const asked = await postrider.api('GET', `/recipients/${address}/data`)
+  assert.equal(asked.status, 202, JSON.stringify(asked.body))
+  const { attributes, id, type } = asked.body.data
+  assert.equal(type, 'recipient-exports')
+  const told = await until(
+    () => exchanger.heard.find(({ message, to }) => to.includes('ann@owner.test') && message.includes(id.slice(0, 13))),
+    'the mail to the owner',
+  )
+  assert.deepEqual(told.to, ['ann@owner.test'])
+  const { text } = await simpleParser(told.message)
+  assert.doesNotMatch(told.message, /ann@there/)
+  const [path] = /\/exports\/[\w/-]+/.exec(text!)!
+  return { id, hash: attributes.recipient_hash, path }
+}
+
+const fetched = (path: string): Promise<Response> =>
+  fetch(`http://${postrider.appliance.http.host}:${postrider.appliance.http.port}${path}`)
+
+/** The files of a zip by their names. */
+function unzip(bytes: Buffer): Promise<Map<string, string>> {
+  return new Promise((done, fail) =>
+    yauzl.fromBuffer(bytes, { lazyEntries: true }, (error, archive) => {
+      if (error) return fail(error)
+      const files = new Map<string, string>()
+      archive.on('error', fail).on('end', () => done(files))
+      archive.on('entry', (entry: yauzl.Entry) =>
+        archive.openReadStream(entry, (failure, stream) => {
+          if (failure) return fail(failure)
+          const chunks: Buffer[] = []
+          stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+          stream.on('end', () => {
+            files.set(entry.fileName, Buffer.concat(chunks).toString())
+            archive.readEntry()
+          })
+        }),
+      )
+      archive.readEntry()
+    }),
+  )
+}
+
+test('the bundle holds what is known of the address, and nothing of others', async () => {
+  await send({ to: ADDRESS, subject: 'First', html: '<p>first body</p>' })
+  await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}` })
+  await send({ to: 'bob@there.test', cc: [ADDRESS], bcc: ['hidden@there.test'], subject: 'Copied' })
+  await send({ to: 'joann@there.test', subject: 'Not hers', html: '<p>secret of joann</p>' })
+  await postrider.activeDomain('theirs.test', postrider.other)
+  await send({ from: 'me@theirs.test', to: ADDRESS, subject: 'Of another account' }, 'asOther')
+  const message = `From: Ann <${ADDRESS}>\nTo: me@here.test\nSubject: A question\n\nRaw words.\n`
+  await receive(postrider, { from: ADDRESS, to: 'me@here.test', message })
+  await receive(postrider, { from: 'joann@there.test', to: 'me@here.test' })
+  const audience = await kit.audience(domain)
+  await kit.fill(audience, [{ email: ADDRESS, name: 'Ann', custom_fields: { town: 'Bath' } }, 'carl@there.test'])
+  for (const user of ['api', 'asOther'] as const)
+    await until(
+      async () => (await postrider[user]('GET', '/outbound-emails?filter[status]=queued')).body.data.length === 0,
+      'the mails',
+    )
+  const { hash, path } = await ask()
+  assert.match(hash, /^[0-9a-f]{64}$/)
+  const answer = await fetched(path)
+  assert.equal(answer.status, 200)
+  assert.equal(answer.headers.get('content-type'), 'application/zip')
+  const files = await unzip(Buffer.from(await answer.arrayBuffer()))
+  const names = [...files.keys()]
+  assert.equal(names.length, 2, names.join())
+  assert.equal(names[0], 'records.json')
+  const raw = files.get(names[1]!)!
+  assert.match(names[1]!, /^received\/[0-9a-f-]{36}\.eml$/)
+  assert.ok(raw.startsWith('Received: ') && raw.endsWith(message.replaceAll('\n', '\r\n')), raw)
+
+  const records = JSON.parse(files.get('records.json')!)
+  assert.equal(records.recipient, ADDRESS)
+  assert.deepEqual(
+    records.contacts.map((each: Record<string, unknown>) => [each['name'], each['custom_fields'], each['audience']]),
+    [['Ann', { town: 'Bath' }, 'Readers']],
+  )
+  const mails = records.outbound_emails as { subject: string; body: { html: string } }[]
+  assert.deepEqual(mails.map(({ subject }) => subject).toSorted(), ['Copied', 'First', 'Large'])
+  assert.match(mails.find(({ subject }) => subject === 'Large')!.body.html, /^<p>large body/)
+  assert.equal(records.deliveries.length, 3)
+  assert.ok(records.events.length >= 3)
+  assert.equal(records.inbound_emails.length, 1)
+  const told = files.get('records.json')!
+  for (const foreign of [
+    'joann',
+    'hidden@',
+    'carl@',
+    'another account',
+    'theirs.test',
+    'user_key',
+    'sealed',
+    'bob@other',
+  ]) {
+    const at = told.indexOf(foreign)
+    assert.equal(at < 0 ? '' : told.slice(Math.max(0, at - 300), at + 60), '')
+  }
+})
+
+test('the link works for 24 hours, and only as it was given', async () => {
+  await send({ to: ADDRESS })
+  await send({ to: 'bob@there.test' })
+  await until(() => exchanger.heard.length >= 2, 'the mails')
+  const { id, path } = await ask()
+  const [, , , until24, mac] = path.split('/')
+  const other = await ask('bob@there.test')
+  const wrong = [
+    `/exports/${id}/${Number(until24) + 1}/${mac}`,
+    `/exports/${id}/${until24}/${mac!.startsWith('A') ? 'B' : 'A'}${mac!.slice(1)}`,
+    `/exports/${id}/${until24}/${mac!.slice(0, -2)}`,
+    `/exports/${other.id}/${until24}/${mac}`,
+    `/exports/${id}/x/${mac}`,
+    `/exports/..%2Fpostrider.db/${until24}/${mac}`,
+  ]
+  for (const each of wrong) assert.equal((await fetched(each)).status, 404, each)
+  postrider.clock.leap(Number(until24) - postrider.clock.now() - 1)
+  assert.equal((await fetched(path)).status, 200)
+  postrider.clock.leap(1)
+  assert.equal((await fetched(path)).status, 404)
+  assert.ok(Number(until24) - DAY <= postrider.clock.now())
+})
+
+test('a bundle goes with the recipient when they are forgotten', async () => {
+  await send({ to: ADDRESS })
+  await until(() => exchanger.heard.length > 0, 'the mail')
+  const { path } = await ask()
+  assert.equal((await fetched(path)).status, 200)
+  assert.equal((await postrider.api('DELETE', `/recipients/${ADDRESS}/forget`)).status, 202)
+  await until(async () => (await fetched(path)).status === 404, 'the end of the link')
+})
+
+test('export list and export fetch', async () => {
+  const config = join(folder, 'postrider.toml')
+  writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}`)
+  const commands = new Commands(folder, ['--config', config])
+  try {
+    await send({ to: ADDRESS })
+    await until(() => exchanger.heard.length > 0, 'the mail')
+    assert.deepEqual(await commands.json('export', 'list'), [])
+    const { hash, id } = await ask()
+    await until(async () => (await commands.json('export', 'list'))[0].status === 'done', 'the export')
+    const [row] = await commands.json('export', 'list')
+    assert.deepEqual(
+      [row.id, row.user, row.kind, row.recipient_hash, row.ready],
+      [id, 'ann@owner.test', 'export', hash, true],
+    )
+    const out = join(folder, 'ann.zip')
+    assert.deepEqual(await commands.json('export', 'fetch', id, '--out', out), { id, file: out })
+    const files = await unzip(readFileSync(out))
+    assert.equal(JSON.parse(files.get('records.json')!).recipient, ADDRESS)
+    assert.match(await commands.fails('export', 'fetch', id, '--out', out), /exists/)
+    assert.match(await commands.fails('export', 'fetch', 'nothing'), /There is no export nothing/)
+    postrider.clock.leap(8 * DAY)
+    await until(async () => !(await commands.json('export', 'list'))[0].ready, 'the end of the bundle')
+    assert.match(await commands.fails('export', 'fetch', id, '--out', join(folder, 'b.zip')), /no longer kept/)
+  } finally {
+    await commands.close()
+  }
+})
