@@ -1,5 +1,5 @@
 // What recipients' mail programs reach without a token: the tracking pixel and tracked links (D38).
-import { createReadStream } from 'node:fs'
+import { createReadStream, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Hono, type Context } from 'hono'
@@ -52,7 +52,8 @@ export function createPublic(desk: PublicDesk): Hono {
   app.get('/exports/:id/:until/:mac', (context) => {
     const { id, mac, until } = context.req.param()
     const file = exportFile(desk, { id, until, mac }, desk.clock.now())
-    if (file === undefined) return context.text('This link does not work, or its time is over.\n', 404)
+    if (file === undefined || !existsSync(join(desk.config.data_dir, EXPORTS, file)))
+      return context.text('This link does not work, or its time is over.\n', 404)
     const bytes = Readable.toWeb(createReadStream(join(desk.config.data_dir, EXPORTS, file))) as ReadableStream
     return context.newResponse(bytes, 200, {
       'Content-Type': 'application/zip',

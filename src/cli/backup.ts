@@ -1,21 +1,25 @@
 // `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while the server runs;
 // put back into an empty place; and a look at whether everything is whole.
 import {
+  copyFileSync,
   createWriteStream,
   existsSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { crc32 } from 'node:zlib'
 import type { Command } from 'commander'
 import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
 import { ZipFile } from 'yazl'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { takeLock } from '../store/lock.ts'
 import { db } from '../store/query.ts'
@@ -77,8 +81,16 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
   // Beside the target: the copy of the database may be large.
   const place = mkdtempSync(join(dirname(target), `.${basename(target)}-`))
   try {
+    const spool = join(data_dir, 'spool')
+    const kept = join(place, 'spool')
+    mkdirSync(kept, { mode: 0o700 })
+    // Before and after the database: a file that it names may go, or have come, while it is copied.
+    keepFiles(spool, kept)
     await store.copyTo(join(place, DATABASE))
+    keepFiles(spool, kept)
     const zip = new ZipFile()
+    const ended = Promise.withResolvers<never>()
+    zip.on('error', ended.reject)
     let count = 0
     const add = (path: string, name: string): void => {
       zip.addFile(path, name)
@@ -86,63 +98,103 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
     }
     add(join(place, DATABASE), DATABASE)
     for (const name of FILES) if (existsSync(join(data_dir, name))) add(join(data_dir, name), name)
-    const spool = join(data_dir, 'spool')
-    for (const name of existsSync(spool) ? readdirSync(spool) : [])
-      if (!name.endsWith('.part')) add(join(spool, name), `spool/${name}`)
+    for (const name of readdirSync(kept)) add(join(kept, name), `spool/${name}`)
     zip.end()
-    await pipeline(
+    const written = pipeline(
       zip.outputStream as unknown as NodeJS.ReadableStream,
       createWriteStream(target, { mode: 0o600, flags: 'wx' }),
     )
+    await Promise.race([written, ended.promise])
     return count
   } catch (thrown) {
-    rmSync(target, { force: true })
+    if (codeOf(thrown) !== 'EEXIST') rmSync(target, { force: true })
     throw thrown
   } finally {
     rmSync(place, { recursive: true, force: true })
   }
 }
 
+/** Holds on to every file of the spool, by a second name where the disk is the same. */
+function keepFiles(spool: string, kept: string): void {
+  for (const name of existsSync(spool) ? readdirSync(spool) : []) {
+    if (name.endsWith('.part') || existsSync(join(kept, name))) continue
+    try {
+      linkSync(join(spool, name), join(kept, name))
+    } catch (thrown) {
+      if (codeOf(thrown) === 'ENOENT') continue
+      try {
+        copyFileSync(join(spool, name), join(kept, name))
+      } catch (failed) {
+        // Gone meanwhile: sent, or deleted.
+        if (codeOf(failed) !== 'ENOENT') throw failed
+      }
+    }
+  }
+}
+
+/** Puts a backup in place whole, or leaves everything as it was. */
 async function putBack(file: string, dataDir: string): Promise<number> {
   if (existsSync(join(dataDir, DATABASE)))
     throw new OperatorError(`${dataDir} holds a database; move it away first, or restore into another data_dir.`)
-  mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
+  const archive = await open(file)
+  const made = mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  let done = false
   const release = takeLock(dataDir)
   if (!release) throw new OperatorError(`A server uses ${dataDir}; stop it first.`)
-  const written: string[] = []
-  // Erasures that happened since the backup are not forgotten with it.
-  const ledger = join(dataDir, LEDGER)
-  const known = existsSync(ledger) ? readFileSync(ledger, 'utf8') : ''
+  const place = mkdtempSync(join(dataDir, '.restore-'))
   try {
-    const archive = await open(file)
-    for await (const entry of entriesOf(archive)) {
-      if (!SAFE.test(entry.fileName))
-        throw new OperatorError(`${file} is no backup of Postrider: it holds ${entry.fileName}.`)
-      written.push(join(dataDir, entry.fileName))
-      await extract(archive, entry, written.at(-1)!)
-    }
-    if (!existsSync(join(dataDir, DATABASE)))
-      throw new OperatorError(`${file} is no backup of Postrider: it holds no database.`)
-    const old = existsSync(ledger) ? readFileSync(ledger, 'utf8') : ''
-    const lines = [...new Set([...old.split('\n'), ...known.split('\n')])].filter((line) => line !== '')
-    if (lines.length > 0) writeFileSync(ledger, `${lines.join('\n')}\n`, { mode: 0o600 })
-    return written.length
-  } catch (thrown) {
-    // Half a backup is none: the next attempt finds the directory as this one did.
-    for (const path of written) rmSync(path, { force: true })
-    if (known !== '') writeFileSync(ledger, known, { mode: 0o600 })
-    if (thrown instanceof OperatorError || !(thrown instanceof Error) || /^E[A-Z]+$/.test(codeOf(thrown))) throw thrown
-    throw new OperatorError(`${file} is damaged or no backup of Postrider (${thrown.message}).`, { cause: thrown })
+    const count = await unpack(archive, file, place)
+    // Erasures that happened since the backup are not forgotten with it.
+    const ledger = join(place, LEDGER)
+    const lines = [ledger, join(dataDir, LEDGER)].flatMap((path) =>
+      existsSync(path) ? readFileSync(path, 'utf8').split('\n') : [],
+    )
+    const entries = [...new Set(lines)].filter((line) => line !== '')
+    if (entries.length > 0) writeFileSync(ledger, `${entries.join('\n')}\n`, { mode: 0o600 })
+    mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
+    for (const name of readdirSync(join(place, 'spool')))
+      renameSync(join(place, 'spool', name), join(dataDir, 'spool', name))
+    // The database last: with it the restore is done.
+    for (const name of [...FILES, DATABASE])
+      if (existsSync(join(place, name))) renameSync(join(place, name), join(dataDir, name))
+    done = true
+    return count
   } finally {
+    rmSync(place, { recursive: true, force: true })
     release()
+    if (!done && made !== undefined) rmSync(made, { recursive: true, force: true })
   }
 }
+
+/** Unpacks a backup into an empty place; returns how many files. Throws an OperatorError for anything that is none. */
+async function unpack(archive: Archive, file: string, place: string): Promise<number> {
+  mkdirSync(join(place, 'spool'), { mode: 0o700 })
+  const seen = new Set<string>()
+  try {
+    for await (const entry of entriesOf(archive)) {
+      if (!SAFE.test(entry.fileName) || seen.has(entry.fileName) || /\/\.+$/.test(entry.fileName))
+        throw new OperatorError(`${file} is no backup of Postrider: it holds "${entry.fileName}".`)
+      seen.add(entry.fileName)
+      await extract(archive, entry, join(place, entry.fileName))
+    }
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) throw thrown
+    throw new OperatorError(`${file} is damaged or no backup of Postrider (${codeOf(thrown) || said(thrown)}).`)
+  } finally {
+    archive.close()
+  }
+  for (const name of [DATABASE, 'instance.key'])
+    if (!seen.has(name)) throw new OperatorError(`${file} is no backup of Postrider: it holds no ${name}.`)
+  return seen.size
+}
+
+const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
 
 function open(file: string): Promise<Archive> {
   return new Promise((done, fail) =>
     yauzl.open(file, { lazyEntries: true }, (error, archive) => {
       if (error || !archive)
-        fail(new OperatorError(`${file} cannot be read as a zip file (${codeOf(error) || error?.message || 'empty'}).`))
+        fail(new OperatorError(`${file} cannot be read as a zip file (${codeOf(error) || said(error ?? 'empty')}).`))
       else done(archive)
     }),
   )
@@ -168,7 +220,10 @@ async function extract(archive: Archive, entry: Entry, target: string): Promise<
       error || !opened ? fail(error ?? new Error('empty')) : done(opened),
     ),
   )
-  await pipeline(stream, createWriteStream(target, { mode: 0o600 }))
+  let sum = 0
+  stream.on('data', (chunk: Buffer) => (sum = crc32(chunk, sum)))
+  await pipeline(stream, createWriteStream(target, { mode: 0o600, flags: 'wx' }))
+  if (sum !== entry.crc32) throw new Error(`${entry.fileName} is not what was put in`)
 }
 
 /** Rows whose file of the spool is not there. */

@@ -2,6 +2,7 @@
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { planNameOf } from '../accounts/plan.ts'
 import { changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
 import { withDesk, type Invocation } from './open.ts'
@@ -31,7 +32,7 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
         const now = desk.clock.now()
         const shown = {
           user: user.email,
-          plan: user.plan,
+          plan: planNameOf(user, now),
           state: user.subscription_state,
           downgrade_to: user.downgrade_to,
           downgrade_at: user.downgrade_at === null ? null : iso(user.downgrade_at),
@@ -50,8 +51,17 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
 
 function downgradeOf(to: string | undefined, at: string | undefined): { to: string; at: number } | undefined {
   if (to === undefined && at === undefined) return undefined
-  const time = at === undefined ? NaN : Date.parse(at)
+  const time = at === undefined ? NaN : timeOf(at)
   if (to === undefined || Number.isNaN(time))
     throw new OperatorError('A downgrade needs both: --downgrade-to PLAN --at DATE, such as --at 2026-02-01.')
   return { to, at: time }
+}
+
+/** A date of the calendar, or a time with its zone; NaN for all else. */
+function timeOf(text: string): number {
+  if (!/^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.test(text)) return NaN
+  // 31 February is no day.
+  const day = text.slice(0, 10)
+  const real = new Date(`${day}T00:00:00Z`)
+  return Number.isNaN(real.getTime()) || iso(real.getTime()).slice(0, 10) !== day ? NaN : Date.parse(text)
 }

@@ -1,7 +1,8 @@
 // Forgets an address in received mail: a message that names it loses its octets, its text and its header; that it came stays.
+// A message that came to several accounts stays what it is for the others: this one's copy becomes an empty one of its own.
 import { newId } from '../base/ids.ts'
-import type { Tx } from '../store/database.ts'
-import { betrays, type Erasing } from '../store/erasing.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { betrays, redact, redacting, sliceEnd, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 const AT_ONCE = 50
@@ -16,6 +17,10 @@ interface Stored {
   received: string
 }
 
+const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
+
+export const forgetInInboxes = redacting('inboxes', ['name'])
+
 /** Works on some messages; `read` gives a file of the spool. Returns where to go on; null at the end. */
 export function forgetInInbound(
   tx: Tx,
@@ -23,90 +28,124 @@ export function forgetInInbound(
   after: number,
   read: (file: string) => Uint8Array,
 ): { next: number | null; files: string[] } {
-  const { address, mark, userKey } = erasing
+  const { userKey } = erasing
+  const end = sliceEnd(tx, 'inbound_messages', OWNED, userKey, after, AT_ONCE)
+  if (end === null) return { next: null, files: [] }
   const found = tx.all(
     raw<Stored>(
-      `select m.key, m.mail_from, m.recipients, m.content, m.spool, m.helo, m.received from inbound_messages m
-       where m.key > ? and m.next_attempt_at is null
-         and exists (select 1 from inbound_emails e where e.message_key = m.key and e.user_key = ?)
-       order by m.key limit ${AT_ONCE}`,
-      [after, userKey],
+      `select key, mail_from, recipients, content, spool, helo, received from inbound_messages
+       where ${OWNED} and key > ? and key <= ? order by key`,
+      [userKey, after, end],
     ),
   )
   const files: string[] = []
   for (const message of found) {
-    const { content, key, spool } = message
-    const words = Buffer.from([message.mail_from, message.recipients, message.received].join('\n'))
-    const named =
-      betrays(words, address) ||
-      (content !== null && betrays(content, address)) ||
-      (spool !== null && betrays(read(spool), address)) ||
-      bodyBetrays(tx, key, address)
-    if (!named) continue
-    if (isShared(tx, key, userKey)) {
-      leaveMessage(tx, key, erasing)
-      continue
+    if (!namedIn(tx, message, erasing, read)) continue
+    const shared = tx.first(
+      raw('select 1 from inbound_emails where message_key = ? and user_key <> ?', [message.key, userKey]),
+    )
+    const key = shared ? emptied(tx, message.key, erasing) : message.key
+    if (!shared) {
+      if (message.spool !== null) files.push(message.spool)
+      empty(tx, message.key, erasing)
     }
-    if (spool !== null) files.push(spool)
-    tx.run(
-      raw(
-        `update inbound_messages set mail_from = ?, recipients = '[]', helo = '', received = '', content = x'', spool = null,
-           authentication = null where key = ?`,
-        [mark, key],
-      ),
-    )
-    tx.run(
-      raw(
-        `update inbound_bodies set headers = '{}', text = null, html = null, attachments = '[]' where message_key = ?`,
-        [key],
-      ),
-    )
-    forgetEmails(tx, key, erasing)
+    forgetEmails(tx, message.key, key, erasing)
   }
-  return { next: found.length === AT_ONCE ? found.at(-1)!.key : null, files }
+  return { next: end, files }
 }
 
-function forgetEmails(tx: Tx, messageKey: number, { mark, userKey }: Erasing): void {
-  tx.run(
-    raw(
-      `update inbound_emails set sender = ?, recipients = '[]', subject = null, "from" = null, "to" = '[]', cc = '[]', reply_to = '[]',
-         message_id = null, in_reply_to = null, "references" = '[]', reason = coalesce(reason, 'Erased on request.')
-       where message_key = ? and user_key = ?`,
-      [mark, messageKey, userKey],
-    ),
-  )
+/** Whether a message that nobody has read yet names the address: it is waited for. */
+export function unreadNames(reader: Reader, { address }: Erasing, read: (file: string) => Uint8Array): boolean {
+  return reader
+    .all(
+      raw<Stored>(
+        `select key, mail_from, recipients, content, spool, helo, received from inbound_messages where next_attempt_at is not null`,
+      ),
+    )
+    .some((message) => messageBetrays(message, address, read))
 }
 
-/** Whether the message also came to an inbox of another account. */
-function isShared(tx: Tx, messageKey: number, userKey: number): boolean {
+function messageBetrays(
+  { content, helo, mail_from, received, recipients, spool }: Stored,
+  address: string,
+  read: (file: string) => Uint8Array,
+): boolean {
   return (
-    tx.first(
-      raw('select 1 from inbound_emails where message_key = ? and user_key <> ? limit 1', [messageKey, userKey]),
-    ) !== undefined
+    betrays(Buffer.from([mail_from, recipients, received, helo].join('\n')), address) ||
+    (content !== null && betrays(content, address)) ||
+    (spool !== null && betrays(read(spool), address))
   )
 }
 
-/** Leaves a message to the other accounts that got it: what this one keeps of it is an empty one of its own. */
-function leaveMessage(tx: Tx, messageKey: number, erasing: Erasing): void {
-  const { received_at } = tx.first(
-    raw<{ received_at: number }>('select received_at from inbound_messages where key = ?', [messageKey]),
-  )!
-  const { key } = tx.run(
-    raw(
-      `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, virus, received_at, attempts)
-       select ?, ?, '[]', client, '', '', size, x'', cut, virus, received_at, attempts from inbound_messages where key = ?`,
-      [newId(received_at), erasing.mark, messageKey],
+function namedIn(tx: Tx, message: Stored, { address, userKey }: Erasing, read: (file: string) => Uint8Array): boolean {
+  if (messageBetrays(message, address, read) || bodyBetrays(tx, message.key, address)) return true
+  const rows = tx.all(
+    raw<Record<string, string | null>>(
+      `select sender, recipients, subject, "from", "to", cc, reply_to, message_id, in_reply_to, "references", reason, authentication
+       from inbound_emails where message_key = ? and user_key = ?`,
+      [message.key, userKey],
     ),
   )
-  tx.run(raw(`insert into inbound_bodies (message_key, headers, attachments) values (?, '{}', '[]')`, [key]))
-  forgetEmails(tx, messageKey, erasing)
+  return rows.some((row) => betrays(Buffer.from(Object.values(row).join('\n')), address))
+}
+
+function empty(tx: Tx, key: number, { mark }: Erasing): void {
   tx.run(
-    raw('update inbound_emails set message_key = ? where message_key = ? and user_key = ?', [
-      key,
-      messageKey,
-      erasing.userKey,
-    ]),
+    raw(
+      `update inbound_messages set mail_from = ?, recipients = '[]', helo = '', received = '', content = x'', spool = null,
+         authentication = null where key = ?`,
+      [mark, key],
+    ),
   )
+  tx.run(
+    raw(
+      `update inbound_bodies set headers = '{}', text = null, html = null, attachments = '[]' where message_key = ?`,
+      [key],
+    ),
+  )
+}
+
+/** An empty message in place of one that another account has too. */
+function emptied(tx: Tx, key: number, { at, mark }: Erasing): number {
+  const made = tx.run(
+    raw(
+      `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, spool, cut, virus, authentication,
+         received_at, attempts, next_attempt_at)
+       select ?, ?, '[]', client, '', '', size, x'', null, cut, virus, null, received_at, attempts, null from inbound_messages where key = ?`,
+      [newId(at), mark, key],
+    ),
+  )
+  tx.run(
+    raw(
+      `insert into inbound_bodies (message_key, headers, text, html, attachments)
+       select ?, '{}', null, null, '[]' from inbound_bodies where message_key = ?`,
+      [made.key, key],
+    ),
+  )
+  return made.key
+}
+
+function forgetEmails(tx: Tx, from: number, to: number, erasing: Erasing): void {
+  const rows = tx.all(
+    raw<{ key: number; reason: string | null; authentication: string }>(
+      'select key, reason, authentication from inbound_emails where message_key = ? and user_key = ?',
+      [from, erasing.userKey],
+    ),
+  )
+  for (const { authentication, key, reason } of rows)
+    tx.run(
+      raw(
+        `update inbound_emails set message_key = ?, sender = ?, recipients = '[]', subject = null, "from" = null, "to" = '[]', cc = '[]',
+           reply_to = '[]', message_id = null, in_reply_to = null, "references" = '[]', reason = ?, authentication = ? where key = ?`,
+        [
+          to,
+          erasing.mark,
+          reason === null ? 'Erased on request.' : redact(reason, erasing),
+          redact(authentication, erasing),
+          key,
+        ],
+      ),
+    )
 }
 
 function bodyBetrays(tx: Tx, messageKey: number, address: string): boolean {

@@ -1,137 +1,156 @@
 // Forgets an address in outbound mail: bodies go, recipients are marked, suppressions keep only what recognises the address. Rows stay, so
-// that figures still add up.
-import type { Tx } from '../store/database.ts'
-import { betrays, holds, redact, type Erasing } from '../store/erasing.ts'
+// that figures still add up. What waits for the address is not sent; what waits for others still is, without the address.
+import type { Reader, Tx } from '../store/database.ts'
+import { betrays, holds, names, needleOf, redact, sliceEnd, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 import { filesOf } from './body.ts'
+import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
 
-const AT_ONCE = 100
+const AT_ONCE = 200
+const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const
+const OPEN = ['queued', 'active', 'held']
+
+type Read = (file: string) => Uint8Array
+type Mail = Record<(typeof COLUMNS)[number], string | null> & { key: number }
+
+interface Waiting {
+  key: number
+  role: string
+  address: string
+  status: string
+  response: string | null
+  dialogue: string | null
+  remote_mta: string | null
+}
 
 export interface Forgotten {
-  more: boolean
+  next: number | null
   /** Files of the spool that nothing refers to any more. */
   files: string[]
 }
 
-/** Works on some mails; their bodies go whole: what was written to somebody is about them. */
-export function forgetInMails(tx: Tx, erasing: Erasing): Forgotten {
+/** Works on some mails; a mail that is on its way to the address is left until that has ended (`underWay`). */
+export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const { address, userKey } = erasing
-  const columns = ['"to"', '"from"', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id']
+  const end = sliceEnd(tx, 'outbound_emails', 'user_key = ?', userKey, after, AT_ONCE)
+  if (end === null) return { next: null, files: [] }
+  const needle = needleOf(address)
+  const quoted = COLUMNS.map((name) => `e."${name}"`)
+  const told = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
   const found = tx.all(
-    raw<Record<string, string | null> & { key: number }>(
-      `select key, "to", "from", cc, bcc, reply_to, subject, idempotency_key, agent_id from outbound_emails
-       where user_key = ? and (${columns.map(holds).join(' or ')}
-         or key in (select email_key from deliveries where lower(address) = ?)) limit ${AT_ONCE}`,
-      [userKey, ...columns.map(() => address), address],
+    raw<Mail>(
+      `select e.key, ${quoted.join(', ')} from outbound_emails e
+       where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
+         or exists (select 1 from deliveries v where v.email_key = e.key and (${told.map(holds).join(' or ')})))`,
+      [userKey, after, end, ...COLUMNS.map(() => needle), ...told.map(() => needle)],
     ),
   )
   const files: string[] = []
-  for (const row of found) {
-    const clean = (name: string): string | null => (typeof row[name] === 'string' ? redact(row[name], erasing) : null)
+  for (const mail of found) files.push(...forgetMail(tx, erasing, mail, read))
+  return { next: end, files }
+}
+
+function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] {
+  const { address } = erasing
+  const deliveries = tx.all(
+    raw<Waiting>(
+      'select key, role, address, status, response, dialogue, remote_mta from deliveries where email_key = ?',
+      [mail.key],
+    ),
+  )
+  const itsOwn = ({ address: to }: Waiting): boolean => to.toLowerCase() === address
+  if (deliveries.some((delivery) => itsOwn(delivery) && delivery.status === 'active')) return []
+  const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
+  const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
+  if (named) {
+    const clean = COLUMNS.map((name) =>
+      name === 'idempotency_key' && names(mail[name], address)
+        ? `erased ${mail.key}`
+        : name === 'subject' && !wanted
+          ? ''
+          : mail[name] && redact(mail[name], erasing),
+    )
     tx.run(
       raw(
-        `update outbound_emails set "to" = ?, "from" = ?, cc = ?, bcc = ?, reply_to = ?, subject = '', agent_id = ?,
-           idempotency_key = iif(idempotency_key is null, null, ?), payload_hash = null where key = ?`,
-        [
-          clean('to'),
-          clean('from'),
-          clean('cc'),
-          clean('bcc'),
-          clean('reply_to'),
-          clean('agent_id'),
-          `erased ${row.key}`,
-          row.key,
-        ],
+        `update outbound_emails set ${COLUMNS.map((name) => `"${name}" = ?`).join(', ')}, payload_hash = null where key = ?`,
+        [...clean, mail.key],
       ),
     )
-    files.push(...dropBody(tx, row.key))
-    forgetDeliveries(tx, row.key, erasing)
   }
-  return { more: found.length === AT_ONCE, files }
-}
-
-function dropBody(tx: Tx, emailKey: number): string[] {
-  const body = tx.first(
-    raw<{ spool: string | null }>('select spool from outbound_bodies where email_key = ?', [emailKey]),
-  )
-  tx.run(raw('delete from outbound_bodies where email_key = ?', [emailKey]))
-  return filesOf(body?.spool ?? null)
-}
-
-function forgetDeliveries(tx: Tx, emailKey: number, erasing: Erasing): void {
-  const rows = tx.all(
-    raw<{ key: number; address: string; response: string | null }>(
-      'select key, address, response from deliveries where email_key = ?',
-      [emailKey],
-    ),
-  )
-  for (const { address, key, response } of rows)
+  for (const delivery of deliveries) {
+    if (itsOwn(delivery) && OPEN.includes(delivery.status)) withhold(tx, mail.key, delivery, erasing)
     tx.run(
-      raw(
-        `update deliveries set address = ?, response = ?, dialogue = null,
-             status = iif(lower(address) = ? and status in ('queued', 'held'), 'suppressed', status) where key = ?`,
-        [redact(address, erasing), response && redact(response, erasing), erasing.address, key],
-      ),
+      raw('update deliveries set address = ?, response = ?, remote_mta = ?, dialogue = ? where key = ?', [
+        redact(delivery.address, erasing),
+        delivery.response && redact(delivery.response, erasing),
+        delivery.remote_mta && redact(delivery.remote_mta, erasing),
+        named || names(delivery.dialogue, address) ? null : delivery.dialogue,
+        delivery.key,
+      ]),
     )
+  }
+  return named ? forgetBody(tx, erasing, mail.key, wanted, read) : []
+}
+
+/** What waits for the address is not sent. */
+function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Erasing): void {
   tx.run(
-    raw(
-      `update outbound_emails set status = 'suppressed' where key = ? and status = 'queued'
-       and exists (select 1 from deliveries where email_key = outbound_emails.key and role = 'to' and status = 'suppressed')`,
+    raw(`update deliveries set status = 'suppressed', next_attempt_at = null, updated_at = ? where key = ?`, [at, key]),
+  )
+  const email = tx.first(emailOf({ key: emailKey }))!
+  if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL)
+  const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }
+  if (role === 'to') moveEmail(tx, email, 'suppressed', at, { key }, details)
+  else emit(tx, 'email.rejected', email, { key }, details, at)
+}
+
+/** A body goes whole, but when others still wait for it: then it goes to them without the address, where that can be. */
+function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: Read): string[] {
+  const body = tx.first(
+    raw<{ content: string | null; spool: string | null }>(
+      'select content, spool from outbound_bodies where email_key = ?',
       [emailKey],
     ),
   )
+  if (!body) return []
+  const content = body.content && redact(body.content, erasing)
+  const files = filesOf(body.spool)
+  const clean = !names(content, erasing.address) && !files.some((file) => betrays(read(file), erasing.address))
+  if (wanted && clean) {
+    tx.run(raw('update outbound_bodies set content = ? where email_key = ?', [content, emailKey]))
+    return []
+  }
+  tx.run(raw('delete from outbound_bodies where email_key = ?', [emailKey]))
+  return files
 }
 
-/** Bodies of other mails that name the address. `read` gives a file of the spool. Returns where to go on; null at the end. */
-export function forgetInBodies(
-  tx: Tx,
-  erasing: Erasing,
-  after: number,
-  read: (file: string) => Uint8Array,
-): { next: number | null; files: string[] } {
+/** Bodies of other mails that name the address. `read` gives a file of the spool. */
+export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const found = tx.all(
-    raw<{ email_key: number; content: string | null; spool: string | null }>(
-      `select b.email_key, b.content, b.spool from outbound_bodies b join outbound_emails e on e.key = b.email_key
+    raw<{ email_key: number; content: string | null; spool: string | null; wanted: 0 | 1 }>(
+      `select b.email_key, b.content, b.spool,
+         exists (select 1 from deliveries v where v.email_key = e.key and v.status in ('queued', 'active', 'held')) as wanted
+       from outbound_bodies b join outbound_emails e on e.key = b.email_key
        where e.user_key = ? and b.email_key > ? order by b.email_key limit ${AT_ONCE}`,
       [erasing.userKey, after],
     ),
   )
   const files: string[] = []
-  for (const { content, email_key, spool } of found) {
-    const named =
-      (content !== null && betrays(Buffer.from(content), erasing.address)) ||
-      filesOf(spool).some((file) => betrays(read(file), erasing.address))
-    if (named) files.push(...dropBody(tx, email_key))
+  for (const { content, email_key, spool, wanted } of found) {
+    const named = names(content, erasing.address) || filesOf(spool).some((file) => betrays(read(file), erasing.address))
+    if (named) files.push(...forgetBody(tx, erasing, email_key, wanted === 1, read))
   }
   return { next: found.length === AT_ONCE ? found.at(-1)!.email_key : null, files }
 }
 
-const AGENT_TABLES = [
-  {
-    table: 'agents',
-    change: 'update or ignore agents set agent_id = ? where user_key = ? and agent_id = ?',
-    remove: 'delete from agents where user_key = ? and agent_id = ?',
-  },
-  {
-    table: 'tallies',
-    change: 'update or ignore tallies set agent_id = ? where user_key = ? and agent_id = ?',
-    remove: 'delete from tallies where user_key = ? and agent_id = ?',
-  },
-]
-
-/** Ids of agents that are or hold the address; their figures stay under the mark. */
-export function forgetInAgents(tx: Tx, erasing: Erasing): void {
-  for (const { change, remove, table } of AGENT_TABLES) {
-    const found = tx.all(
-      raw<{ agent_id: string }>(`select distinct agent_id from ${table} where user_key = ? and ${holds('agent_id')}`, [
-        erasing.userKey,
-        erasing.address,
-      ]),
-    )
-    for (const { agent_id } of found) tx.run(raw(change, [redact(agent_id, erasing), erasing.userKey, agent_id]))
-    // Where the mark has figures of the same hour already.
-    for (const { agent_id } of found) tx.run(raw(remove, [erasing.userKey, agent_id]))
-  }
+/** Whether a mail is on its way to the address this moment: what its end says is not written yet. */
+export function underWay(reader: Reader, { address, userKey }: Erasing): boolean {
+  const found = raw(
+    `select 1 from deliveries v join outbound_emails e on e.key = v.email_key
+     where v.status = 'active' and e.user_key = ? and lower(v.address) = ? limit 1`,
+    [userKey, address],
+  )
+  return reader.first(found) !== undefined
 }
 
 /** What must still be known of the address: that it is not written to. */
@@ -143,4 +162,34 @@ export function forgetInSuppressions(tx: Tx, { address, hash, userKey }: Erasing
       userKey,
     ]),
   )
+}
+
+/** Agents that are called by the address; their figures stay. */
+export function forgetInAgents(tx: Tx, erasing: Erasing): void {
+  const { address, userKey } = erasing
+  const agents = tx.all(
+    raw<{ agent_id: string }>(
+      `select agent_id from agents where user_key = ? and ${holds('agent_id')}
+       union select agent_id from tallies where user_key = ? and ${holds('agent_id')}`,
+      [userKey, needleOf(address), userKey, needleOf(address)],
+    ),
+  )
+  for (const { agent_id } of agents) {
+    const mark = redact(agent_id, erasing)
+    if (mark === agent_id) continue
+    tx.run(
+      raw('update or ignore agents set agent_id = ? where user_key = ? and agent_id = ?', [mark, userKey, agent_id]),
+    )
+    tx.run(raw('delete from agents where user_key = ? and agent_id = ?', [userKey, agent_id]))
+    tx.run(
+      raw(
+        `insert into tallies (user_key, domain_key, agent_id, hour, deliveries, bounces, complaints)
+         select user_key, domain_key, ?, hour, deliveries, bounces, complaints from tallies where user_key = ? and agent_id = ?
+         on conflict (domain_key, agent_id, hour) do update set deliveries = tallies.deliveries + excluded.deliveries,
+           bounces = tallies.bounces + excluded.bounces, complaints = tallies.complaints + excluded.complaints`,
+        [mark, userKey, agent_id],
+      ),
+    )
+    tx.run(raw('delete from tallies where user_key = ? and agent_id = ?', [userKey, agent_id]))
+  }
 }

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
-import type { Reader } from '../store/database.ts'
 import { filesOf } from '../outbound/body.ts'
-import { about, names, says } from '../store/erasing.ts'
+import type { Reader } from '../store/database.ts'
+import { about, names } from '../store/erasing.ts'
 import type { Spool } from '../store/spool.ts'
 
 export const EXPORTS = 'exports'
@@ -43,15 +43,32 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Every record of an account that is about an address. */
-export function recordsAbout(
-  { spool, store: reader }: Pick<BundleDesk, 'spool' | 'store'>,
+const KEYS = (keys: readonly number[]): string => `(${keys.join(', ')})`
+
+/** Keys of the rows in which some columns name the address itself, not a longer one. */
+function keysNaming(
+  reader: Reader,
+  table: string,
+  columns: readonly string[],
   userKey: number,
   address: string,
-): Record<string, Row[]> {
+): number[] {
+  const all = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
+  const rows = about<{ key: number; text: string }>(
+    `select key, ${all} as text from ${table} where user_key = asked.user and instr(lower(${all}), asked.needle)`,
+    userKey,
+    address,
+  )
+  return reader.all(rows).flatMap(({ key, text }) => (names(text, address) ? [key] : []))
+}
+
+const receivedFrom = (reader: Reader, userKey: number, address: string): string =>
+  KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
+
+/** Every record of an account that is about an address. */
+export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, Row[]> {
   const all = (sql: string): Row[] => reader.all(about<Row>(sql, userKey, address)).map(readable)
-  const mails = `select e.key from outbound_emails e where e.user_key = asked.user
-    and (${names('e."to"')} or ${names('e.cc')} or ${names('e.bcc')})`
+  const mails = KEYS(keysNaming(reader, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))
   return {
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
@@ -59,38 +76,24 @@ export function recordsAbout(
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),
-    outbound_emails: reader
-      .all(
-        about<Row>(
-          `select e.*, b.content as body, b.spool as files from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in (${mails})`,
-          userKey,
-          address,
-        ),
-      )
-      .map(({ bcc, body, files, ...row }) => ({
-        ...readable({ ...row, body: body ?? spooledBody(spool, files as string | null) }),
-        // Who else got a blind copy is nobody's business.
-        ...(typeof bcc === 'string'
-          ? { bcc: (JSON.parse(bcc) as string[]).filter((each) => says(each, address)) }
-          : {}),
-      })),
+    // Who else got a blind copy is nobody's business.
+    outbound_emails: all(
+      `select e.*, b.content as body from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in ${mails}`,
+    ).map((row) => ({
+      ...row,
+      ...(Array.isArray(row['bcc']) ? { bcc: row['bcc'].filter((each) => names(String(each), address)) } : {}),
+    })),
     deliveries: all(
-      `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where e.key in (${mails}) and lower(v.address) = asked.address`,
+      `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where e.key in ${mails} and lower(v.address) = asked.address`,
     ),
     events: all(
-      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in (${mails})
-         and (v.data not like '%@%' or ${names('v.data')})`,
+      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in ${mails}`,
     ),
     inbound_emails: all(
       `select e.*, b.headers, b.text, b.html, b.attachments from inbound_emails e left join inbound_bodies b on b.message_key = e.message_key
-       where e.user_key = asked.user and (${names('e.sender')} or ${names('e."from"')})`,
+       where e.key in ${receivedFrom(reader, userKey, address)}`,
     ),
   }
-}
-
-function spooledBody(spool: Spool, files: string | null): string | null {
-  const [first] = filesOf(files)
-  return first !== undefined && existsSync(spool.path(first)) ? readFileSync(spool.path(first), 'utf8') : null
 }
 
 /** Writes the bundle; returns its file's name in the exports directory. */
@@ -104,15 +107,13 @@ export async function writeBundle(
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const zip = new ZipFile()
   zip.addBuffer(
-    Buffer.from(
-      `${JSON.stringify({ recipient: address, ...recordsAbout({ spool, store }, userKey, address) }, null, 2)}\n`,
-    ),
+    Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
     'records.json',
   )
   const messages = store.all(
     about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
       `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
-       where e.user_key = asked.user and m.virus is null and (${names('e.sender')} or ${names('e."from"')})`,
+       where e.key in ${receivedFrom(store, userKey, address)} and m.virus is null`,
       userKey,
       address,
     ),
@@ -121,6 +122,17 @@ export async function writeBundle(
     const bytes = message.spool === null ? Buffer.from(message.content!) : readFileSync(spool.path(message.spool))
     zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`)
   }
+  const large = store.all(
+    about<{ id: string; spool: string }>(
+      `select e.id, b.spool from outbound_bodies b join outbound_emails e on e.key = b.email_key where b.spool is not null
+         and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
+      userKey,
+      address,
+    ),
+  )
+  for (const { id: email, spool: files } of large)
+    for (const file of filesOf(files))
+      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${file}`)
   zip.end()
   const name = `${id}.zip`
   const draft = join(directory, `${name}.part`)

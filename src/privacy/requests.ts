@@ -6,7 +6,7 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { parseAddrSpec } from '../message/address.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { about, names } from '../store/erasing.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -27,7 +27,13 @@ export interface RequestDesk {
 export function recipientNamed(text: string): string {
   const address = parseAddrSpec(text.trim())?.address.toLowerCase()
   if (address === undefined)
-    throw refuse('invalid', `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`)
+    throw refuse(
+      'invalid',
+      `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`,
+      {
+        parameter: 'recipient',
+      },
+    )
   return address
 }
 
@@ -39,15 +45,19 @@ export async function requestErasure(
 ): Promise<PrivacyRequest> {
   const { clock, config, keyring, store } = desk
   const hash = recipientHash(keyring, address)
-  const earlier = requestOf(store, user.key, 'erasure', hash)
-  const held = holdsAddress(store, user.key, address)
-  if (earlier && (earlier.status === 'pending' || !held)) return earlier
-  if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
-  const now = clock.now()
-  const id = newId(now)
-  // First the ledger: what it says is done again whatever happens to the database.
-  enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) })
-  return insert(desk, user.key, 'erasure', id, address, hash)
+  return store.write((tx) => {
+    const earlier = requestOf(tx, user.key, 'erasure', hash)
+    if (earlier?.status === 'pending') return earlier
+    if (!holdsAddress(tx, user.key, address)) {
+      if (earlier) return earlier
+      throw refuse('not_found', 'Nothing is known of this recipient.')
+    }
+    const now = clock.now()
+    const id = newId(now)
+    // First the ledger: what it says is done again whatever happens to the database.
+    enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) })
+    return insert(tx, desk, user.key, 'erasure', id, address, hash)
+  })
 }
 
 /** Asks for all that is known of an address. Throws 404 when the account never held it. */
@@ -57,37 +67,40 @@ export async function requestExport(
   address: string,
 ): Promise<PrivacyRequest> {
   const hash = recipientHash(desk.keyring, address)
-  const earlier = requestOf(desk.store, user.key, 'export', hash)
-  if (earlier?.status === 'pending') return earlier
-  if (!holdsAddress(desk.store, user.key, address)) throw refuse('not_found', 'Nothing is known of this recipient.')
-  return insert(desk, user.key, 'export', newId(desk.clock.now()), address, hash)
+  return desk.store.write((tx) => {
+    const earlier = requestOf(tx, user.key, 'export', hash)
+    if (earlier?.status === 'pending') return earlier
+    if (!holdsAddress(tx, user.key, address)) throw refuse('not_found', 'Nothing is known of this recipient.')
+    return insert(tx, desk, user.key, 'export', newId(desk.clock.now()), address, hash)
+  })
 }
 
+/** Writes a request down; one without an address has nothing left to do. */
 export function insert(
-  { clock, keyring, ring, store }: Pick<RequestDesk, 'clock' | 'keyring' | 'ring' | 'store'>,
+  tx: Tx,
+  { clock, keyring, ring }: Pick<RequestDesk, 'clock' | 'keyring' | 'ring'>,
   userKey: number,
   kind: PrivacyRequest['kind'],
   id: string,
-  address: string,
+  address: string | null,
   hash: string,
-): Promise<PrivacyRequest> {
-  return store.write((tx) => {
-    const now = clock.now()
-    const row = {
-      id,
-      user_key: userKey,
-      kind,
-      recipient_hash: hash,
-      sealed_recipient: keyring.seal(id, address),
-      status: 'pending' as const,
-      requested_at: now,
-      next_attempt_at: now,
-      created_at: now,
-      updated_at: now,
-    }
-    tx.afterCommit(ring)
-    return tx.first(db.insertInto('privacy_requests').values(row).returningAll())!
-  })
+): PrivacyRequest {
+  const now = clock.now()
+  const row = {
+    id,
+    user_key: userKey,
+    kind,
+    recipient_hash: hash,
+    sealed_recipient: address === null ? null : keyring.seal(id, address),
+    status: address === null ? ('done' as const) : ('pending' as const),
+    requested_at: now,
+    finished_at: address === null ? now : null,
+    next_attempt_at: address === null ? null : now,
+    created_at: now,
+    updated_at: now,
+  }
+  tx.afterCommit(ring)
+  return tx.first(db.insertInto('privacy_requests').values(row).returningAll())!
 }
 
 function requestOf(
@@ -110,19 +123,30 @@ function requestOf(
 
 /** Whether the account holds the address as that of a recipient, contact or correspondent. */
 export function holdsAddress(reader: Reader, userKey: number, address: string): boolean {
-  const found = about(
+  const exact = about(
     `select 1 where
        exists (select 1 from contacts where user_key = asked.user and email = asked.address)
        or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)
-       or exists (select 1 from outbound_emails where user_key = asked.user
-         and (${names('"to"')} or ${names('cc')} or ${names('bcc')}))
-       or exists (select 1 from inbound_emails where user_key = asked.user and (${names('sender')} or ${names('"from"')}
-         or ${names('"to"')} or ${names('cc')}))
-       or exists (select 1 from campaigns where user_key = asked.user and ${names('test_recipient_email')})`,
+       or exists (select 1 from deliveries v join outbound_emails e on e.key = v.email_key
+         where e.user_key = asked.user and lower(v.address) = asked.address)`,
     userKey,
     address,
   )
-  return reader.first(found) !== undefined
+  if (reader.first(exact)) return true
+  // In the words of a header an address may stand beside a longer one that ends or begins like it.
+  const spoken = reader.all(
+    about<{ text: string | null }>(
+      `select concat_ws(char(10), "to", cc, bcc) as text from outbound_emails
+         where user_key = asked.user and instr(lower(concat_ws(char(10), "to", cc, bcc)), asked.needle)
+       union all select concat_ws(char(10), sender, "from", "to", cc) from inbound_emails
+         where user_key = asked.user and instr(lower(concat_ws(char(10), sender, "from", "to", cc)), asked.needle)
+       union all select test_recipient_email from campaigns
+         where user_key = asked.user and instr(lower(test_recipient_email), asked.needle)`,
+      userKey,
+      address,
+    ),
+  )
+  return spoken.some(({ text }) => names(text, address))
 }
 
 /** Every request with its owner, newest first; for the operator. */

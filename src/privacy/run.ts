@@ -1,15 +1,16 @@
 // Works off privacy requests: erasures until nothing is left, exports into a bundle that the account's owner is told of. At start the
 // ledger is read again: what was erased and is back, because an older backup was put in place, is erased once more.
+import { existsSync, readdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { DAY, MINUTE, type Clock } from '../base/clock.ts'
+import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
-import { parseAddress } from '../message/address.ts'
+import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about } from '../store/erasing.ts'
 import { db, raw } from '../store/query.ts'
@@ -32,6 +33,8 @@ export interface PrivacyDesk {
 }
 
 const RETRY = 5 * MINUTE
+/** When what is on its way to the address should have ended. */
+const SOON = 5 * SECOND
 /** How long a bundle is kept. */
 const KEPT = 7 * DAY
 
@@ -46,6 +49,7 @@ export class Privacy {
 
   /** To be called before anything is served or sent: what an older backup brought back goes first. */
   async recover(): Promise<void> {
+    await this.#sweep()
     for (const request of await this.#replay()) await this.#perform(request)
   }
 
@@ -66,11 +70,9 @@ export class Privacy {
     await this.#forgetBundles(now)
     const due = db.selectFrom('privacy_requests').selectAll().where('next_attempt_at', '<=', now).orderBy('key')
     for (const request of store.all(due)) await this.#perform(request)
-    // A bundle whose time is over goes then, not with the next request.
     const next = raw<{ at: number | null }>(
-      `select min(at) as at from (select next_attempt_at as at from privacy_requests where next_attempt_at is not null
-         union all select finished_at + ? from privacy_requests where file is not null)`,
-      [KEPT],
+      `select min(at) as at from (select min(next_attempt_at) as at from privacy_requests where next_attempt_at is not null
+         union all select min(finished_at) + ${KEPT} from privacy_requests where file is not null)`,
     )
     return store.first(next)?.at ?? null
   }
@@ -82,6 +84,11 @@ export class Privacy {
       const file =
         request.kind === 'export' ? await this.#export(request, address) : await this.#erase(request, address)
       const now = clock.now()
+      if (file === undefined) {
+        const soon = { next_attempt_at: now + SOON, updated_at: now }
+        await store.write((tx) => tx.run(db.updateTable('privacy_requests').set(soon).where('key', '=', request.key)))
+        return
+      }
       const set = {
         status: 'done' as const,
         file,
@@ -99,8 +106,9 @@ export class Privacy {
     }
   }
 
-  async #erase({ user_key }: PrivacyRequest, address: string): Promise<null> {
-    const { config, keyring, store } = this.#desk
+  /** Undefined: something is on its way to the address, and what it comes to must be erased as well. */
+  async #erase({ user_key }: PrivacyRequest, address: string): Promise<null | undefined> {
+    const { clock, config, keyring, store } = this.#desk
     // Bundles about the address are copies of what is erased.
     const bundles = db
       .selectFrom('privacy_requests')
@@ -112,7 +120,8 @@ export class Privacy {
       await rm(join(config.data_dir, EXPORTS, file!), { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
     }
-    const left = await scrub(this.#desk, erasingOf(keyring, user_key, address))
+    const { busy, left } = await scrub(this.#desk, erasingOf(keyring, user_key, address, clock.now()))
+    if (busy) return undefined
     // Another account may hold the same address by its own right; the operator is told that the files say it.
     if (left.length > 0) this.#desk.log.warn('the address is still in the data directory', { files: left.join(',') })
     return null
@@ -155,18 +164,33 @@ export class Privacy {
     }
   }
 
+  /** What a crash left of a bundle. */
+  async #sweep(): Promise<void> {
+    const { config, store } = this.#desk
+    const directory = join(config.data_dir, EXPORTS)
+    for (const name of existsSync(directory) ? readdirSync(directory) : [])
+      if (!store.first(db.selectFrom('privacy_requests').select('key').where('file', '=', name)))
+        await rm(join(directory, name), { force: true })
+  }
+
   /** Erasures of the ledger that the database knows nothing of: it is older than they are. */
   async #replay(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#desk
+    const known = new Map<number, Map<string, string>>()
     for (const { id, recipient_hash, user } of readLedger(config.data_dir)) {
       const owner = store.first(db.selectFrom('users').select('key').where('id', '=', user))
-      const known = store.first(db.selectFrom('privacy_requests').select('key').where('id', '=', id))
-      if (!owner || known) continue
-      const address = addressesOf(store, owner.key).find((each) => recipientHash(keyring, each) === recipient_hash)
-      if (address === undefined) continue
-      log.warn('an erasure is done again: the database is older than it', { id })
-      back.push(await insert({ ...this.#desk, ring: () => {} }, owner.key, 'erasure', id, address, recipient_hash))
+      if (!owner || store.first(db.selectFrom('privacy_requests').select('key').where('id', '=', id))) continue
+      const addresses =
+        known.get(owner.key) ??
+        new Map(addressesOf(store, owner.key).map((each) => [recipientHash(keyring, each), each] as const))
+      known.set(owner.key, addresses)
+      const address = addresses.get(recipient_hash) ?? null
+      if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
+      // Written down also where nothing is found, so that it does not fall upon an address that comes back later.
+      const desk = { ...this.#desk, ring: () => {} }
+      const request = await store.write((tx) => insert(tx, desk, owner.key, 'erasure', id, address, recipient_hash))
+      if (address !== null) back.push(request)
     }
     return back
   }
@@ -177,17 +201,14 @@ function addressesOf(reader: Reader, userKey: number): string[] {
   const rows = reader.all(
     about<{ text: string | null }>(
       `select email as text from contacts where user_key = asked.user union select email from suppressions where user_key = asked.user
-       union select "to" from outbound_emails where user_key = asked.user
+       union select concat_ws(char(10), "to", cc, bcc) from outbound_emails where user_key = asked.user
        union select v.address from deliveries v join outbound_emails e on e.key = v.email_key where e.user_key = asked.user
-       union select sender from inbound_emails where user_key = asked.user union select "from" from inbound_emails where user_key = asked.user
-       union select j.value from inbound_emails e, json_each(e."to") j where e.user_key = asked.user
-       union select j.value from inbound_emails e, json_each(e.cc) j where e.user_key = asked.user
+       union select concat_ws(char(10), sender, "from", "to", cc) from inbound_emails where user_key = asked.user
        union select test_recipient_email from campaigns where user_key = asked.user`,
       userKey,
       '',
     ),
   )
-  return [
-    ...new Set(rows.flatMap(({ text }) => (text === null ? [] : (parseAddress(text)?.address.toLowerCase() ?? [])))),
-  ]
+  const found = rows.flatMap(({ text }) => text?.match(/[^\s"<>,;:()[\]]+@[^\s"<>,;:()[\]]+/g) ?? [])
+  return [...new Set(found.flatMap((text) => parseAddrSpec(text)?.address.toLowerCase() ?? []))]
 }

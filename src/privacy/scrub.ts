@@ -4,15 +4,16 @@ import { createReadStream, existsSync, readdirSync, readFileSync, statSync } fro
 import { join } from 'node:path'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { forgetInNotices } from '../accounts/forget.ts'
-import { forgetInCampaigns } from '../campaigns/forget.ts'
-import { forgetInInbound } from '../inbound/forget.ts'
-import { forgetInAgents, forgetInBodies, forgetInMails, forgetInSuppressions } from '../outbound/forget.ts'
-import type { Store, Tx } from '../store/database.ts'
-import { tracesOf, type Erasing } from '../store/erasing.ts'
+import { forgetInNotices, forgetInTokens } from '../accounts/forget.ts'
+import { forgetContacts, forgetInAudiences, forgetInCampaigns, forgetInContacts } from '../campaigns/forget.ts'
+import { forgetInRecords } from '../domains/forget.ts'
+import { forgetInInbound, forgetInInboxes, unreadNames } from '../inbound/forget.ts'
+import { forgetInAgents, forgetInBodies, forgetInMails, forgetInSuppressions, underWay } from '../outbound/forget.ts'
+import type { Store } from '../store/database.ts'
+import { betrays, type Erasing, type Step } from '../store/erasing.ts'
 import { forgetInEvents } from '../store/forget-events.ts'
 import type { Spool } from '../store/spool.ts'
-import { forgetInWebhooks } from '../webhooks/forget.ts'
+import { forgetInAttempts, forgetInPushed, forgetInWebhooks } from '../webhooks/forget.ts'
 
 export interface ScrubDesk {
   store: Store
@@ -22,73 +23,100 @@ export interface ScrubDesk {
 }
 
 const MARK_DIGITS = 12
-const CHUNK = 1024 * 1024
+const CHUNK = 256 * 1024
+/** More than any form of an address. */
+const OVERLAP = 2048
+/** A larger database is not looked through again, which needs it in memory: that SQLite overwrites what it deletes has to be enough. */
+const LOOKED_THROUGH = 256 * 1024 * 1024
 
-export function erasingOf(keyring: Keyring, userKey: number, address: string): Erasing {
+export function erasingOf(keyring: Keyring, userKey: number, address: string, at: number): Erasing {
   const hash = erasedForm(keyring, address)
-  return { userKey, address, hash, mark: `erased-${hash.slice(1, 1 + MARK_DIGITS)}@erased.invalid` }
+  return { userKey, address, hash, mark: `erased-${hash.slice(1, 1 + MARK_DIGITS)}@erased.invalid`, at }
 }
 
-/** Erases; some rows in each transaction, so that it holds up nobody. Returns the files that still say the address. */
-export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<string[]> {
+export interface Scrubbed {
+  /** Something that names the address is on its way this moment; it must be erased once more when that has ended. */
+  busy: boolean
+  /** The files that still say the address. */
+  left: string[]
+}
+
+const STEPS: readonly Step[] = [
+  forgetInContacts,
+  forgetInAudiences,
+  forgetInCampaigns,
+  forgetInInboxes,
+  forgetInTokens,
+  forgetInRecords,
+  forgetInWebhooks,
+  forgetInPushed,
+  forgetInAttempts,
+  forgetInNotices,
+  forgetInEvents,
+]
+
+/** Erases; some rows in each transaction, so that it holds up nobody. */
+export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed> {
   const { spool, store } = desk
   const read = (file: string): Uint8Array =>
     existsSync(spool.path(file)) ? readFileSync(spool.path(file)) : new Uint8Array()
-  const remove = (files: readonly string[]): Promise<unknown> => Promise.all(files.map((file) => spool.remove(file)))
-  const until = async (step: (tx: Tx) => boolean): Promise<void> => {
-    while (await store.write(step));
-  }
-  await store.write((tx) => forgetInSuppressions(tx, erasing))
-  await store.write((tx) => forgetInAgents(tx, erasing))
-  await until((tx) => forgetInCampaigns(tx, erasing))
-  for (let more = true; more;) {
-    const forgotten = await store.write((tx) => forgetInMails(tx, erasing))
-    await remove(forgotten.files)
-    more = forgotten.more
-  }
-  for (const walk of [forgetInBodies, forgetInInbound])
+  // Contacts first: a campaign under way finds nobody to write to any more.
+  await store.write((tx) => {
+    forgetInSuppressions(tx, erasing)
+    forgetContacts(tx, erasing)
+  })
+  for (const walk of [forgetInMails, forgetInBodies, forgetInInbound])
     for (let at: number | null = 0; at !== null;) {
       const from: number = at
-      const { files, next } = await store.write((tx) => walk(tx, erasing, from, read))
-      await remove(files)
+      const { files, next } = await store.writeSoon((tx) => walk(tx, erasing, from, read))
+      await Promise.all(files.map((file) => spool.remove(file)))
       at = next
     }
-  await until((tx) => forgetInWebhooks(tx, erasing))
-  await until((tx) => forgetInNotices(tx, erasing))
-  await until((tx) => forgetInEvents(tx, erasing))
+  await store.write((tx) => forgetInAgents(tx, erasing))
+  for (const step of STEPS)
+    for (let at: number | null = 0; at !== null;) {
+      const from: number = at
+      at = await store.writeSoon((tx) => step(tx, erasing, from))
+    }
+  if (underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
   return forgetRemains(desk, erasing)
 }
 
 /** What SQLite left in its log and in free space goes as well: by a checkpoint, and where that is not enough by writing the file anew. */
-async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<string[]> {
-  store.checkpoint()
-  let left = await filesWith(config.data_dir, address)
-  if (left.some((file) => file.includes('postrider.db'))) {
-    store.rebuild()
-    left = await filesWith(config.data_dir, address)
-  }
-  return left
+async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<Scrubbed> {
+  // A command that reads this moment keeps the log from being emptied.
+  if (!store.checkpoint()) return { busy: true, left: [] }
+  const says = (): boolean =>
+    statSync(join(config.data_dir, 'postrider.db')).size <= LOOKED_THROUGH && betrays(store.octets(), address, true)
+  if (says()) store.rebuild()
+  const left = await filesWith(config.data_dir, address, OPENED)
+  return { busy: false, left: says() ? [...left, 'postrider.db'] : left }
 }
 
+/**
+ * Files that SQLite has open in this process. They must not be opened beside it: closing any descriptor of a file gives up all locks
+ * that the process has on it (fcntl, POSIX), and another process would take the log away under the server.
+ */
+const OPENED = /^(?:postrider\.db|serve\.lock)/
+
 /** The files of the data directory that hold the address, in plain text or as base64 or quoted-printable have it. */
-export async function filesWith(dataDir: string, address: string): Promise<string[]> {
-  const traces = tracesOf(address)
+async function filesWith(dataDir: string, address: string, but: RegExp): Promise<string[]> {
   const found: string[] = []
   for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
     const path = join(dataDir, name)
-    if (statSync(path, { throwIfNoEntry: false })?.isFile() && (await fileHolds(path, traces))) found.push(name)
+    if (but.test(name) || !statSync(path, { throwIfNoEntry: false })?.isFile()) continue
+    if (await fileHolds(path, address)) found.push(name)
   }
   return found
 }
 
-async function fileHolds(path: string, traces: readonly Buffer[]): Promise<boolean> {
-  const longest = Math.max(...traces.map((trace) => trace.length))
+async function fileHolds(path: string, address: string): Promise<boolean> {
   let tail = Buffer.alloc(0)
   try {
     for await (const chunk of createReadStream(path, { highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {
       const bytes = Buffer.concat([tail, chunk])
-      if (traces.some((trace) => bytes.includes(trace))) return true
-      tail = bytes.subarray(-longest)
+      if (betrays(bytes, address)) return true
+      tail = bytes.subarray(-OVERLAP)
     }
   } catch {
     // Gone while it was looked at.

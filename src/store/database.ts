@@ -9,7 +9,6 @@ import Database from 'better-sqlite3'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { Batches } from './batches.ts'
-import { says } from './erasing.ts'
 import { migrations } from './migrations.ts'
 import type { Compiled, Runnable } from './query.ts'
 
@@ -120,9 +119,15 @@ export class Store implements Reader {
     return broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []
   }
 
-  /** Brings the whole log into the database and empties it. */
-  checkpoint(): void {
-    this.#db.pragma('wal_checkpoint(TRUNCATE)')
+  /** Brings the whole log into the database and empties it; false when another process kept it from that. */
+  checkpoint(): boolean {
+    const [result] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as { busy: 0 | 1 }[]
+    return result?.busy === 0
+  }
+
+  /** Every octet of the database, free space too. */
+  octets(): Uint8Array {
+    return this.#db.serialize()
   }
 
   /** Writes the database anew, so that nothing is left in free space. Takes as long as the database is large. */
@@ -226,9 +231,6 @@ export function openStore(dataDir: string): Store {
   let database: Database.Database | undefined
   try {
     database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
-    database.function('says', { deterministic: true }, (text, address) =>
-      typeof text === 'string' && says(text, address as string) ? 1 : 0,
-    )
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')

@@ -1,4 +1,7 @@
 // An address that is to be forgotten, as the tables look for it: in plain text without case, and in the forms that encodings give it.
+//
+// Guarantees: an address is found as a whole. What is part of a longer one (xann@there.test, ann@there.test.example) is another's.
+import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
 
 export interface Erasing {
@@ -9,88 +12,179 @@ export interface Erasing {
   hash: string
   /** What stands in its place elsewhere. */
   mark: string
+  /** When it is erased. */
+  at: number
 }
 
-/** Where a base64 text begins within a group of three octets, the octets of an address look different. */
-const ALIGNMENTS = [0, 1, 2]
-
-/** The octets that betray an address inside a mail: itself, and what base64 and quoted-printable make of it. */
-export function tracesOf(address: string): Buffer[] {
-  const plain = [address, address.replace('@', '=40'), address.replace('@', '%40')]
-  const forms = [address, address.charAt(0).toUpperCase() + address.slice(1), address.toUpperCase()]
-  const base64 = forms.flatMap((form) =>
-    ALIGNMENTS.map((shift) => {
-      const bytes = Buffer.concat([Buffer.alloc(shift), Buffer.from(form)])
-      const whole = bytes.length - (bytes.length % 3)
-      // Only characters that depend on the address alone.
-      return bytes
-        .subarray(0, whole)
-        .toString('base64')
-        .slice(shift === 0 ? 0 : 4)
-    }),
-  )
-  return [...new Set([...plain, ...base64])].filter((text) => text.length >= 6).map((text) => Buffer.from(text))
+/** Letters and digits; other scripts stand beside addresses without a space, and are no part of them here. */
+const WORD = '[a-z0-9]'
+/** What an encoding writes right before an address and what is no part of it: JSON's \n, =3C, %3A. */
+const ESCAPE = String.raw`\\[bfnrt]|\\u[0-9a-f]{4}|[%=](?:[01][0-9a-f]|2[0-9acf]|3[a-f]|40|5[bcde]|60|7[b-f])`
+const BEFORE = `(?:(?<=${ESCAPE})|(?<!${WORD}|${WORD}[._'+-]))`
+const AFTER = `(?!${WORD}|(?:[-.]|[%=]2e)${WORD})`
+/** Encoded forms of the characters that encodings change. */
+const FORMS: Record<string, string> = {
+  '@': String.raw`(?:@|[%=]40|&#0*64;|&#x0*40;|&commat;|\\u0040)`,
+  '.': String.raw`(?:\.|[%=]2e|&#0*46;|&#x0*2e;)`,
+  '+': String.raw`(?:\+|[%=]2b)`,
+  _: '(?:_|[%=]5f)',
+  '-': '(?:-|[%=]2d)',
 }
+const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+const IN_BASE64 = /^[A-Za-z0-9+/_-]*$/
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+const looseForm = (address: string): string =>
+  address.replace(/[^]/gu, (character) => FORMS[character] ?? escaped(character))
+const plainForm = (address: string): string => BEFORE + looseForm(address) + AFTER
 
-const patterns = new Map<string, RegExp>()
-const PATTERNS = 100
+/** Where a base64 text begins within a group of three octets, the octets of an address look different; upper case too. */
+function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: number } {
+  const cased = [...octets].map((octet) => (octet >= 0x61 && octet <= 0x7a ? [octet, octet - 0x20] : [octet]))
+  const first = Math.ceil((shift * 8) / 6)
+  const classes: string[] = []
+  for (let at = first; 6 * at + 6 <= 8 * (shift + octets.length); at++) {
+    const byte = Math.floor((6 * at) / 8)
+    const right = 10 - ((6 * at) % 8)
+    const values = cased[byte - shift]!.flatMap((high) =>
+      (cased[byte - shift + 1] ?? [0]).map((low) => (((high << 8) | low) >> right) & 0x3f),
+    )
+    const letters = new Set(values.map((value) => BASE64[value]!))
+    const all = [...letters].map((letter) => (letter === '+' ? '+\\-' : letter === '/' ? '\\/_' : letter))
+    classes.push(`[${all.join('')}]`)
+  }
+  return { pattern: new RegExp(classes.join(''), 'g'), offset: first % 4 }
+}
+
+interface Forms {
+  address: string
+  plain: RegExp
+  loose: RegExp
+  marked: RegExp
+  base64: { pattern: RegExp; offset: number }[]
+}
+
+let last: Forms | undefined
+
+function formsOf(address: string): Forms {
+  if (last?.address === address) return last
+  // Octets are looked at as Latin-1.
+  const octets = Buffer.from(address)
+  last = {
+    address,
+    plain: new RegExp(plainForm(octets.toString('latin1')), 'i'),
+    loose: new RegExp(looseForm(octets.toString('latin1')), 'i'),
+    marked: new RegExp(plainForm(address), 'gi'),
+    base64: [0, 1, 2].map((shift) => base64Form(octets, shift)),
+  }
+  return last
+}
+
+/** Whether what a base64 text says around a place is the address and not a longer one. */
+function decodes(text: string, at: number, length: number, offset: number, plain: RegExp): boolean {
+  let from = at - offset
+  if (from < 0 || !IN_BASE64.test(text.slice(from, at))) return true
+  for (let step = 0; step < 2 && from >= 4 && IN_BASE64.test(text.slice(from - 4, from)); step++) from -= 4
+  const context = /^[A-Za-z0-9+/_-]{0,8}/.exec(text.slice(at + length, at + length + 8))![0]
+  return plain.test(Buffer.from(text.slice(from, at + length) + context, 'base64').toString('latin1'))
+}
 
 /**
- * The address by itself, not as a part of another (ann@x.test in joann@x.test or ann@x.test.org): in plain text, or with its @ as
- * percent-encoding and quoted-printable have it. The letters of an escape before it ("\n", "%3C", "=3C") are no part of an address.
+ * Whether octets hold the address in any form; lines are unfolded, as base64 and quoted-printable fold them. `loose`: also as part of
+ * something longer, for files in which one column's octets follow another's.
  */
-function patternOf(address: string): RegExp {
-  let pattern = patterns.get(address)
-  if (!pattern) {
-    const forms = [address, address.replace('@', '%40'), address.replace('@', '=40')].map(escaped)
-    const any = `(?:${forms.join('|')})`
-    // The address is looked for first: what stands before it is looked at only where it is.
-    const before = String.raw`(?:(?<![a-z0-9][._+~-]{0,64})|(?<=\\[nrtbf])|(?<=[=%][0-9a-f]{2}))`
-    pattern = new RegExp(String.raw`(?=${any})${before}${any}(?!-*[a-z0-9]|\.[a-z0-9])`, 'gi')
-    if (patterns.size >= PATTERNS) patterns.clear()
-    patterns.set(address, pattern)
-  }
-  pattern.lastIndex = 0
-  return pattern
-}
-
-/** Whether a text holds the address. SQL knows it as `says(text, address)`. */
-export const says = (text: string, address: string): boolean => patternOf(address).test(text)
-
-const BASE64_RUN = /[A-Za-z0-9+/]{8,}/g
-/** A run of base64 may have letters before it that belong to something else. */
-const OFFSETS = [0, 1, 2, 3]
-
-/** Whether octets hold the address in any form: in plain text, in quoted-printable with its soft line ends, in base64, in UTF-16. */
-export function betrays(bytes: Uint8Array, address: string): boolean {
+export function betrays(bytes: Uint8Array, address: string, loose = false): boolean {
+  const forms = formsOf(address)
+  const { base64 } = forms
+  const plain = loose ? forms.loose : forms.plain
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
-  const form = Buffer.from(address).toString('latin1')
-  const spoken = (each: string): boolean => says(each, form) || says(each.replaceAll('\0', ''), form)
-  if (spoken(text) || spoken(text.replace(/=\r?\n/g, ''))) return true
-  // Line ends go, in a mail and in JSON.
-  const runs = text.replace(/(?:\\r)?\\n|\r?\n/g, '').match(BASE64_RUN) ?? []
-  return runs.some((run) => OFFSETS.some((at) => spoken(Buffer.from(run.slice(at), 'base64').toString('latin1'))))
+  if (plain.test(text)) return true
+  const joined = text.replace(/=?\r?\n/g, '')
+  const folded = joined.length < text.length
+  // A line end ends an address; only what quoted-printable folds is joined for plain text.
+  if (folded && text.includes('=') && plain.test(text.replace(/=\r?\n/g, ''))) return true
+  return base64.some(({ offset, pattern }) => {
+    for (const { 0: found, index } of joined.matchAll(pattern))
+      if (decodes(joined, index, found.length, offset, plain)) return true
+    return false
+  })
 }
+
+/** Whether a text names the address. */
+export const names = (text: string | null, address: string): boolean =>
+  text !== null && betrays(Buffer.from(text), address)
 
 /** The text with the mark wherever the address stood. */
-export function redact(text: string, { address, mark }: Pick<Erasing, 'address' | 'mark'>): string {
-  return text.replace(patternOf(address), mark)
+export const redact = (text: string, { address, mark }: Pick<Erasing, 'address' | 'mark'>): string =>
+  text.replace(formsOf(address).marked, mark)
+
+const redactOrNull = (text: string | null, erasing: Erasing): string | null =>
+  text === null ? null : redact(text, erasing)
+
+/** The part of an address that no encoding of text changes: what SQL looks for before the whole is looked at. */
+export function needleOf(address: string): string {
+  const runs = address.match(/[a-z0-9]+/g) ?? ['@']
+  return runs.toSorted((a, b) => b.length - a.length)[0]!
 }
 
-/** SQL that is true where a column holds `asked.address` (see `about`); most rows are told apart without leaving SQLite. */
-export const names = (column: string): string =>
-  `(instr(lower(${column}), asked.address) > 0 and says(${column}, asked.address))`
+/** For `needleOf`; SQLite's lower() knows ASCII, which is all that a needle has. */
+export const holds = (column: string): string => `instr(lower(${column}), ?) > 0`
 
-/** SQL that is true where a column holds the address, which is its one parameter. */
-export const holds = (column: string): string => `says(${column}, ?)`
+/** Rows that one transaction looks at. */
+const AT_ONCE = 500
 
-/** SQL that names an account and an address several times, as `asked.user` and `asked.address`. */
+/** The last key of the next rows of an account's; null at the end. */
+export function sliceEnd(
+  reader: Reader,
+  table: string,
+  owned: string,
+  userKey: number,
+  after: number,
+  most = AT_ONCE,
+): number | null {
+  return reader.first(
+    raw<{ last: number | null }>(
+      `select max(key) as last from (select key from ${table} where ${owned} and key > ? order by key limit ${most})`,
+      [userKey, after],
+    ),
+  )!.last
+}
+
+/** One step of a walk over a table: where to go on, null at the end. */
+export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
+
+/** A walk that marks the address in some columns of an account's rows. */
+export function redacting(table: string, columns: readonly string[], owned = 'user_key = ?'): Step {
+  const quoted = columns.map((name) => `"${name}"`)
+  return (tx, erasing, after) => {
+    const { address, userKey } = erasing
+    const end = sliceEnd(tx, table, owned, userKey, after)
+    if (end === null) return null
+    const needle = needleOf(address)
+    const rows = tx.all(
+      raw<Record<string, string | null> & { key: number }>(
+        `select key, ${quoted.join(', ')} from ${table}
+         where ${owned} and key > ? and key <= ? and (${quoted.map(holds).join(' or ')})`,
+        [userKey, after, end, ...columns.map(() => needle)],
+      ),
+    )
+    for (const row of rows) {
+      const clean = columns.map((name) => redactOrNull(row[name] ?? null, erasing))
+      if (columns.every((name, index) => row[name] === clean[index])) continue
+      tx.run(
+        raw(`update ${table} set ${quoted.map((name) => `${name} = ?`).join(', ')} where key = ?`, [...clean, row.key]),
+      )
+    }
+    return end
+  }
+}
+
+/** SQL that names an account and an address several times, as `asked.user`, `asked.address` and `asked.needle`. */
 export const about = <Row>(sql: string, userKey: number, address: string): Query<Row> =>
   raw<Row>(
-    `with asked(user, address) as (values (?, ?)) ${sql
+    `with asked(user, address, needle) as (values (?, ?, ?)) ${sql
       .replaceAll('asked.user', '(select user from asked)')
-      .replaceAll('asked.address', '(select address from asked)')}`,
-    [userKey, address],
+      .replaceAll('asked.address', '(select address from asked)')
+      .replaceAll('asked.needle', '(select needle from asked)')}`,
+    [userKey, address, needleOf(address)],
   )

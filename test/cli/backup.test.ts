@@ -15,7 +15,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
-import { filesWith } from '../../src/privacy/scrub.ts'
+import { filesWith } from '../kit/files-with.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from './command.ts'
@@ -144,7 +144,9 @@ test('restore refuses what is damaged, climbs out or is no backup, and leaves no
     const target = place()
     await refused(target, 'restore', wrong)
     assert.deepEqual(
-      (readdirSync(target, { recursive: true }) as string[]).filter((name) => !/^spool$|lock/.test(name)),
+      (existsSync(target) ? (readdirSync(target, { recursive: true }) as string[]) : []).filter(
+        (name) => !/^spool$|lock/.test(name),
+      ),
       [],
       wrong,
     )

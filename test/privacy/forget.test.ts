@@ -1,7 +1,7 @@
 // To be forgotten: afterwards no octet of the data directory says the address, and it is still not written to.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { filesWith } from '../../src/privacy/scrub.ts'
+import { filesWith } from '../kit/files-with.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'

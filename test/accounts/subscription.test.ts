@@ -1,0 +1,88 @@
+// Subscriptions (D16): each change is told once; a downgrade counts from its date.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { planOf } from '../../src/accounts/plan.ts'
+import { applyDowngrades, changeSubscription } from '../../src/accounts/subscription.ts'
+import { DAY } from '../../src/base/clock.ts'
+import { leaveBranded } from '../../src/domains/register.ts'
+import { db, raw } from '../../src/store/query.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+let postrider: TestAppliance
+let domain: { id: string }
+const EMAIL = 'ann@owner.test'
+
+before(async () => {
+  postrider = await startTestAppliance({
+    config: {
+      plans: {
+        starter: { included_volume: 10, branded_tracking: false },
+        growth: { included_volume: 100, branded_tracking: true },
+      },
+    },
+  })
+  domain = await postrider.activeDomain('here.test')
+})
+after(() => postrider.stop())
+
+const change = async (what: Parameters<typeof changeSubscription>[2], email = EMAIL) =>
+  changeSubscription(postrider.appliance.desk, email, what)
+const told = (): string[] =>
+  postrider.appliance.desk.store
+    .all(raw<{ type: string }>(`select type from events where type like 'subscription.%' order by key`))
+    .map(({ type }) => type)
+const brand = () =>
+  postrider.api(
+    'PATCH',
+    `/domains/${domain.id}`,
+    document('domains', { tracking_redirect_mode: 'branded' }, { id: domain.id }),
+  )
+
+test('states are told once each, active is not', async () => {
+  for (const state of ['past_due', 'past_due', 'revoked', 'revoked', 'active', 'active'] as const)
+    await change({ state })
+  assert.deepEqual(told(), ['subscription.past_due', 'subscription.revoked'])
+})
+
+test('an unknown plan, an unknown user and a date in the past are refused, and nothing is changed', async () => {
+  await assert.rejects(change({ plan: 'gold' }), /no plan "gold"; the configuration has unlimited, starter, growth/)
+  const at = postrider.clock.now() + DAY
+  await assert.rejects(change({ downgrade: { to: 'gold', at } }), /no plan "gold"/)
+  await assert.rejects(change({ downgrade: { to: 'starter', at: postrider.clock.now() } }), /lies in the future/)
+  await assert.rejects(change({ plan: 'growth' }, 'no@body.test'), /no@body/)
+  const user = await change({})
+  assert.deepEqual([user.plan, user.downgrade_to, user.subscription_state], ['unlimited', null, 'active'])
+})
+
+test('a downgrade is told once, counts from its date on, and takes branded tracking with it', async () => {
+  const { desk } = postrider.appliance
+  await change({ plan: 'growth' })
+  assert.equal((await brand()).status, 200)
+  const at = postrider.clock.now() + DAY
+  await change({ downgrade: { to: 'starter', at } })
+  await change({ downgrade: { to: 'starter', at } })
+  assert.equal(told().filter((type) => type === 'subscription.downgrade_scheduled').length, 1)
+  const user = await change({})
+  assert.equal(planOf(desk.config, user, at - 1).included_volume, 100)
+  assert.equal(planOf(desk.config, user, at).included_volume, 10)
+  assert.deepEqual(await desk.store.write((tx) => applyDowngrades(tx, at - 1)), [])
+
+  postrider.clock.leap(DAY)
+  const refused = await brand()
+  assert.equal(refused.status, 422, 'from its date, whoever wrote it down')
+  assert.equal(refused.body.errors[0].code, 'plan_required')
+  await desk.store.write((tx) => {
+    for (const each of applyDowngrades(tx, at)) leaveBranded(tx, desk.config, each, at)
+  })
+  assert.deepEqual(await desk.store.write((tx) => applyDowngrades(tx, at)), [], 'once')
+  const row = desk.store.first(db.selectFrom('domains').select('tracking_redirect_mode').where('id', '=', domain.id))
+  assert.equal(row!.tracking_redirect_mode, 'shared')
+  const after = await change({})
+  assert.deepEqual([after.plan, after.downgrade_to, after.downgrade_at], ['starter', null, null])
+})
+
+test('another plan ends what was scheduled; a plan that the configuration lost allows nothing', async () => {
+  await change({ downgrade: { to: 'starter', at: postrider.clock.now() + DAY } })
+  assert.equal((await change({ plan: 'unlimited' })).downgrade_at, null)
+  assert.deepEqual(planOf(postrider.config, { plan: 'lost' }, 0), { included_volume: 0, branded_tracking: false })
+})

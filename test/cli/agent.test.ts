@@ -1,0 +1,58 @@
+// `postrider agent list` and the reputation of `domain list`, beside a running server.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { Commands } from './command.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-agent-'))
+let postrider: TestAppliance
+let commands: Commands
+
+before(async () => {
+  postrider = await startTestAppliance()
+  const config = join(folder, 'here.toml')
+  writeFileSync(config, `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
+  commands = new Commands(folder, ['--config', config])
+})
+after(async () => {
+  await commands.close()
+  await postrider.stop()
+  rmSync(folder, { recursive: true })
+})
+
+test('agents with their pool, pace and figures; a warned domain', async () => {
+  assert.deepEqual(await commands.json('agent', 'list'), [])
+  assert.match((await commands.run(['agent', 'list'])).stdout, /There are no agents/)
+  const { key } = await postrider.activeDomain('here.test')
+  const attributes = { from: 'me@here.test', to: 'to@nowhere.test', subject: 'x', html: 'x', agent_id: 'writer' }
+  await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
+  await postrider.appliance.desk.store.write((tx) => {
+    tx.run(
+      raw('insert into tallies values (1, ?, ?, ?, 7, 2, 1)', [key, 'writer', Math.floor(Date.now() / 3_600_000) - 1]),
+    )
+    tx.run(raw('insert into domain_reputations values (?, 1)', [key]))
+  })
+  const [agent] = await commands.json('agent', 'list')
+  const { agent_id, bounces, complaints, deliveries, pace, pool, user } = agent
+  assert.deepEqual(
+    { agent_id, bounces, complaints, deliveries, pace, pool, user },
+    {
+      agent_id: 'writer',
+      bounces: 2,
+      complaints: 1,
+      deliveries: 7,
+      pace: '2 a second',
+      pool: 'probation',
+      user: 'ann@owner.test',
+    },
+  )
+  const { stdout } = await commands.run(['agent', 'list'])
+  assert.match(stdout, /AGENT\s+POOL\s+PACE/)
+  assert.match(stdout, /writer\s+probation/)
+  assert.equal((await commands.json('domain', 'list'))[0].reputation, 'warned')
+  await commands.misused('agent', 'list', 'more')
+})

@@ -1,0 +1,51 @@
+// `postrider export list` and `fetch`.
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { until } from '../kit/until.ts'
+import { Commands } from './command.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-export-'))
+let postrider: TestAppliance
+let commands: Commands
+
+before(async () => {
+  postrider = await startTestAppliance()
+  const config = join(folder, 'here.toml')
+  writeFileSync(config, `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
+  commands = new Commands(folder, ['--config', config])
+})
+after(async () => {
+  await commands.close()
+  await postrider.stop()
+  rmSync(folder, { recursive: true })
+})
+
+test('requests are listed, a bundle is fetched once into a file, and never over one', async () => {
+  assert.match((await commands.run(['export', 'list'])).stdout, /There are no privacy requests/)
+  const kit = campaignKit(() => postrider)
+  await kit.fill(await kit.audience(await postrider.activeDomain('here.test')), ['ann@there.test'])
+  const { id } = (await postrider.api('GET', '/recipients/ann@there.test/data')).body.data
+  const [row] = await until(async () => {
+    const rows = await commands.json('export', 'list')
+    return rows[0]?.ready ? rows : undefined
+  }, 'the bundle')
+  assert.deepEqual([row.id, row.kind, row.status, row.user], [id, 'export', 'done', 'ann@owner.test'])
+  assert.match((await commands.run(['export', 'list'])).stdout, new RegExp(`${id}\\s+export\\s+done\\s+yes`))
+  const out = join(folder, 'ann.zip')
+  assert.equal((await commands.json('export', 'fetch', id, '--out', out)).file, out)
+  assert.equal(readFileSync(out).subarray(0, 2).toString(), 'PK')
+  assert.match(await commands.fails('export', 'fetch', id, '--out', out), /exists; choose another/)
+  assert.match(await commands.fails('export', 'fetch', 'nothing'), /no export nothing/)
+  await commands.misused('export', 'fetch')
+  await postrider.api('DELETE', '/recipients/ann@there.test/forget')
+  await until(
+    async () => (await commands.json('export', 'list')).every((each: { status: string }) => each.status === 'done'),
+    'the erasure',
+  )
+  assert.match(await commands.fails('export', 'fetch', id), /no longer kept/)
+})

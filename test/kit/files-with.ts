@@ -1,0 +1,28 @@
+// Which files of a data directory hold an address, octet by octet. It looks in a process of its own: to open a database's file beside
+// SQLite and close it again gives up the locks that the process has on it.
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { betrays } from '../../src/store/erasing.ts'
+
+const HERE = new URL(import.meta.url).pathname
+
+export async function filesWith(dataDir: string, address: string): Promise<string[]> {
+  const { stdout } = await promisify(execFile)(process.execPath, [HERE, dataDir, address], {
+    env: { ...process.env, NODE_TEST_CONTEXT: '' },
+  })
+  return JSON.parse(stdout) as string[]
+}
+
+if (process.argv[1] === HERE) {
+  const [dataDir, address] = process.argv.slice(2) as [string, string]
+  const names = (readdirSync(dataDir, { recursive: true }) as string[]).filter((name) => {
+    const path = join(dataDir, name)
+    return (
+      statSync(path, { throwIfNoEntry: false })?.isFile() &&
+      betrays(readFileSync(path), address, name.startsWith('postrider.db'))
+    )
+  })
+  process.stdout.write(JSON.stringify(names))
+}

@@ -1,0 +1,107 @@
+// The ledger of erasures: nothing that it holds is lost, and a database that is older than it is scrubbed again.
+import assert from 'node:assert/strict'
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { recipientHash } from '../../src/base/recipient-hash.ts'
+import { enter, LEDGER, readLedger } from '../../src/privacy/ledger.ts'
+import { Privacy } from '../../src/privacy/run.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { until } from '../kit/until.ts'
+
+const entry = (id: string) => ({ id, user: 'u', recipient_hash: 'h', at: '2026-01-15T12:00:00.000Z' })
+
+test('an entry after a line that a crash cut is whole; the cut one is passed over', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'postrider-ledger-'))
+  try {
+    enter(dir, entry('a'))
+    appendFileSync(join(dir, LEDGER), '{"id":"cut","us')
+    enter(dir, entry('b'))
+    enter(dir, entry('c'))
+    assert.deepEqual(
+      readLedger(dir).map(({ id }) => id),
+      ['a', 'b', 'c'],
+    )
+  } finally {
+    rmSync(dir, { recursive: true })
+  }
+})
+
+test('without a ledger there is nothing to do again', () => {
+  assert.deepEqual(readLedger(join(tmpdir(), 'postrider-no-such-directory')), [])
+})
+
+async function withContact(run: (postrider: TestAppliance) => Promise<void>): Promise<void> {
+  const postrider = await startTestAppliance()
+  try {
+    const kit = campaignKit(() => postrider)
+    const audience = await kit.audience(await postrider.activeDomain('here.test'))
+    await kit.fill(audience, ['ann@there.test', 'xann@there.test'])
+    await run(postrider)
+  } finally {
+    await postrider.stop()
+  }
+}
+
+const contacts = async (postrider: TestAppliance): Promise<string[]> =>
+  postrider.appliance.desk.store
+    .all(raw<{ email: string }>('select email from contacts order by email'))
+    .map(({ email }) => email)
+
+/** What starting does: the ledger is read again. */
+async function restarted({ appliance }: TestAppliance): Promise<void> {
+  const privacy = new Privacy({ ...appliance.desk, noticed: () => {} })
+  await privacy.recover()
+  privacy.start()
+  await until(
+    () => !appliance.desk.store.first(raw(`select 1 from privacy_requests where status = 'pending'`)),
+    'the requests',
+  )
+  await privacy.stop()
+}
+
+test('killed between ledger and row: at start it is done', () =>
+  withContact(async (postrider) => {
+    const { keyring } = postrider.appliance.desk
+    enter(postrider.dataDir, {
+      ...entry('killed'),
+      user: postrider.user.id,
+      recipient_hash: recipientHash(keyring, 'ann@there.test'),
+    })
+    await restarted(postrider)
+    assert.deepEqual(await contacts(postrider), ['xann@there.test'])
+  }))
+
+test('an entry falls upon what an old backup brings back once, and not upon an address that returns by itself', () =>
+  withContact(async (postrider) => {
+    const { keyring, store } = postrider.appliance.desk
+    enter(postrider.dataDir, {
+      ...entry('old'),
+      user: postrider.user.id,
+      recipient_hash: recipientHash(keyring, 'gone@there.test'),
+    })
+    await restarted(postrider)
+    const audience = store.first(raw<{ id: string }>('select id from audiences'))!.id
+    await campaignKit(() => postrider).fill(audience, ['gone@there.test'])
+    await restarted(postrider)
+    assert.ok((await contacts(postrider)).includes('gone@there.test'))
+    const other = store.first(raw<{ n: number }>('select count(*) as n from privacy_requests'))!
+    assert.equal(other.n, 1)
+  }))
+
+test('an erasure is in the ledger before it is answered, without the address', () =>
+  withContact(async (postrider) => {
+    const { body, status } = await postrider.api('DELETE', '/recipients/ANN%40There.test/forget')
+    assert.equal(status, 202)
+    const [line] = readLedger(postrider.dataDir)
+    assert.equal(line!.id, body.data.id)
+    assert.equal(line!.recipient_hash, body.data.attributes.recipient_hash)
+    assert.doesNotMatch(readFileSync(join(postrider.dataDir, LEDGER), 'utf8'), /there/i)
+    await until(
+      () => postrider.appliance.desk.store.first(raw(`select 1 from privacy_requests where status = 'done'`)),
+      'the erasure',
+    )
+  }))

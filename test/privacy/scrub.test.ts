@@ -1,0 +1,259 @@
+// What counts as an address to be forgotten: in all its forms, and never as part of another one; and every column that can hold one.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { erasingOf, scrub } from '../../src/privacy/scrub.ts'
+import { filesWith } from '../kit/files-with.ts'
+import { betrays, redact } from '../../src/store/erasing.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+const ADDRESS = 'ann@there.test'
+const erasing = { address: ADDRESS, mark: 'X' }
+const OTHERS = [
+  'xann@there.test',
+  'x.ann@there.test',
+  'x-ann@there.test',
+  'x_ann@there.test',
+  'x+ann@there.test',
+  'ann@there.test.example',
+  'ann@there.testing',
+  'ann@there.test-house.test',
+  'ann@not.there.test',
+]
+
+test('the address is found however it is written', () => {
+  for (const text of [
+    ADDRESS,
+    'ANN@There.TEST',
+    `<${ADDRESS}>`,
+    `Write to ${ADDRESS}.`,
+    `mailto:${ADDRESS}?subject=x`,
+    'https://x.test/?who=ann%40there.test&a=1',
+    '?back=%3Aann%40there%2Etest',
+    'who=3Dann=40there=2Etest',
+    'ann&#64;there.test',
+    JSON.stringify(`\n${ADDRESS}\n`),
+    `邮箱${ADDRESS}，`,
+    `_${ADDRESS}_`,
+  ]) {
+    assert.ok(betrays(Buffer.from(text), ADDRESS), text)
+    assert.ok(!betrays(Buffer.from(redact(text, erasing)), ADDRESS), text)
+    assert.match(redact(text, erasing), /X/, text)
+  }
+  assert.ok(betrays(Buffer.from('Ask ann@th=\r\nere.test now'), ADDRESS), 'folded by quoted-printable')
+})
+
+test('base64 at every place, in any case, folded anywhere', () => {
+  for (const form of [ADDRESS, ADDRESS.toUpperCase(), 'aNn@tHere.Test'])
+    for (let shift = 0; shift < 6; shift++)
+      for (const fold of [76, 7, 1000]) {
+        const text = Buffer.from(`${' '.repeat(shift)}<${form}> is here`).toString('base64')
+        const lines = text.match(new RegExp(`.{1,${fold}}`, 'g'))!.join('\r\n')
+        assert.ok(betrays(Buffer.from(lines), ADDRESS), `${form} at ${shift}, folded at ${fold}`)
+        assert.ok(betrays(Buffer.from(Buffer.from(text, 'base64').toString('base64url')), ADDRESS), 'base64url')
+      }
+})
+
+test('a longer address is another one', () => {
+  for (const other of OTHERS) {
+    assert.equal(redact(`a ${other} b`, erasing), `a ${other} b`)
+    assert.ok(!betrays(Buffer.from(`a ${other} b`), ADDRESS), other)
+    for (let shift = 0; shift < 3; shift++) {
+      const text = Buffer.from(`${' '.repeat(shift)}${other} and more`).toString('base64')
+      assert.ok(!betrays(Buffer.from(text), ADDRESS), `${other} in base64 at ${shift}`)
+    }
+  }
+  assert.equal(redact(`xann@there.test, ${ADDRESS}`, erasing), 'xann@there.test, X')
+})
+
+let postrider: TestAppliance
+before(async () => {
+  postrider = await startTestAppliance()
+  await postrider.activeDomain('here.test')
+  await postrider.activeDomain('other.test', postrider.other)
+})
+after(() => postrider.stop())
+
+/** Columns of text that hold what the account or strangers said, table by table; each gets the address. */
+const SPOKEN: Record<string, string[]> = {
+  tokens: ['name'],
+  records: ['observed'],
+  webhooks: ['name', 'url', 'disabled_reason'],
+  outbound_webhooks: ['payload', 'response_body', 'reason'],
+  webhook_attempts: ['response_body', 'reason'],
+  notices: ['subject', 'text'],
+  inboxes: ['name'],
+  inbound_messages: ['mail_from', 'recipients', 'helo', 'received', 'content', 'authentication'],
+  inbound_emails: [
+    'reason',
+    'sender',
+    'recipients',
+    'subject',
+    'from',
+    'to',
+    'cc',
+    'reply_to',
+    'message_id',
+    'in_reply_to',
+    'references',
+    'authentication',
+  ],
+  inbound_bodies: ['headers', 'text', 'html', 'attachments'],
+  audiences: ['name', 'description'],
+  contacts: ['email', 'name', 'preferences', 'custom_fields'],
+  campaigns: [
+    'name',
+    'subject',
+    'body_html',
+    'body_text',
+    'from_address',
+    'reply_to',
+    'test_recipient_email',
+    'failure',
+  ],
+  outbound_emails: ['from', 'to', 'cc', 'bcc', 'reply_to', 'subject', 'agent_id', 'idempotency_key'],
+  outbound_bodies: ['content'],
+  deliveries: ['address', 'response', 'remote_mta', 'dialogue'],
+  events: ['data'],
+  suppressions: ['email'],
+  soft_bounces: ['email'],
+  agents: ['agent_id'],
+  tallies: ['agent_id'],
+}
+const JSON_LISTS = /^(?:recipients|to|cc|bcc|reply_to|references|attachments)$/
+const EXACT = /^(?:contacts\.email|suppressions\.email|soft_bounces\.email|deliveries\.address)$/
+
+interface Column {
+  name: string
+  type: string
+  notnull: 0 | 1
+  pk: number
+}
+
+/** A row in every table, said by `said`; keys given by `of`, so that references hold. */
+async function fill(user: number, of: number, said: string): Promise<void> {
+  const { store } = postrider.appliance.desk
+  await store.write((tx) => {
+    for (const table of Object.keys(SPOKEN)) {
+      const columns = tx.all(raw<Column>(`select * from pragma_table_info('${table}')`))
+      const values: Record<string, unknown> = {}
+      for (const { name, notnull, type } of columns) {
+        if (SPOKEN[table]!.includes(name))
+          values[name] = EXACT.test(`${table}.${name}`)
+            ? said
+            : name === 'content' && table === 'inbound_messages'
+              ? Buffer.from(`From: ${said}\r\n\r\n${Buffer.from(`it is <${said}>`).toString('base64')}\r\n`)
+              : JSON_LISTS.test(name) && table !== 'outbound_emails'
+                ? JSON.stringify([said])
+                : name === 'data'
+                  ? JSON.stringify({ url: `https://x.test/?to=${said.replace('@', '%40')}` })
+                  : `"${said}"`
+        else if (name === 'user_key') values[name] = user
+        else if (name === 'domain_key') values[name] = user
+        else if (name === 'campaign_key' || name === 'contact_key') values[name] = null
+        else if (/_key$|^key$/.test(name)) values[name] = of
+        else if (name === 'id' || name === 'hash') values[name] = `${table}-${of}`
+        else if (name === 'status') values[name] = table === 'deliveries' ? 'delivered' : 'x'
+        else if (name === 'next_attempt_at' || name === 'deleted_at') values[name] = null
+        else if (notnull) values[name] = type === 'INTEGER' ? of : type === 'BLOB' ? Buffer.from(`${of}`) : `x${of}`
+      }
+      if (table === 'tokens') values['hash'] = Buffer.from(`hash ${of}`)
+      if (table === 'outbound_emails') values['to'] = said
+      const names = Object.keys(values)
+      tx.run(
+        raw(
+          `insert into ${table} (${names.map((name) => `"${name}"`).join(', ')}) values (${names.map(() => '?').join(', ')})`,
+          Object.values(values),
+        ),
+      )
+    }
+  })
+}
+
+const dump = (where: number): string => {
+  const { store } = postrider.appliance.desk
+  return JSON.stringify(
+    Object.keys(SPOKEN).map((table) => {
+      const columns = store.all(raw<Column>(`select * from pragma_table_info('${table}')`)).map(({ name }) => name)
+      const by = ['key', 'email_key', 'message_key', 'hour'].find((name) => columns.includes(name))!
+      return [
+        table,
+        store.all(raw<Record<string, unknown>>(`select * from ${table} where ${by} = ${where}`)).map((row) => ({
+          ...row,
+          ...(row['content'] instanceof Uint8Array ? { content: Buffer.from(row['content']).toString('latin1') } : {}),
+        })),
+      ]
+    }),
+  )
+}
+
+test('every column that can hold an address is scrubbed; other addresses and other users’ rows stay as they are', async () => {
+  const { desk } = postrider.appliance
+  const { store } = desk
+  // All columns of text that are not named above are ours alone: ids, statuses, our own words.
+  const known = store.all(
+    raw<{ name: string }>(`select m.name || '.' || c.name as name from sqlite_master m, pragma_table_info(m.name) c
+      where m.type = 'table' and m.name not like 'sqlite_%' and c.type = 'TEXT'`),
+  )
+  const OURS =
+    /\.(?:id|status|type|reason|source|scope|purpose|region|month|plan|kind|event|about|role|lane|tls|mode|replay_of|name|selector|public_key|value|record_type|mail_from_prefix|tls_policy|tracking_redirect_mode|subscription_state|downgrade_to|scopes|duration|last_four|enhanced_code|message_id|events|secret_hint|spool|client|virus|address|recipient_hash|file|email|password_hash|domain|mx|reader|redirect_uris?|challenge|resource|resolver)$/
+  for (const { name } of known) {
+    const [table, column] = name.split('.') as [string, string]
+    assert.ok(SPOKEN[table]?.includes(column) || OURS.test(name), `${name}: may it hold an address?`)
+  }
+  const { key } = store.first(raw<{ key: number }>('select key from users where id = ?', [postrider.user.id]))!
+  const other = store.first(raw<{ key: number }>('select key from users where id = ?', [postrider.other.id]))!
+  await fill(key, 1001, ADDRESS)
+  await fill(key, 1002, 'xann@there.test')
+  await fill(key, 1003, 'ann@there.test.example')
+  const neighbours = dump(1002) + dump(1003)
+  assert.match(neighbours, /xann@there\.test.*ann@there\.test\.example/s)
+  await scrub(desk, erasingOf(desk.keyring, key, ADDRESS, desk.clock.now()))
+  assert.ok(dump(1002) + dump(1003) === neighbours, 'longer addresses were touched')
+  assert.doesNotMatch(dump(1001), /ann(?:@|%40)there/i)
+
+  await fill(key, 1004, 'Bob.Jones@There.Test')
+  await fill(other.key, 1005, 'carl@there.test')
+  const others = dump(1005)
+  await scrub(desk, erasingOf(desk.keyring, key, 'carl@there.test', desk.clock.now()))
+  assert.ok(dump(1005) === others, 'another user’s rows were touched')
+  await store.write((tx) => {
+    for (const [table, column] of [
+      ['contacts', 'email'],
+      ['suppressions', 'email'],
+      ['soft_bounces', 'email'],
+    ])
+      tx.run(raw(`update ${table} set ${column} = lower(${column}) where key = 1004`))
+  })
+  await scrub(desk, erasingOf(desk.keyring, key, 'bob.jones@there.test', desk.clock.now()))
+  assert.deepEqual(await filesWith(postrider.dataDir, 'bob.jones@there.test'), [])
+})
+
+test('ten thousand records do not hold up the event loop', async (t) => {
+  const { desk } = postrider.appliance
+  const { key } = desk.store.first(raw<{ key: number }>('select key from users where id = ?', [postrider.user.id]))!
+  await desk.store.write((tx) =>
+    tx.run(
+      raw(
+        `with recursive n(i) as (select 1 union all select i + 1 from n where i < 10000)
+         insert into events (id, user_key, type, data, created_at)
+         select 'e' || i, ?, 'email.bounced', json_object('response', '550 <many@there.test> ' || i), 1 from n`,
+        [key],
+      ),
+    ),
+  )
+  let longest = 0
+  let seen = performance.now()
+  const ticking = setInterval(() => {
+    longest = Math.max(longest, performance.now() - seen)
+    seen = performance.now()
+  }, 1)
+  const began = performance.now()
+  await scrub(desk, erasingOf(desk.keyring, key, 'many@there.test', desk.clock.now()))
+  clearInterval(ticking)
+  t.diagnostic(
+    `scrubbed in ${Math.round(performance.now() - began)} ms, the loop was held for ${Math.round(longest)} ms at most`,
+  )
+  assert.deepEqual(await filesWith(postrider.dataDir, 'many@there.test'), [])
+  assert.ok(longest < 1000, `${longest} ms`)
+})
