@@ -21,8 +21,8 @@ import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 
-const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 1500)
-const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 3)
+const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 900)
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5
 const BATCH = 1000

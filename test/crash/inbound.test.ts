@@ -18,7 +18,7 @@ import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
 import { RawClient } from '../smtp/raw.ts'
 
-const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 10)
+const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 8)
 const SIDE_BY_SIDE = 4
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 
