@@ -5,13 +5,11 @@
 // The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. POSTRIDER_CRASH_RECIPIENTS
 // sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed, POSTRIDER_CRASH_SEED draws the moments.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { suppress } from '../../src/outbound/suppressions.ts'
 import { openStore } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
@@ -19,6 +17,8 @@ import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
+import { seeded } from '../kit/seeded.ts'
+import { startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 
 const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 900)
@@ -27,54 +27,8 @@ const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5
 const BATCH = 1000
 /** Fates that may be on their way to the disk at once (outbound/deliver.ts), and one mail for each connection that may be open. */
-const UNCOMMITTED = 500 + 200
+const UNCOMMITTED = 100 + 200
 const LIMIT = 60_000 + RECIPIENTS * 5
-const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-
-/** A small seeded generator (mulberry32). */
-function seeded(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
-  }
-}
-
-interface Server {
-  process: ChildProcess
-  url: string
-  ended: Promise<unknown>
-}
-
-/** Starts `postrider serve` and waits for its ready line. */
-async function serve(configFile: string): Promise<Server> {
-  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
-  let output = ''
-  let errors = ''
-  const ready = new Promise<string>((resolve) => {
-    child.stdout.on('data', (chunk: Buffer) => {
-      if (output === 'ready') return
-      output += chunk.toString()
-      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
-      if (line === undefined || !output.includes(`${line}\n`)) return
-      output = 'ready'
-      resolve(`http://${(JSON.parse(line) as { http: string }).http}`)
-    })
-  })
-  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
-  const url = await Promise.race([
-    ready,
-    ended.then((how) => {
-      throw new Error(`the server ended (${String(how)}) before it was ready: ${errors}${output}`)
-    }),
-  ])
-  return { process: child, url, ended }
-}
 
 test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one mail for each, and figures that say so`, async (t) => {
   const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
@@ -198,7 +152,7 @@ rate_limit = 0
   }
   const began = performance.now()
   try {
-    server = await serve(configFile)
+    server = await startServer(configFile)
     await ask('PATCH', '', { status: 'scheduled' })
     for (let round = 0; round < ROUNDS; round++) {
       await reach(part * (2 * round + 0.5 + random() * 0.5) + excused)
@@ -213,7 +167,7 @@ rate_limit = 0
       if (round === 1) {
         // A paused campaign stays paused through a crash.
         await kill()
-        server = await serve(configFile)
+        server = await startServer(configFile)
         await pause(200)
         assert.equal(heard, after, 'nothing is sent by the next process either')
         assert.equal(await status(), 'paused')
@@ -222,7 +176,7 @@ rate_limit = 0
       if (round === 1) continue
       await reach(Math.min(part * (2 * round + 1.5 + random() * 0.5) + excused, wanted.size + excused - 1))
       await kill()
-      server = await serve(configFile)
+      server = await startServer(configFile)
     }
     await until(
       async () => {

@@ -4,55 +4,21 @@
 // The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take their turns side by
 // side; POSTRIDER_CRASH_KILLS is the number of kills in all.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { openStore } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { RawClient } from '../smtp/raw.ts'
 
 const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 8)
 const SIDE_BY_SIDE = 4
-const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-
-interface Server {
-  process: ChildProcess
-  port: number
-  ended: Promise<unknown>
-}
-
-/** Starts `postrider serve` and waits for its ready line. */
-async function serve(configFile: string): Promise<Server> {
-  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
-  let said = ''
-  const ready = new Promise<number>((resolve) => {
-    child.stderr.on('data', (chunk: Buffer) => void (said += chunk.toString()))
-    child.stdout.on('data', (chunk: Buffer) => {
-      said += chunk.toString()
-      const line = said.split('\n').find((text) => text.includes('"event":"ready"'))
-      if (line === undefined || !said.includes(`${line}\n`)) return
-      const [address] = (JSON.parse(line) as { smtp: string[] }).smtp
-      resolve(Number(address!.split(':').at(-1)))
-    })
-  })
-  const port = await Promise.race([
-    ready,
-    ended.then((how) => {
-      throw new Error(`the server ended (${String(how)}) before it was ready: ${said}`)
-    }),
-  ])
-  return { process: child, port, ended }
-}
 
 /** One data directory: `kills` times a message, its 250, and kill -9; then what is there. */
 async function takeTurns(turn: number, kills: number): Promise<void> {
@@ -78,11 +44,11 @@ servers = ["127.0.0.1:${setUp.dns.port}"]
   const accepted: string[] = []
   try {
     for (let n = 0; n < kills; n++) {
-      server = await serve(configFile)
+      server = await startServer(configFile)
       const subject = `turn ${turn} kill ${n}`
       // Every other one is large enough for the spool.
       const body = n % 2 === 0 ? 'Hello\r\n' : `${'large '.repeat(12)}\r\n`.repeat(5000)
-      const client = await RawClient.greeted(server.port)
+      const client = await RawClient.greeted(server.smtp[0]!)
       await client.begin('box@here.test')
       client.write(`Message-ID: <${turn}.${n}@there.test>\r\nSubject: ${subject}\r\n\r\n${body}`)
       const { code } = await client.ask('.')
@@ -92,7 +58,7 @@ servers = ["127.0.0.1:${setUp.dns.port}"]
       client.destroy()
       assert.equal(await server.ended, 'SIGKILL')
     }
-    server = await serve(configFile)
+    server = await startServer(configFile)
     const store = openStore(dataDir)
     try {
       await until(

@@ -4,18 +4,18 @@
 // The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The moments are
 // drawn from a seed (POSTRIDER_CRASH_SEED), the number of rounds is POSTRIDER_CRASH_ROUNDS.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { raw } from '../../src/store/query.ts'
 import { openStore } from '../../src/store/database.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
+import { seeded } from '../kit/seeded.ts'
+import { startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { mail } from '../outbound/mails.ts'
 
@@ -24,52 +24,6 @@ const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 /** Posters at once, and how long a round lasts at least and at most, in ms after the first 201. */
 const POSTERS = 8
 const [SHORTEST, LONGEST] = [5, 400]
-const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-
-/** A small seeded generator (mulberry32). */
-function seeded(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
-  }
-}
-
-interface Server {
-  process: ChildProcess
-  url: string
-  ended: Promise<unknown>
-}
-
-/** Starts `postrider serve` and waits for its ready line. */
-async function serve(configFile: string): Promise<Server> {
-  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
-  let output = ''
-  let errors = ''
-  const ready = new Promise<string>((resolve) => {
-    child.stdout.on('data', (chunk: Buffer) => {
-      if (output === 'ready') return
-      output += chunk.toString()
-      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
-      if (line === undefined || !output.includes(`${line}\n`)) return
-      output = 'ready'
-      resolve(`http://${(JSON.parse(line) as { http: string }).http}`)
-    })
-  })
-  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
-  const url = await Promise.race([
-    ready,
-    ended.then((how) => {
-      throw new Error(`the server ended (${String(how)}) before it was ready: ${errors}${output}`)
-    }),
-  ])
-  return { process: child, url, ended }
-}
 
 test(`killed ${ROUNDS} times under load: nothing that was promised is lost, nothing is doubled without need`, async (t) => {
   const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
@@ -124,7 +78,7 @@ rate_limit = 0
   const began = performance.now()
   try {
     for (let round = 0; round < ROUNDS; round++) {
-      server = await serve(configFile)
+      server = await startServer(configFile)
       const { url } = server
       let killed = false
       const first = Promise.withResolvers<void>()
@@ -165,7 +119,7 @@ rate_limit = 0
     const beforeLast = copies.length
 
     // One more start, and everything is worked off.
-    server = await serve(configFile)
+    server = await startServer(configFile)
     const store = openStore(dataDir)
     try {
       await until(

@@ -1,0 +1,44 @@
+// `postrider serve` as a process of its own, for tests that kill it.
+import { spawn, type ChildProcess } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+export interface Server {
+  process: ChildProcess
+  /** Where the API listens: "http://host:port". */
+  url: string
+  /** Ports of the SMTP listeners. */
+  smtp: number[]
+  /** How it ended: the signal, or the exit code. */
+  ended: Promise<unknown>
+}
+
+/** Starts it and waits for its ready line. Rejects with what it said when it ends before that. */
+export async function startServer(configFile: string): Promise<Server> {
+  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
+  let output = ''
+  let errors = ''
+  const ready = new Promise<{ http: string; smtp: string[] }>((resolve) => {
+    child.stdout.on('data', (chunk: Buffer) => {
+      // What comes after it is read and dropped, so that the pipe never fills.
+      if (output === 'ready') return
+      output += chunk.toString()
+      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
+      if (line === undefined || !output.includes(`${line}\n`)) return
+      output = 'ready'
+      resolve(JSON.parse(line) as { http: string; smtp: string[] })
+    })
+  })
+  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
+  const { http, smtp } = await Promise.race([
+    ready,
+    ended.then((how) => {
+      throw new Error(`the server ended (${String(how)}) before it was ready: ${errors}${output}`)
+    }),
+  ])
+  return { process: child, url: `http://${http}`, smtp: smtp.map((each) => Number(each.split(':').at(-1))), ended }
+}
