@@ -11,9 +11,11 @@ export type OauthClient = RowOf<'oauth_clients'>
 const MAX_URIS = 10
 const MAX_URI = 2000
 const MAX_NAME = 200
-const MAX_CLIENTS = 10_000
+export const MAX_CLIENTS = 10_000
 /** A client that nobody granted anything is forgotten after this long. */
 const UNUSED = 30 * DAY
+/** Control, format (that turn or hide text), line ends, half a character: what a name on a page of consent may not hold. */
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
 
 /** Why a registration is refused: an error code of RFC 7591 §3.2.2 and a sentence. */
@@ -48,9 +50,9 @@ export function readRegistration(body: unknown, allowedOrigins: readonly string[
       )
   if (
     client_name !== undefined &&
-    (typeof client_name !== 'string' || client_name.length > MAX_NAME || /\p{Cc}/u.test(client_name))
+    (typeof client_name !== 'string' || client_name.length > MAX_NAME || HIDDEN.test(client_name))
   )
-    return wrong('invalid_client_metadata', `"client_name" must be a line of at most ${MAX_NAME} characters.`)
+    return wrong('invalid_client_metadata', `"client_name" must be a line of at most ${MAX_NAME} visible characters.`)
   const lists: [string, unknown, string[]][] = [
     ['grant_types', grant_types, ['authorization_code', 'refresh_token']],
     ['response_types', response_types, ['code']],
@@ -65,7 +67,7 @@ export function readRegistration(body: unknown, allowedOrigins: readonly string[
   return { name, redirectUris: [...new Set(redirect_uris as string[])] }
 }
 
-/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment. A loopback entry means any port (RFC 8252 §7.3). */
+/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment. */
 function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
   if (
     typeof uri !== 'string' ||
@@ -79,14 +81,18 @@ function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
     return false
   const url = new URL(uri)
   if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
-  return allowedOrigins.some((entry) => {
+  return isAllowedOrigin(url, allowedOrigins)
+}
+
+/** Whether a URL's origin is on the operator's list. A loopback entry without a port means any port (RFC 8252 §7.3). */
+export const isAllowedOrigin = (url: URL, allowedOrigins: readonly string[]): boolean =>
+  allowedOrigins.some((entry) => {
     const allowed = new URL(entry)
     const loopback = allowed.port === '' && LOOPBACK.includes(allowed.hostname)
     return loopback
       ? url.protocol === allowed.protocol && url.hostname === allowed.hostname
       : url.origin === allowed.origin
   })
-}
 
 /** Whether a redirect URI is one of the client's: the same text, or on loopback the same but for the port. */
 export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>, uri: string): boolean {
@@ -100,7 +106,14 @@ export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris
   })
 }
 
-/** Registers a client; undefined when there are too many. */
+/** A client that nobody's grant stands for. */
+const ungranted =
+  'not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)'
+
+/**
+ * Registers a client. When there are too many, one that nobody has granted anything, the longest unused, gives way: who floods this public
+ * door locks nobody out. Undefined when all are in use.
+ */
 export function addClient(
   { clock, store }: { store: Store; clock: Clock },
   { name, redirectUris }: Registration,
@@ -108,17 +121,14 @@ export function addClient(
   return store.write((tx) => {
     const now = clock.now()
     const { count } = tx.first(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))!
-    if (count >= MAX_CLIENTS) return undefined
+    const oldest = `select key from oauth_clients where ${ungranted} order by last_used_at, key limit 1`
+    if (count >= MAX_CLIENTS && tx.run(raw(`delete from oauth_clients where key in (${oldest})`)).changes === 0)
+      return undefined
+    const values = { id: newId(now), name, redirect_uris: JSON.stringify(redirectUris) }
     return tx.first(
       db
         .insertInto('oauth_clients')
-        .values({
-          id: newId(now),
-          name,
-          redirect_uris: JSON.stringify(redirectUris),
-          created_at: now,
-          last_used_at: now,
-        })
+        .values({ ...values, created_at: now, last_used_at: now })
         .returningAll(),
     )
   })
@@ -131,13 +141,6 @@ export function clientById(reader: Reader, id: string): OauthClient | undefined 
 /** Forgets clients that nobody has granted anything for long; returns how many. */
 export function forgetClients(store: Store, now: number): Promise<number> {
   return store.write(
-    (tx) =>
-      tx.run(
-        raw(
-          `delete from oauth_clients where last_used_at < ?
-           and not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)`,
-          [now - UNUSED],
-        ),
-      ).changes,
+    (tx) => tx.run(raw(`delete from oauth_clients where last_used_at < ? and ${ungranted}`, [now - UNUSED])).changes,
   )
 }

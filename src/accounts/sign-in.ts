@@ -2,7 +2,7 @@
 // on whether a user exists.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
-import { checkPassword, findUser, hashPassword, type User } from './users.ts'
+import { checkPassword, findUser, NOBODY, type User } from './users.ts'
 
 /** Wrong passwords before the next has to wait; and before nothing is taken for a while. */
 const FREE = 3
@@ -23,7 +23,6 @@ export class SignIns {
   readonly #reader: Reader
   readonly #clock: Clock
   readonly #failures = new Map<string, Failures>()
-  #nobody: Promise<string> | undefined
 
   constructor(reader: Reader, clock: Clock) {
     this.#reader = reader
@@ -40,8 +39,7 @@ export class SignIns {
     for (const key of keys) this.#fail(key, now)
     const user = findUser(this.#reader, email.trim())
     // Whoever does not exist takes as long.
-    this.#nobody ??= hashPassword('nobody')
-    const right = await checkPassword(password, user?.password_hash ?? (await this.#nobody))
+    const right = await checkPassword(password, user?.password_hash ?? NOBODY)
     if (!right || !user?.password_hash) return 'wrong'
     const [account, address] = keys as [string, string]
     this.#failures.delete(account)

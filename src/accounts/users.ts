@@ -14,6 +14,16 @@ export type User = RowOf<'users'>
 const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
 const KEY_BYTES = 32
 
+/** A hash that no password has, checked at the same cost. */
+export const NOBODY = [
+  'scrypt',
+  COST.N,
+  COST.r,
+  COST.p,
+  'bm9ib2R5LCBub2JvZHk=',
+  Buffer.alloc(KEY_BYTES).toString('base64'),
+].join('$')
+
 /** "scrypt$N$r$p$salt$hash", all that is needed to check it later under other costs. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16)

@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
+import { customerOf } from '../base/network.ts'
 
 /** The address of the client; '' where there is no socket (tests). */
 export function clientAddress(context: Context, trusted: readonly string[]): string {
@@ -20,9 +21,13 @@ export function clientAddress(context: Context, trusted: readonly string[]): str
   const hops = (context.req.header('x-forwarded-for') ?? '').split(',').map((hop) => hop.trim())
   let client = peer
   while (isProxy(client) && hops.length > 0) {
-    const hop = hops.pop()!
+    const hop = hops.pop()!.replace(/^::ffff:(?=\d+\.)/i, '')
     if (isIP(hop) === 0) break
     client = hop
   }
   return client
 }
+
+/** What a client is counted by where there is a limit. */
+export const rateKey = (context: Context, trusted: readonly string[]): string =>
+  customerOf(clientAddress(context, trusted))

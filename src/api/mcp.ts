@@ -4,49 +4,87 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { Hono, type Context } from 'hono'
+import { cors } from 'hono/cors'
+import { z } from 'zod'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { version } from '../base/version.ts'
 import { RateLimit } from '../accounts/rates.ts'
+import { isAllowedOrigin } from '../accounts/oauth-clients.ts'
 import { findAccess, type OauthAccess } from '../accounts/oauth-grants.ts'
 import { findToken } from '../accounts/tokens.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Store } from '../store/database.ts'
 import { MCP_TOOLS, type Inside } from './mcp-tools.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
+import { readText } from './pages.ts'
 
 export interface McpDesk {
   store: Store
   clock: Clock
-  config: Pick<Config, 'http' | 'api'>
+  config: Pick<Config, 'http' | 'api' | 'oauth'>
 }
 
-const MAX_BODY = 60 * 1024 * 1024
+/** The API takes more, for attachments; a tool takes words alone. */
+const MAX_BODY = 8 * 1024 * 1024
 
 /** `inside` performs a request to the API as a user; see server.ts. */
 export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: Request) => Promise<Response>): Hono {
   const app = new Hono()
   const { clock, config, store } = desk
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+  // MCP, "Security Warning": a page of a stranger, or one that rebinds its name to this host, gets nothing. Programs send no Origin.
+  app.use('/mcp', async (context, next) => {
+    const origin = context.req.header('origin')
+    return origin === undefined || isOurs(origin) ? next() : fault(context, 403, -32600, 'This origin is not allowed.')
+  })
+  app.use(
+    '/mcp',
+    cors({
+      origin: (origin) => origin,
+      allowMethods: ['POST'],
+      allowHeaders: ['Authorization', 'Content-Type', 'Accept', 'MCP-Protocol-Version', 'Mcp-Session-Id'],
+      exposeHeaders: ['WWW-Authenticate', 'Retry-After'],
+    }),
+  )
   app.all('/mcp', async (context) => {
     const access = accessOf(desk, context)
     if (access instanceof Response) return access
     const { allowed, reset } = rates.take(access.grant_id)
-    if (!allowed) return context.text('Too many requests.\n', 429, { 'Retry-After': String(reset) })
-    if (Number(context.req.header('content-length') ?? 0) > MAX_BODY) return context.text('Too large.\n', 413)
+    if (!allowed) {
+      context.header('Retry-After', String(reset))
+      return fault(context, 429, -32000, `Too many requests; try again in ${reset} s.`)
+    }
     // Nothing is kept between requests: no stream to open, no session to end.
-    if (context.req.method !== 'POST')
-      return context.text('This server speaks by POST alone.\n', 405, { Allow: 'POST' })
+    if (context.req.method !== 'POST') {
+      context.header('Allow', 'POST')
+      return fault(context, 405, -32000, 'This server speaks by POST alone.')
+    }
+    const text = await readText(context.req.raw, MAX_BODY)
+    if (text === undefined) return fault(context, 413, -32600, `The body may be at most ${MAX_BODY} octets.`)
+    let parsedBody: unknown
+    try {
+      parsedBody = JSON.parse(text)
+    } catch {
+      return fault(context, 400, -32700, 'The body is not JSON.')
+    }
+    // Batches left MCP with 2025-06-18; one would be many requests at the price of one.
+    if (Array.isArray(parsedBody)) return fault(context, 400, -32600, 'Send one message in a request, not a batch.')
     const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true })
     const server = serverFor(access, inside)
     await server.connect(transport)
     try {
-      return await transport.handleRequest(context.req.raw)
+      return await transport.handleRequest(context.req.raw, { parsedBody })
     } finally {
       await server.close()
     }
   })
   return app
+
+  function isOurs(origin: string): boolean {
+    if (!URL.canParse(origin)) return false
+    return isAllowedOrigin(new URL(origin), [...config.oauth.redirect_origins, config.http.public_url])
+  }
 
   /** Who asks; or the answer to who may not (RFC 6750 §3, RFC 9728 §5.1). */
   function accessOf({ config: { http } }: McpDesk, context: Context): OauthAccess | Response {
@@ -73,6 +111,10 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
   }
 }
 
+/** An error of JSON-RPC 2.0 §5.1 that belongs to no message. */
+const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429, code: number, message: string): Response =>
+  context.json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
+
 function serverFor(
   access: OauthAccess,
   inside: (access: OauthAccess, request: Request) => Promise<Response>,
@@ -95,7 +137,7 @@ function serverFor(
   for (const { name, title, description, input, annotations, run } of MCP_TOOLS)
     server.registerTool(
       name,
-      { title, description, inputSchema: input, annotations },
+      { title, description, inputSchema: z.strictObject(input), annotations },
       async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
     )
   return server

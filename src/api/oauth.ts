@@ -8,7 +8,7 @@ import { RateLimit } from '../accounts/rates.ts'
 import { addClient, clientById, readRegistration } from '../accounts/oauth-clients.ts'
 import { exchangeCode, exchangeRefresh, type Exchange } from '../accounts/oauth-grants.ts'
 import type { Store } from '../store/database.ts'
-import { clientAddress } from './client-address.ts'
+import { rateKey } from './client-address.ts'
 import { readText } from './pages.ts'
 
 export interface OauthDesk {
@@ -61,7 +61,7 @@ export function createOauth(desk: OauthDesk): Hono {
   app.use('/.well-known/*', open)
 
   const limited = (rates: RateLimit, context: Context): Response | undefined => {
-    const { allowed, reset } = rates.take(clientAddress(context, config.http.trusted_proxies))
+    const { allowed, reset } = rates.take(rateKey(context, config.http.trusted_proxies))
     if (allowed) return undefined
     return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
       'Retry-After': String(reset),
@@ -162,6 +162,8 @@ async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange 
   const resource = given === undefined ? undefined : resourceNamed(desk.config, given)
   if (given !== undefined && resource === undefined)
     return refused('invalid_target', 'This server has no such resource.')
+  const scopes = (value('scope') ?? SCOPE).split(' ').filter(Boolean)
+  if (scopes.some((scope) => scope !== SCOPE)) return refused('invalid_scope', `The only scope is ${SCOPE}.`)
   if (grant === 'refresh_token') {
     const refreshToken = value('refresh_token')
     if (refreshToken === undefined) return refused('invalid_request', '"refresh_token" is missing.')

@@ -28,7 +28,7 @@ code { font-size: .9em }
 /** Answers a whole page. Its forms go to this server alone, and nobody frames it. */
 export function page(
   context: Context,
-  status: 200 | 400 | 403 | 404 | 429,
+  status: 200 | 400 | 403 | 404 | 413 | 429,
   title: string,
   body: Html | Promise<Html>,
   formTo = "'self'",

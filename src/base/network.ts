@@ -39,6 +39,17 @@ export type AddressCheck = (address: string) => boolean
 /** True for an IP address literal. */
 export const isAddress = (text: string): boolean => isIP(text) !== 0
 
+/** Who is counted by an address where there is a limit: itself, or of IPv6 the /64 that one customer has (RFC 6177 §2). */
+export function customerOf(address: string): string {
+  if (isIP(address) !== 6) return address
+  // URL parsing writes an address in one form alone; "::" stands for as many zero groups as are missing.
+  const [head = '', tail] = new URL(`http://[${address.replace(/%.*/, '')}]`).hostname.slice(1, -1).split('::')
+  const groups = head === '' ? [] : head.split(':')
+  const rest = tail ? tail.split(':') : []
+  const whole = [...groups, ...Array<string>(8 - groups.length - rest.length).fill('0'), ...rest]
+  return `${whole.slice(0, 4).join(':')}::/64`
+}
+
 /** True for an IP network in CIDR form or a single address. */
 export function isNetwork(text: string): boolean {
   const [address, bits, more] = text.split('/')

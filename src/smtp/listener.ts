@@ -7,6 +7,7 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 's
 import type { Certificate } from '../base/certificate.ts'
 import { codeOf } from '../base/errors.ts'
 import { MINUTE } from '../base/clock.ts'
+import { customerOf } from '../base/network.ts'
 import { BARE_LINE_END, InboundSession } from './session.ts'
 
 /** A refusal: 550 and "5.1.1 No such mailbox"; without an enhanced code of its own the text gets the usual one. */
@@ -100,20 +101,22 @@ export async function startListener(
     disableReverseLookup: true,
     ...(certificate ? { ...certificate, minVersion: 'TLSv1.2' as const } : {}),
     onConnect({ id, remoteAddress }, done) {
-      const open = (byAddress.get(remoteAddress) ?? 0) + 1
+      const customer = customerOf(remoteAddress)
+      const open = (byAddress.get(customer) ?? 0) + 1
       if (server.connections.size > maxConnections || open > maxPerAddress)
         return done(Object.assign(new Error('4.7.0 Too many connections; try again later'), { responseCode: 421 }))
       // Who is turned away takes no place, or whoever tries again at once would find it taken by themselves.
-      byAddress.set(remoteAddress, open)
+      byAddress.set(customer, open)
       admitted.add(id)
       done()
     },
     onClose({ id, remoteAddress }) {
       server.sessions.delete(id)
       if (!admitted.delete(id)) return
-      const left = (byAddress.get(remoteAddress) ?? 1) - 1
-      if (left > 0) byAddress.set(remoteAddress, left)
-      else byAddress.delete(remoteAddress)
+      const customer = customerOf(remoteAddress)
+      const left = (byAddress.get(customer) ?? 1) - 1
+      if (left > 0) byAddress.set(customer, left)
+      else byAddress.delete(customer)
     },
     onMailFrom: (_, __, done) => done(),
     onRcptTo(address, session, done) {

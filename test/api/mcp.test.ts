@@ -7,6 +7,7 @@ import { setPassword } from '../../src/accounts/users.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { oauthProvider } from '../kit/oauth-client.ts'
+import { Person } from '../kit/person.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 
@@ -32,31 +33,6 @@ after(async () => {
 
 const REDIRECT = 'http://127.0.0.1:33418/callback'
 
-const field = (page: string, name: string): string =>
-  new RegExp(`name="${name}" value="([^"]*)"`).exec(page)![1]!.replaceAll('&amp;', '&').replaceAll('&quot;', '"')
-
-/** The person: signs in, allows; the code that comes back. */
-async function allow(at: URL): Promise<string> {
-  const send = (page: string, more: Record<string, string>, cookie = '') =>
-    fetch(`${url}/oauth/authorize`, {
-      method: 'POST',
-      redirect: 'manual',
-      headers: { cookie },
-      body: new URLSearchParams({ request: field(page, 'request'), proof: field(page, 'proof'), ...more }),
-    })
-  const first = await (await fetch(at)).text()
-  const signedIn = await send(first, { action: 'sign-in', email: postrider.user.email, password: PASSWORD })
-  assert.equal(signedIn.status, 303)
-  const cookie = signedIn.headers.get('set-cookie')!.split(';')[0]!
-  const consent = await (await fetch(at, { headers: { cookie } })).text()
-  assert.match(consent, /Allow Test agent\?/)
-  const back = await send(consent, { action: 'allow' }, cookie)
-  assert.equal(back.status, 303)
-  const location = new URL(back.headers.get('location')!)
-  assert.equal(location.searchParams.get('iss'), url)
-  return location.searchParams.get('code')!
-}
-
 test('from the URL alone to a mail that arrives and an answer that is read', async () => {
   const auth = oauthProvider(REDIRECT)
   const connect = async (): Promise<Client> => {
@@ -65,7 +41,9 @@ test('from the URL alone to a mail that arrives and an answer that is read', asy
     return client
   }
   await assert.rejects(connect())
-  const code = await allow(auth.opened!)
+  const back = await new Person(url).allow(auth.opened!, postrider.user.email, PASSWORD)
+  assert.equal(back.searchParams.get('iss'), url)
+  const code = back.searchParams.get('code')!
   const transport = new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
   await transport.finishAuth(code)
   const client = await connect()

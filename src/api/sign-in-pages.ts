@@ -1,0 +1,74 @@
+// The two pages of OAuth: a person signs in, and says yes or no to a program. What they show of the program is its own word, and said to be.
+import type { Context } from 'hono'
+import { html } from 'hono/html'
+import { page } from './pages.ts'
+
+/** What each form sends back with a button: the authorization request as it came, and the proof that the form is ours. */
+export interface Form {
+  /** The name of the program, as it gave it. */
+  client: string
+  action: string
+  request: string
+  proof: string
+}
+
+export interface Notice {
+  status: 403 | 429
+  text: string
+  email: string
+}
+
+const hidden = ({ proof, request }: Form) =>
+  html`<input type="hidden" name="request" value="${request}" /><input type="hidden" name="proof" value="${proof}" />`
+
+export function signInPage(context: Context, form: Form, notice?: Notice): Response | Promise<Response> {
+  return page(
+    context,
+    notice?.status ?? 200,
+    'Sign in to Postrider',
+    html`<p>
+        <strong><bdi>${form.client}</bdi></strong> wants to use your mail. Sign in first; you are asked before anything
+        is allowed.
+      </p>
+      ${notice ? html`<p class="bad" role="alert">${notice.text}</p>` : ''}
+      <form method="post" action="${form.action}">
+        ${hidden(form)}
+        <label for="email">Email address</label>
+        <input id="email" name="email" type="email" autocomplete="username" required value="${notice?.email ?? ''}" />
+        <label for="password">Password</label>
+        <input id="password" name="password" type="password" autocomplete="current-password" required />
+        <button name="action" value="sign-in">Sign in</button>
+      </form>`,
+  )
+}
+
+export function consentPage(
+  context: Context,
+  form: Form,
+  { email, redirectUri }: { email: string; redirectUri: string },
+): Response | Promise<Response> {
+  return page(
+    context,
+    200,
+    `Allow ${form.client}?`,
+    html`<p>It could, as <strong>${email}</strong>:</p>
+      <ul>
+        <li>send mail from your domains</li>
+        <li>read the mail that you sent and received</li>
+        <li>see your domains, and draft campaigns (never start them)</li>
+      </ul>
+      <p class="soft">
+        The answer goes to <strong>${new URL(redirectUri).host}</strong>. The program registered itself under its name;
+        nobody has checked it. Allow it only if you have just started this yourself.
+      </p>
+      <form method="post" action="${form.action}">
+        ${hidden(form)}
+        <button name="action" value="allow">Allow</button>
+        <button class="plain" name="action" value="deny">Deny</button>
+        <button class="plain" name="action" value="sign-out">Use another account</button>
+      </form>`,
+    // Browsers hold every redirect after a form to this rule: also the one to the program, and where that leads on. An origin would not
+    // do, and "[::1]" is none to it.
+    "'self' https: http:",
+  )
+}

@@ -1,0 +1,62 @@
+// A person with a browser, as far as the pages of OAuth need one: forms are sent as the page wrote them, cookies are kept, redirects are
+// looked at and not followed.
+
+export interface Page {
+  status: number
+  headers: Headers
+  text: string
+}
+
+const plain = (attribute: string): string =>
+  attribute
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&amp;', '&')
+
+export class Person {
+  readonly cookies = new Map<string, string>()
+  /** The Set-Cookie lines as they came. */
+  readonly set: string[] = []
+  readonly #base: string
+
+  /** `base` is where the server listens. */
+  constructor(base: string) {
+    this.#base = base
+  }
+
+  /** Opens an address below the base, or a whole one. */
+  async open(to: string | URL, init: RequestInit = {}): Promise<Page> {
+    const cookie = [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    const headers = { ...(cookie === '' ? {} : { cookie }), ...(init.headers as Record<string, string>) }
+    const response = await fetch(new URL(to, this.#base), { ...init, redirect: 'manual', headers })
+    for (const line of response.headers.getSetCookie()) {
+      this.set.push(line)
+      const [, name, value] = /^([^=]+)=([^;]*)/.exec(line)!
+      if (/max-age=0/i.test(line)) this.cookies.delete(name!)
+      else this.cookies.set(name!, value!)
+    }
+    return { status: response.status, headers: response.headers, text: await response.text() }
+  }
+
+  /** Presses a button of the page's form; `typed` are its fields. */
+  press(page: Page, action: string, typed: Record<string, string> = {}): Promise<Page> {
+    const fields = [...page.text.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)"/g)]
+    const form = new URLSearchParams(fields.map(([, name, value]) => [name!, plain(value!)]))
+    for (const [name, value] of Object.entries({ ...typed, action })) form.set(name, value)
+    return this.open('/oauth/authorize', { method: 'POST', body: form })
+  }
+
+  /** Signs in where it is asked; the page of consent. */
+  async signIn(at: string | URL, email: string, password: string): Promise<Page> {
+    await this.press(await this.open(at), 'sign-in', { email, password })
+    return this.open(at)
+  }
+
+  /** Signs in and allows; where the browser is led to. */
+  async allow(at: string | URL, email: string, password: string): Promise<URL> {
+    const back = await this.press(await this.signIn(at, email, password), 'allow')
+    return new URL(back.headers.get('location')!)
+  }
+}
