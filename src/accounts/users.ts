@@ -12,22 +12,19 @@ import type { RowOf } from '../store/tables.ts'
 export type User = RowOf<'users'>
 
 const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
+const SALT_BYTES = 16
 const KEY_BYTES = 32
 
 /** A hash that no password has, checked at the same cost. */
-export const NOBODY = [
-  'scrypt',
-  COST.N,
-  COST.r,
-  COST.p,
-  'bm9ib2R5LCBub2JvZHk=',
-  Buffer.alloc(KEY_BYTES).toString('base64'),
-].join('$')
+export const NOBODY = hashOf(Buffer.alloc(SALT_BYTES), Buffer.alloc(KEY_BYTES))
 
 /** "scrypt$N$r$p$salt$hash", all that is needed to check it later under other costs. */
 export async function hashPassword(password: string): Promise<string> {
-  const salt = randomBytes(16)
-  const hash = await derive(password, salt, COST)
+  const salt = randomBytes(SALT_BYTES)
+  return hashOf(salt, await derive(password, salt, COST))
+}
+
+function hashOf(salt: Buffer, hash: Buffer): string {
   return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64'), hash.toString('base64')].join('$')
 }
 

@@ -15,10 +15,10 @@ export type Agent = RowOf<'agents'>
 
 const WINDOW = 7 * DAY
 const ENOUGH = 200
-/** Shares of bounces and of complaints. */
-const GOOD = { bounces: 0.02, complaints: 0.001 }
-const BAD = { bounces: 0.05, complaints: 0.003 }
-const RUINED = { bounces: 0.1, complaints: 0.005 }
+/** Bounces and complaints in a thousand mails; whole numbers, so that a bound is met exactly. */
+const GOOD = { bounces: 20, complaints: 1 }
+const BAD = { bounces: 50, complaints: 3 }
+const RUINED = { bounces: 100, complaints: 5 }
 const EVERY = 5 * MINUTE
 
 /** Milliseconds between two mails of an agent, by its pool. */
@@ -65,9 +65,11 @@ const total = ({ bounces, deliveries }: Figures): number => bounces + deliveries
 
 /** Whether either share is above (or both below) a limit. */
 const above = (figures: Figures, limit: typeof GOOD): boolean =>
-  figures.bounces > limit.bounces * total(figures) || figures.complaints > limit.complaints * total(figures)
+  figures.bounces * 1000 > limit.bounces * total(figures) ||
+  figures.complaints * 1000 > limit.complaints * total(figures)
 const below = (figures: Figures, limit: typeof GOOD): boolean =>
-  figures.bounces < limit.bounces * total(figures) && figures.complaints < limit.complaints * total(figures)
+  figures.bounces * 1000 < limit.bounces * total(figures) &&
+  figures.complaints * 1000 < limit.complaints * total(figures)
 
 /** What an agent's figures in its pool mean; undefined: it stays. */
 function verdictOn(
@@ -192,7 +194,8 @@ function busyDomains(reader: Reader, now: number): Judged[] {
 function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number): void {
   const figures = domainFigures(tx, key, now - WINDOW)
   const warn = warned_at === null && total(figures) >= ENOUGH && above(figures, BAD)
-  const recover = warned_at !== null && !above(figures, GOOD)
+  const quiet = total(figures) === 0 && figures.complaints === 0
+  const recover = warned_at !== null && (quiet || below(figures, GOOD))
   if (!warn && !recover) return
   const row = { domain_key: key, warned_at: warn ? now : null }
   tx.run(db.replaceInto('domain_reputations').values(row))

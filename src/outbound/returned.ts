@@ -9,7 +9,7 @@ import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
 import { normalised, suppress } from './suppressions.ts'
-import { tally } from './tally.ts'
+import { takeBackDelivery, tally } from './tally.ts'
 
 /** What a report says of one recipient. */
 export interface ReturnedRecipient {
@@ -79,6 +79,7 @@ export function settleReturned(
     updated_at: now,
   })
   if (!moved) return undefined
+  if (delivery.status === 'delivered') takeBackDelivery(tx, email, delivery.updated_at)
   tally(tx, email, 'bounce', now)
   const bounce = classify(said)
   hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)

@@ -62,6 +62,24 @@ export function tally(
   if (what !== 'delivery') tx.signal(BAD_NEWS)
 }
 
+const takeBack = statement<{ domain_key: number; agent_id: string; hour: number }>()((arg) =>
+  db
+    .updateTable('tallies')
+    .set((eb) => ({ deliveries: eb('deliveries', '-', 1) }))
+    .where('domain_key', '=', arg.domain_key)
+    .where('agent_id', '=', arg.agent_id)
+    .where('hour', '=', arg.hour)
+    .where('deliveries', '>', 0),
+)
+
+/** A delivery of that time has turned out to be none: mail has one outcome, so that shares are of mails. */
+export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
+  const hour = Math.floor(at / HOUR)
+  // It may stand in the hour before; see closeHour.
+  for (const each of [hour, hour - 1])
+    if (tx.run(takeBack({ domain_key, agent_id: agent_id ?? '', hour: each })).changes > 0) return
+}
+
 export interface Figures {
   deliveries: number
   bounces: number

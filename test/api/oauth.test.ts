@@ -89,12 +89,72 @@ test('a refresh token that is used again revokes the family', async () => {
   assert.equal((await refresh(second.refresh_token)).body.error, 'invalid_grant')
 })
 
+test('of ten refreshes at once one wins, and the family is revoked by the others', async () => {
+  const { access_token, refresh_token } = (await redeem(await code())).body
+  const refresh = () => token({ grant_type: 'refresh_token', client_id: clientId, refresh_token })
+  const answers = await Promise.all(Array.from({ length: 10 }, refresh))
+  const won = answers.filter(({ status }) => status === 200)
+  assert.equal(won.length, 1)
+  for (const { body, status } of answers) if (status !== 200) assert.equal(body.error, 'invalid_grant')
+  const { desk } = postrider.appliance
+  for (const access of [access_token, won[0]!.body.access_token])
+    assert.equal(findAccess(desk.store, access, desk.clock.now()), undefined)
+  const after_ = { grant_type: 'refresh_token', client_id: clientId, refresh_token: won[0]!.body.refresh_token }
+  assert.equal((await token(after_)).body.error, 'invalid_grant')
+})
+
+test('what is another client’s, another kind of token or another resource’s is nothing, and does no harm', async () => {
+  const { desk } = postrider.appliance
+  const stranger = (await addClient(desk, { name: 'Stranger', redirectUris: [REDIRECT] }))!.id
+  const given = await code()
+  assert.equal((await redeem(given, { client_id: stranger })).body.error, 'invalid_grant')
+  const { body } = await redeem(given)
+  assert.deepEqual([body.token_type, body.scope, body.expires_in], ['Bearer', 'mcp:use', 3600])
+  const refresh = (more: Record<string, string>) =>
+    token({ grant_type: 'refresh_token', client_id: clientId, refresh_token: body.refresh_token, ...more })
+  for (const [more, error] of [
+    [{ client_id: stranger }, 'invalid_grant'],
+    [{ refresh_token: body.access_token }, 'invalid_grant'],
+    [{ refresh_token: 'rubbish' }, 'invalid_grant'],
+    [{ refresh_token: '' }, 'invalid_request'],
+    [{ resource: postrider.config.http.public_url }, 'invalid_target'],
+    [{ resource: 'https://evil.test/mcp' }, 'invalid_target'],
+    [{ scope: 'mcp:use emails:send' }, 'invalid_scope'],
+  ] as [Record<string, string>, string][])
+    assert.equal((await refresh(more)).body.error, error, JSON.stringify(more))
+  assert.equal(findAccess(desk.store, body.refresh_token, desk.clock.now()), undefined, 'no access by a refresh token')
+  assert.ok(findAccess(desk.store, body.access_token, desk.clock.now()))
+  assert.equal((await refresh({ scope: 'mcp:use' })).status, 200)
+})
+
 test('requests that are not well made', async () => {
   const unknown = await redeem('x', { client_id: 'nobody' })
   assert.deepEqual([unknown.status, unknown.body.error], [401, 'invalid_client'])
   assert.equal(unknown.headers.get('www-authenticate'), 'Bearer')
-  assert.equal((await token('grant_type=password')).body.error, 'unsupported_grant_type')
-  assert.equal((await token('grant_type=refresh_token&grant_type=refresh_token')).body.error, 'invalid_request')
+  const fine = `grant_type=authorization_code&client_id=${clientId}&code=x&code_verifier=${VERIFIER}`
+  for (const [body, error] of [
+    ['', 'invalid_request'],
+    ['grant_type=', 'invalid_request'],
+    ['grant_type=password', 'unsupported_grant_type'],
+    ['grant_type=client_credentials', 'unsupported_grant_type'],
+    ['grant_type=urn:ietf:params:oauth:grant-type:device_code', 'unsupported_grant_type'],
+    ['grant_type=refresh_token&grant_type=refresh_token', 'invalid_request'],
+    [`${fine}&code=x`, 'invalid_request'],
+    [`${fine}&unknown=1&unknown=2`, 'invalid_request'],
+    [fine.replace('code=x&', ''), 'invalid_request'],
+    [fine, 'invalid_grant'],
+    [`${fine}&resource=http://a.test/`, 'invalid_target'],
+  ] as const) {
+    const answer = await token(body)
+    assert.deepEqual([answer.status, answer.body.error], [400, error], body)
+    assert.equal(answer.headers.get('cache-control'), 'no-store')
+    assert.match(answer.headers.get('content-type')!, /^application\/json/)
+    assert.ok(answer.body.error_description)
+  }
+  const post = (type: string, body: string) =>
+    postrider.raw('/oauth/token', { method: 'POST', headers: { 'content-type': type }, body })
+  assert.equal((await post('application/json', JSON.stringify({ grant_type: 'refresh_token' }))).status, 400)
+  assert.equal((await post('application/x-www-form-urlencoded', `a=${'x'.repeat(17_000)}`)).status, 413)
 })
 
 const asking = (more: Record<string, string> = {}): string =>
@@ -117,12 +177,27 @@ test('errors go back only to a client and an address that are known', async () =
     const { headers, status } = await postrider.raw(`/oauth/authorize?${query}`)
     assert.deepEqual([status, headers.get('location')], [400, null])
   }
-  const plain = await postrider.raw(`/oauth/authorize?${asking({ code_challenge_method: 'plain' })}`)
-  const { searchParams } = new URL(plain.headers.get('location')!)
-  assert.deepEqual(
-    [searchParams.get('error'), searchParams.get('state'), searchParams.get('iss')],
-    ['invalid_request', 'st', postrider.config.http.public_url],
-  )
+  const without = (name: string): string => asking().replace(new RegExp(`&?${name}=[^&]*`), '')
+  for (const [query, error] of [
+    [asking({ code_challenge_method: 'plain' }), 'invalid_request'],
+    [without('code_challenge_method'), 'invalid_request'],
+    [without('code_challenge'), 'invalid_request'],
+    [asking({ code_challenge: VERIFIER.slice(1) }), 'invalid_request'],
+    [without('response_type'), 'invalid_request'],
+    [asking({ response_type: 'token' }), 'unsupported_response_type'],
+    [asking({ scope: 'mcp:use tokens:write' }), 'invalid_scope'],
+    [asking({ resource: 'https://evil.test/mcp' }), 'invalid_target'],
+    [`${asking()}&scope=mcp:use&scope=mcp:use`, 'invalid_request'],
+  ] as const) {
+    const { headers, status } = await postrider.raw(`/oauth/authorize?${query}`)
+    assert.equal(status, 303, query)
+    const { searchParams } = new URL(headers.get('location')!)
+    assert.deepEqual(
+      [searchParams.get('error'), searchParams.get('state'), searchParams.get('iss'), searchParams.get('code')],
+      [error, 'st', postrider.config.http.public_url, null],
+      query,
+    )
+  }
 })
 
 test("a form's proof is no session cookie", async () => {
@@ -149,6 +224,6 @@ test('a personal token is 403 on /mcp while it lives, 401 after', async () => {
   const ask = () =>
     postrider.raw('/mcp', { method: 'POST', headers: { authorization: `Bearer ${postrider.token}` }, body: '{}' })
   assert.equal((await ask()).status, 403)
-  postrider.clock.leap(40 * 86_400_000)
+  postrider.clock.leap(400 * 86_400_000)
   assert.equal((await ask()).status, 401)
 })

@@ -72,6 +72,11 @@ async function unchanged({ id }: Gone, ...addresses: string[]): Promise<void> {
 describe('a delivery report', () => {
   test('that says failed makes a delivered mail bounced, with all that follows', async () => {
     const to = someone()
+    const figures = () =>
+      postrider.appliance.desk.store.first<{ n: number | null; b: number | null }>(
+        raw('select sum(deliveries) as n, sum(bounces) as b from tallies'),
+      )
+    const counted = figures()!
     const gone = await send({ to })
     postrider.clock.advance(60_000)
     const said = '550 5.1.1 <bob>: Recipient address rejected: User unknown in virtual mailbox table'
@@ -115,6 +120,8 @@ describe('a delivery report', () => {
       { email: to, reason: 'hard_bounce', scope: 'all', source: 'dsn', expires_at: null },
     ])
     assert.partialDeepStrictEqual(await stats(gone.id), { deliveries: 1, bounces: 1, complaints: 0 })
+    // For the reputation it is one mail, and it bounced.
+    assert.deepEqual({ ...figures() }, { n: counted.n ?? 0, b: (counted.b ?? 0) + 1 })
     const refused = await tryPost({ to })
     assert.equal(refused.status, 422)
     assert.equal(refused.body.errors[0].code, 'recipient_suppressed')

@@ -88,7 +88,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   const user = await addUser(desk, { email: 'ann@owner.test' })
   const other = await addUser(desk, { email: 'bob@other.test' })
   const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
-    (await createToken(desk, whose.key, { name: 'test', scopes, duration: '1_month' })).plaintext
+    (await createToken(desk, whose.key, { name: 'test', scopes, duration: '12_months' })).plaintext
   const token = await tokenFor(user, SCOPES)
   const otherToken = await tokenFor(other, SCOPES)
 

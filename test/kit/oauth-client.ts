@@ -1,5 +1,10 @@
 // What a program keeps of OAuth between its steps, as the MCP SDK asks for it.
+import { createHash } from 'node:crypto'
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
+import { addClient, type OauthClient } from '../../src/accounts/oauth-clients.ts'
+import { exchangeCode, grantCode, type Tokens } from '../../src/accounts/oauth-grants.ts'
+import type { User } from '../../src/accounts/users.ts'
+import type { TestAppliance } from './appliance.ts'
 
 /** What a client program keeps; `opened` is where it would open a browser. */
 export function oauthProvider(redirectUrl: string): OAuthClientProvider & { opened: URL | undefined } {
@@ -18,4 +23,21 @@ export function oauthProvider(redirectUrl: string): OAuthClientProvider & { open
     saveCodeVerifier: (verifier) => void (kept['verifier'] = verifier),
     codeVerifier: () => kept['verifier'],
   }
+}
+
+const VERIFIER = 'v'.repeat(43)
+
+/** What a person who said yes gives a program, without the pages. */
+export async function letIn(
+  { appliance: { desk }, config }: TestAppliance,
+  user: User,
+): Promise<Tokens & { client: OauthClient }> {
+  const redirect_uri = 'http://127.0.0.1:1/callback'
+  const client = (await addClient(desk, { name: 'Agent', redirectUris: [redirect_uri] }))!
+  const challenge = createHash('sha256').update(VERIFIER).digest('base64url')
+  const resource = `${config.http.public_url}/mcp`
+  const code = await grantCode(desk, { client, user_key: user.key, redirect_uri, challenge, resource })
+  const tokens = await exchangeCode(desk, { client, code, verifier: VERIFIER, redirectUri: undefined, resource })
+  if ('error' in tokens) throw new Error(tokens.description)
+  return { ...tokens, client }
 }

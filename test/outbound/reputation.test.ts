@@ -1,4 +1,4 @@
-// A simulated month of agents (D39): pools are promoted, demoted, damaged and recovered, domains warned, each at its bound and told once to
+// Agents by what became of their mail (D39): pools are promoted, demoted, damaged and recovered, domains warned, each at its bound and told once to
 // a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through the function that settles use.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -122,7 +122,7 @@ const told = (hook: Hook, about: Record<string, unknown>): any[] =>
     .map(({ body }) => JSON.parse(body))
     .filter(({ data }) => Object.entries(about).every(([name, value]) => data[name] === value))
 
-test('the pools of three agents through a month', async () => {
+test('each bound of the pools, and the pace that each means', async () => {
   const [good, sloppy, bad] = [
     await postrider.activeDomain('good.test'),
     await postrider.activeDomain('sloppy.test'),
@@ -278,7 +278,96 @@ test('the pools of three agents through a month', async () => {
   )
 })
 
-test('a domain is warned above 5 % of at least 200, and back at 2 %', async () => {
+/** What became of an agent's mail on the days of a month: how many days, and what on each. */
+type Course = [days: number, each: Fates][]
+
+test('a month of three agents: one good, one sloppy, one bad', async () => {
+  const names = ['steady', 'careless', 'reckless'] as const
+  // One accident, with a list of long ago.
+  const good: Course = [
+    [19, { deliveries: 99, bounces: 1 }],
+    [1, { deliveries: 20, bounces: 180 }],
+    [10, { deliveries: 99, bounces: 1 }],
+  ]
+  // Lists of its own, then a bought one, then its own again, then a mailing that annoys.
+  const sloppy: Course = [
+    [8, { deliveries: 98, bounces: 1 }],
+    [8, { deliveries: 93, bounces: 7 }],
+    [7, { deliveries: 99, bounces: 1 }],
+    [2, { deliveries: 300, complaints: 3 }],
+    [5, { deliveries: 100 }],
+  ]
+  // A list that is mostly gone, silence, one that complains, silence.
+  const bad: Course = [
+    [3, { deliveries: 80, bounces: 20 }],
+    [12, {}],
+    [2, { deliveries: 200, complaints: 2 }],
+    [13, {}],
+  ]
+  const days = [good, sloppy, bad].map((course) => course.flatMap(([count, each]) => Array<Fates>(count).fill(each)))
+  assert.deepEqual(
+    days.map(({ length }) => length),
+    [30, 30, 30],
+  )
+  const domains: Domain[] = []
+  for (const name of names) domains.push(await postrider.activeDomain(`${name}.test`))
+  const hook = await makeHook(postrider, receiver, domains[0]!, [
+    'agent.pool.promoted',
+    'agent.pool.demoted',
+    'agent.pool.recovered',
+    'agent.reputation.damaged',
+    'domain.reputation_warning',
+    'domain.reputation_recovered',
+  ])
+  for (const [index, name] of names.entries()) await submit(domains[index]!, name, `${name}@there.test`)
+  await until(
+    () => names.every((name) => exchanger.heard.some(({ to }) => to[0] === `${name}@there.test`)),
+    'first mails',
+  )
+  const begun = postrider.clock.now()
+  for (let day = 0; day < 30; day++) {
+    postrider.clock.leap(begun + day * DAY - postrider.clock.now() + 12 * 60 * MINUTE)
+    for (const [index, name] of names.entries()) await fates(domains[index]!, name, days[index]![day]!)
+    await looks()
+  }
+  await hook.arrived(17)
+  await rest(postrider)
+  const dayOf = (at: string): number => Math.floor((Date.parse(at) - begun) / DAY) + 1
+  const walk = (agent: string): string[] =>
+    told(hook, { agent_id: agent })
+      .toSorted((one, other) => (one.timestamp < other.timestamp ? -1 : 1))
+      .map(({ data, timestamp, type }) => {
+        const { bounces, complaints, deliveries, pool: now, previous_pool } = data
+        return `${dayOf(timestamp)} ${type} ${previous_pool} ${now} ${deliveries}/${bounces}/${complaints}`
+      })
+  assert.deepEqual(walk('steady'), [
+    '2 agent.pool.promoted probation standard 199/2/0',
+    '4 agent.pool.promoted standard trusted 198/2/0',
+    '20 agent.reputation.damaged trusted damaged 614/186/0',
+    '27 agent.pool.recovered damaged probation 594/6/0',
+    '29 agent.pool.promoted probation standard 198/2/0',
+  ])
+  assert.deepEqual(walk('careless'), [
+    '3 agent.pool.promoted probation standard 295/3/0',
+    '6 agent.pool.promoted standard trusted 294/3/0',
+    '12 agent.pool.demoted trusted standard 568/30/0',
+    '14 agent.pool.demoted standard probation 186/14/0',
+    '22 agent.pool.promoted probation standard 687/13/0',
+    '24 agent.reputation.damaged standard damaged 399/1/3',
+  ])
+  assert.deepEqual(walk('reckless'), [
+    '2 agent.reputation.damaged probation damaged 161/40/0',
+    '10 agent.pool.recovered damaged probation 0/0/0',
+    '16 agent.reputation.damaged probation damaged 200/0/2',
+    '24 agent.pool.recovered damaged probation 0/0/0',
+  ])
+  assert.deepEqual(
+    told(hook, { name: 'steady.test' }).map(({ timestamp, type }) => `${dayOf(timestamp)} ${type}`),
+    ['20 domain.reputation_warning', '27 domain.reputation_recovered'],
+  )
+})
+
+test('a domain is warned above 5 % of at least 200, and back below 2 %', async () => {
   const domain = await postrider.activeDomain('plain.test')
   const hook = await makeHook(postrider, receiver, domain, ['domain.reputation_warning', 'domain.reputation_recovered'])
   await fates(domain, null, { deliveries: 189, bounces: 10 })
@@ -286,20 +375,21 @@ test('a domain is warned above 5 % of at least 200, and back at 2 %', async () =
   await fates(domain, null, { deliveries: 1 })
   await looks()
   assert.equal(hook.requests().length, 0)
-  await fates(domain, null, { bounces: 1 })
+  await fates(domain, null, { bounces: 2 })
   await looks()
   await hook.arrived(1)
-  await fates(domain, null, { deliveries: 348 })
+  // Exactly 2 % is not below it.
+  await fates(domain, null, { deliveries: 398 })
   await looks()
   assert.equal(hook.requests().length, 1)
-  await fates(domain, null, { deliveries: 2 })
+  await fates(domain, null, { deliveries: 1 })
   await looks()
   await hook.arrived(2)
   assert.deepEqual(
     told(hook, { name: 'plain.test' }).map(({ data, type }) => [type, data.deliveries, data.bounces]),
     [
-      ['domain.reputation_warning', 190, 11],
-      ['domain.reputation_recovered', 540, 11],
+      ['domain.reputation_warning', 190, 12],
+      ['domain.reputation_recovered', 589, 12],
     ],
   )
 })

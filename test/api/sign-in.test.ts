@@ -1,0 +1,234 @@
+// The pages where a person signs in and allows a program: what they give away, whom they believe, and what strangers can do with them.
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import { MINUTE } from '../../src/base/clock.ts'
+import { addClient } from '../../src/accounts/oauth-clients.ts'
+import { addUser, checkPassword, hashPassword, NOBODY, setPassword } from '../../src/accounts/users.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { Person, type Page } from '../kit/person.ts'
+
+let postrider: TestAppliance
+let url: string
+let clientId: string
+const REDIRECT = 'http://127.0.0.1:1234/callback?kept=1'
+const PASSWORD = 'a long enough password'
+const CHALLENGE = createHash('sha256').update('v'.repeat(43)).digest('base64url')
+
+before(async () => {
+  postrider = await startTestAppliance()
+  url = `http://127.0.0.1:${postrider.appliance.http.port}`
+  postrider.config.http.public_url = url
+  clientId = await clientNamed('Test')
+  for (const { email } of [postrider.user, postrider.other])
+    await setPassword(postrider.appliance.desk, email, PASSWORD)
+})
+after(() => postrider.stop())
+
+const clientNamed = async (name: string): Promise<string> =>
+  (await addClient(postrider.appliance.desk, { name, redirectUris: [REDIRECT] }))!.id
+
+const asking = (more: Record<string, string> = {}): string =>
+  `/oauth/authorize?${new URLSearchParams({
+    client_id: clientId,
+    redirect_uri: REDIRECT,
+    response_type: 'code',
+    code_challenge: CHALLENGE,
+    code_challenge_method: 'S256',
+    state: 'a state & more',
+    ...more,
+  }).toString()}`
+
+const isSignIn = ({ text }: Page): boolean => text.includes('name="password"')
+const isConsent = ({ text }: Page): boolean => text.includes('value="allow"')
+
+test('sign in, see who asks and where the answer goes, allow: every step as it should be', async () => {
+  const person = new Person(url)
+  const first = await person.open(asking())
+  assert.ok(isSignIn(first) && !isConsent(first))
+  for (const page of [first, await person.signIn(asking(), postrider.user.email, PASSWORD)]) {
+    assert.equal(page.status, 200)
+    assert.equal(page.headers.get('cache-control'), 'no-store')
+    assert.equal(page.headers.get('referrer-policy'), 'no-referrer')
+    assert.equal(page.headers.get('x-frame-options'), 'DENY')
+    assert.match(page.headers.get('content-security-policy')!, /default-src 'none';.*frame-ancestors 'none'/)
+    assert.match(page.text, /Test/)
+  }
+  const consent = await person.open(asking())
+  assert.ok(isConsent(consent))
+  assert.match(consent.text, /127\.0\.0\.1:1234/)
+  assert.match(consent.text, new RegExp(postrider.user.email))
+  const back = await person.press(consent, 'allow')
+  assert.equal(back.status, 303)
+  assert.equal(back.headers.get('referrer-policy'), 'no-referrer')
+  const to = new URL(back.headers.get('location')!)
+  assert.equal(to.origin + to.pathname, 'http://127.0.0.1:1234/callback')
+  assert.deepEqual([...to.searchParams.keys()], ['kept', 'code', 'state', 'iss'])
+  assert.equal(to.searchParams.get('state'), 'a state & more')
+  assert.equal(to.searchParams.get('iss'), url)
+  assert.ok(isConsent(await person.open(asking())), 'asked anew each time')
+  const denied = await person.press(consent, 'deny')
+  assert.match(denied.headers.get('location')!, /error=access_denied/)
+  await person.press(consent, 'sign-out')
+  assert.ok(isSignIn(await person.open(asking())))
+})
+
+test('the cookies are for these pages alone, out of reach of scripts, and over https of no neighbour', async () => {
+  const person = new Person(url)
+  await person.signIn(asking(), postrider.user.email, PASSWORD)
+  assert.equal(person.set.length, 2)
+  for (const line of person.set) {
+    assert.match(line, /; HttpOnly/i)
+    assert.match(line, /; SameSite=Lax/i)
+    assert.match(line, /; Path=\/oauth\/authorize/i)
+    assert.doesNotMatch(line, /Secure/i)
+  }
+  postrider.config.http.public_url = 'https://mail.example'
+  try {
+    const secure = new Person(url)
+    await secure.signIn(asking(), postrider.user.email, PASSWORD)
+    assert.equal(secure.set.length, 2)
+    for (const line of secure.set) {
+      assert.match(line, /^__Host-/)
+      assert.match(line, /; Secure/i)
+      assert.match(line, /; Path=\/(?:;|$)/i)
+      assert.doesNotMatch(line, /Domain=/i)
+    }
+  } finally {
+    postrider.config.http.public_url = url
+  }
+})
+
+test('a session of which one character is another, or whose time or password is over, is none', async () => {
+  const { clock } = postrider
+  const person = new Person(url)
+  await person.signIn(asking(), postrider.user.email, PASSWORD)
+  const good = person.cookies.get('postrider_session')!
+  const shows = async (cookie: string): Promise<boolean> => {
+    person.cookies.set('postrider_session', cookie)
+    return isConsent(await person.open(asking()))
+  }
+  assert.ok(await shows(good))
+  for (let i = 0; i < good.length; i++)
+    for (const other of [good[i] === 'A' ? 'B' : 'A', '', '.'])
+      if (other !== good[i])
+        assert.ok(!(await shows(good.slice(0, i) + other + good.slice(i + 1))), `at ${i}: ${other}`)
+  // The last character of base64url has bits that mean nothing.
+  const last = good.at(-1)!
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+  for (const other of alphabet) if (other !== last) assert.ok(!(await shows(good.slice(0, -1) + other)), other)
+  assert.ok(!(await shows(good.replace(postrider.user.id, postrider.other.id))))
+
+  assert.ok(await shows(good))
+  clock.advance(15 * MINUTE - 1)
+  assert.ok(await shows(good))
+  clock.advance(1)
+  assert.ok(!(await shows(good)))
+  const again = new Person(url)
+  await again.signIn(asking(), postrider.other.email, PASSWORD)
+  assert.ok(isConsent(await again.open(asking())))
+  await setPassword(postrider.appliance.desk, postrider.other.email, `${PASSWORD} `)
+  assert.ok(isSignIn(await again.open(asking())))
+  await setPassword(postrider.appliance.desk, postrider.other.email, PASSWORD)
+})
+
+test('a form of another browser, another person, another request or no page of ours does nothing', async () => {
+  const [victim, stranger] = [new Person(url), new Person(url)]
+  const theirs = await stranger.open(asking())
+  await victim.open(asking())
+  // Login CSRF: the stranger's form, with the stranger's account, sent by the victim's browser.
+  const typed = { email: postrider.other.email, password: PASSWORD }
+  const signedIn = await victim.press(theirs, 'sign-in', typed)
+  assert.equal(signedIn.status, 403)
+  assert.equal(victim.cookies.get('postrider_session'), undefined)
+  assert.equal((await new Person(url).press(theirs, 'sign-in', typed)).status, 403, 'a browser that was never here')
+
+  const consent = await victim.signIn(asking(), postrider.user.email, PASSWORD)
+  const strange = await stranger.signIn(asking(), postrider.other.email, PASSWORD)
+  assert.ok(isConsent(consent) && isConsent(strange))
+  for (const [what, page] of [
+    ['of another person', strange],
+    ['of the page of sign-in', theirs],
+    ['for another state', await stranger.open(asking({ state: 'x' }))],
+    [
+      'without a proof',
+      { ...consent, text: consent.text.replace(/name="proof" value="[^"]*"/, 'name="proof" value=""') },
+    ],
+    ['of another request', { ...consent, text: consent.text.replace('state=a', 'state=b') }],
+  ] as const) {
+    const answer = await victim.press(page, 'allow')
+    assert.equal(answer.status, 403, what)
+    assert.equal(answer.headers.get('location'), null, what)
+    assert.equal(answer.headers.get('set-cookie'), null, what)
+  }
+  assert.equal((await victim.press(consent, 'allow')).status, 303, 'and the true one does')
+})
+
+test('a name or a state of markup is shown as text', async () => {
+  const name = '</title><script>alert(1)</script>"\'><img src=x onerror=alert(1)>&amp;'
+  const person = new Person(url)
+  const at = asking({ client_id: await clientNamed(name), state: '"><script>alert(2)</script>' })
+  const pages = [await person.open(at), await person.signIn(at, postrider.user.email, PASSWORD)]
+  const wrong = await new Person(url).open(at)
+  pages.push(await new Person(url).press(wrong, 'sign-in'), await person.open(asking({ client_id: '<script>' })))
+  const typed = new Person(url)
+  pages.push(
+    await typed.press(await typed.open(at), 'sign-in', { email: '"><script>alert(3)</script>', password: 'x' }),
+  )
+  for (const { text } of pages) {
+    assert.doesNotMatch(text, /<script|<img/)
+    assert.equal(text.match(/<form/g)?.length ?? 0, text.includes('name="proof"') ? 1 : 0)
+  }
+  assert.match(pages[1]!.text, /&lt;script&gt;alert\(1\)/)
+})
+
+test('guesses are slowed, then shut out for minutes; nothing tells whether a user exists', async () => {
+  const { clock } = postrider
+  clock.advance(60 * MINUTE)
+  await addUser(postrider.appliance.desk, { email: 'without@password.test' })
+  const guess = async (email: string, times: number): Promise<string[]> => {
+    clock.advance(60 * MINUTE)
+    const person = new Person(url)
+    const page = await person.open(asking())
+    const said: string[] = []
+    for (let i = 0; i < times; i++) {
+      const { headers, status, text } = await person.press(page, 'sign-in', { email, password: `guess ${i}` })
+      const wait = headers.get('retry-after')
+      said.push(`${status} ${/role="alert">([^<]*)/.exec(text)![1]} ${wait}`)
+      if (status === 429 && Number(wait) < 600) clock.advance(Number(wait) * 1000)
+    }
+    return said
+  }
+  const nobody = await guess('nobody@owner.test', 17)
+  assert.deepEqual(nobody.slice(0, 5), [
+    ...Array<string>(4).fill('403 The address or the password is wrong. null'),
+    '429 Too many attempts. Try again in 1 seconds. 1',
+  ])
+  assert.equal(nobody.at(-1), '429 Too many attempts. Try again in 15 minutes. 900')
+  assert.deepEqual(await guess('without@password.test', 5), nobody.slice(0, 5))
+  assert.deepEqual(await guess(postrider.user.email, 17), nobody)
+  // Shut is shut, also to the right password.
+  const right = { email: postrider.user.email, password: PASSWORD }
+  const person = new Person(url)
+  const page = await person.open(asking())
+  assert.equal((await person.press(page, 'sign-in', right)).status, 429)
+  clock.advance(15 * MINUTE)
+  assert.equal((await person.press(page, 'sign-in', right)).status, 303)
+})
+
+test('who does not exist costs the same work as who does', async () => {
+  assert.equal(await checkPassword('', NOBODY), false)
+  const cost = (hash: string): string => hash.split('$').slice(0, 4).join('$')
+  assert.equal(cost(NOBODY), cost(await hashPassword(PASSWORD)))
+  const lengths = (hash: string): number[] => hash.split('$').map(({ length }) => length)
+  assert.deepEqual(lengths(NOBODY), lengths(await hashPassword(PASSWORD)))
+})
+
+test('what is too long is refused before it is looked at', async () => {
+  const person = new Person(url)
+  const page = await person.open(asking())
+  assert.equal((await person.press(page, 'sign-in', { password: 'x'.repeat(20_000) })).status, 413)
+  assert.equal((await person.open(asking({ state: 'x'.repeat(8000) }))).status, 400)
+  const twice = await person.open(`${asking()}&state=b`)
+  assert.match(twice.headers.get('location')!, /error=invalid_request/)
+})
