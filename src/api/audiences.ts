@@ -6,6 +6,7 @@ import { field, type Call } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience, type Audience } from '../campaigns/audiences.ts'
 import { addContact, changeContact, removeContact } from '../campaigns/contacts.ts'
 import { importContacts, type ImportItem } from '../campaigns/import.ts'
+import { normalised } from '../outbound/suppressions.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { line, name, text } from './schemas.ts'
@@ -149,7 +150,7 @@ export const contacts = define('contacts', {
     updated_at: time('When they last changed.'),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key' } },
-  filters: { status: { column: 'status' }, email: { column: 'email' } },
+  filters: { status: { column: 'status' }, email: { column: 'email', forms: (value) => [normalised(value)] } },
   actions: [
     {
       kind: 'list',

@@ -83,7 +83,7 @@ export const campaigns = define('campaigns', {
     track_opens: choice('Whether opens are tracked; null follows the domain.'),
     track_clicks: choice('Whether clicks are tracked; null follows the domain.'),
     recipients: field(z.int().nullable(), { about: 'How many it goes to; known once it is sending.' }),
-    failure: field(z.string().nullable(), { about: 'Why it failed.' }),
+    failure: field(z.string().nullable(), { about: 'Why it failed, or why this server paused it.' }),
     started_at: timeOrNull('When it began to send.'),
     finished_at: timeOrNull('When it was sent, cancelled or failed.'),
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was made.' }),

@@ -1,7 +1,7 @@
 // Addresses that must not be mailed: read, and taken back where they are not for good.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { liftSuppression } from '../outbound/suppressions.ts'
+import { keptForms, liftSuppression } from '../outbound/suppressions.ts'
 import { define } from './desk.ts'
 
 const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
@@ -23,7 +23,7 @@ export const suppressions = define('suppressions', {
   filters: {
     scope: { column: 'scope' },
     reason: { column: 'reason' },
-    email: { column: 'email' },
+    email: { column: 'email', forms: (value, keyring) => keptForms(keyring, value) },
     domain: { column: 'domain_key', type: 'domains' },
   },
   actions: [

@@ -68,13 +68,13 @@ async function actionOf({ req: { raw } }: Context): Promise<string | undefined> 
   }
 }
 
-function show({ store }: UnsubscribeDesk, context: Context, leaving: Leaving): Response | Promise<Response> {
-  const { audience, domain } = senderOf(store, leaving)
+function show(desk: UnsubscribeDesk, context: Context, leaving: Leaving): Response | Promise<Response> {
+  const { audience, domain } = senderOf(desk.store, leaving)
   const list =
     audience === null
       ? html`mail from <strong>${domain}</strong>`
       : html`<strong>${audience}</strong> from <strong>${domain}</strong>`
-  if (hasLeft(store, leaving))
+  if (hasLeft(desk, leaving))
     return page(
       context,
       200,

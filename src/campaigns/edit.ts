@@ -4,6 +4,7 @@ import { DAY, type Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { inFamily, parseAddress } from '../message/address.ts'
+import { requireSubscription } from '../outbound/admit.ts'
 import { listed, type OneOrMore } from '../outbound/recipients.ts'
 import { campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -184,14 +185,22 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
     )
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
     throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
+  if (on === 'resume') requireSubscription(tx, campaign.user_key)
+  if (on === 'pause') return pauseCampaign(tx, campaign, now)
   const set = {
+    ...(on === 'resume' ? { failure: null } : {}),
     ...(on === 'schedule' ? { scheduled_at: Math.max(campaign.scheduled_at ?? now, now) } : {}),
     ...(on === 'cancel' ? { finished_at: now } : {}),
   }
   moveCampaign(tx, campaign, on, now, set)
-  if (on === 'pause') holdQueued(tx, campaign.key, now)
   if (on === 'resume') releaseQueued(tx, campaign.key, now)
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
+}
+
+/** sending -> paused, with what waits; `failure` says why where it is not the owner's wish. */
+export function pauseCampaign(tx: Tx, campaign: Campaign, now: number, failure: string | null = null): void {
+  moveCampaign(tx, campaign, 'pause', now, { failure })
+  holdQueued(tx, campaign.key, now)
 }
 
 /** Moves a campaign by its table, with its event. False when the table knows no such move. */

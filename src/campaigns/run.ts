@@ -15,7 +15,7 @@ import { enqueueBulk, openMails } from '../outbound/bulk.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
-import { campaignByKey, moveCampaign, type Campaign } from './edit.ts'
+import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
 import { countWanted, lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDesk {
@@ -136,6 +136,7 @@ export class CampaignRunner {
     const { clock, store } = this.#desk
     const campaign = campaignByKey(store, key)
     if (campaign?.status !== 'sending') return false
+    if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
     if (campaign.recipients === null) return this.#count(campaign)
     if (!walked(campaign)) {
       const stuckAt = this.#stuckAt(key)
@@ -146,6 +147,17 @@ export class CampaignRunner {
     this.#ahead.delete(key)
     if (openMails(store, key, 1) > 0) return false
     await store.write((tx) => finish(tx, key, clock.now()))
+    return false
+  }
+
+  /** Nobody sends without a subscription; with one again the owner resumes it. */
+  async #stop(key: number): Promise<boolean> {
+    const { clock, log, store } = this.#desk
+    await store.write((tx) => {
+      const campaign = campaignByKey(tx, key)
+      if (campaign?.status === 'sending') pauseCampaign(tx, campaign, clock.now(), UNSUBSCRIBED)
+    })
+    log.warn('campaign paused without a subscription', { campaign: key })
     return false
   }
 

@@ -1,8 +1,9 @@
 // A recipient wants no more mail of this kind (D45): a marketing suppression on the sending domain, and email.unsubscribed once. Contacts
 // follow by themselves. It works when contact, campaign and mail are gone.
 import type { Clock } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
 import { emailOf, emit, type Delivery } from '../outbound/settle.ts'
-import { marketingSuppressed, suppress, takeAll, type Suppression } from '../outbound/suppressions.ts'
+import { keptForm, marketingSuppressed, suppress, takeAll, type Suppression } from '../outbound/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Leaving } from './unsubscribe-token.ts'
@@ -37,21 +38,25 @@ function leaveDomain(
 export interface LeaveDesk {
   store: Store
   clock: Clock
+  keyring: Keyring
 }
 
 /** Unsubscribes by a link. */
-export function leave({ clock, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
-  return store.write((tx) => leaveDomain(tx, leaving, 'unsubscribe_link', clock.now()))
+export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
+  return store.write((tx) => {
+    const email = keptForm(tx, keyring, leaving.domain, leaving.email)
+    return leaveDomain(tx, { ...leaving, email }, 'unsubscribe_link', clock.now())
+  })
 }
 
 /** Takes it back. */
-export function rejoin({ clock, store }: LeaveDesk, { domain, email }: Leaving): Promise<void> {
-  return store.write((tx) => void takeAll(tx, domain, email, clock.now(), 'unsubscribe'))
+export function rejoin({ clock, keyring, store }: LeaveDesk, { domain, email }: Leaving): Promise<void> {
+  return store.write((tx) => void takeAll(tx, domain, keptForm(tx, keyring, domain, email), clock.now(), 'unsubscribe'))
 }
 
 /** Whether the recipient has left. */
-export const hasLeft = (reader: Reader, { domain, email }: Leaving): boolean =>
-  marketingSuppressed(reader, domain, email)
+export const hasLeft = ({ keyring, store }: LeaveDesk, { domain, email }: Leaving): boolean =>
+  marketingSuppressed(store, domain, keptForm(store, keyring, domain, email))
 
 /** What the page calls the sender. */
 export function senderOf(reader: Reader, { domain, audience }: Leaving): { domain: string; audience: string | null } {

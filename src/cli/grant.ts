@@ -23,10 +23,12 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
           created_at: iso(row.created_at),
         }))
         answer(invocation().terminal, grants, (list) =>
-          table(
-            ['ID', 'USER', 'PROGRAM', 'LED BACK TO', 'ALLOWED'],
-            list.map((one) => [one.id, one.user, one.client_name, one.redirect_uri, one.created_at]),
-          ),
+          list.length === 0
+            ? 'Nobody has let a program in.'
+            : table(
+                ['ID', 'USER', 'PROGRAM', 'LED BACK TO', 'ALLOWED'],
+                list.map((one) => [one.id, one.user, one.client_name, one.redirect_uri, one.created_at]),
+              ),
         )
       }),
     )

@@ -8,6 +8,7 @@
 //     actions: [create({ path: '/webhooks', scope: 'webhooks:write', run: … }), …],
 //   })
 import type { z } from 'zod'
+import type { Keyring } from '../base/keyring.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import type { TableName } from '../store/tables.ts'
@@ -60,6 +61,8 @@ export interface Filter {
   means?: Readonly<Record<string, readonly string[]>>
   /** The filter takes public ids of this type; they are translated to keys. */
   type?: string
+  /** The forms in which the column may hold what a value means. */
+  forms?: (value: string, keyring: Keyring) => readonly string[]
   /** The column is a flag: the filter takes true and false. */
   flag?: true
 }

@@ -199,7 +199,8 @@ function list<Parts>(
     const { key } = findParent(reader, writer.types, caller, action.within, parentId)
     where.push({ column: action.within.column, values: [key] })
   }
-  for (const [name, values] of query.filters) where.push(condition(reader, resource, caller, name, values, writer))
+  for (const [name, values] of query.filters)
+    where.push(condition({ keyring, reader }, resource, caller, name, values, writer))
 
   const path = context.req.path
   const scope: CursorScope = {
@@ -246,14 +247,15 @@ function list<Parts>(
 
 /** A filter as a condition on columns; ids of related resources become keys. */
 function condition(
-  reader: Reader,
+  { keyring, reader }: { keyring: Keyring; reader: Reader },
   resource: Resource<never>,
   caller: Caller,
   name: string,
   values: string[],
   writer: Writer,
 ): Condition {
-  const { column, type, flag, means } = resource.filters![name]!
+  const { column, type, flag, forms, means } = resource.filters![name]!
+  if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)
     return {

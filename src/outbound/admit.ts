@@ -81,7 +81,7 @@ export function admit(
     if (suppression)
       problems.push({
         code: 'recipient_suppressed',
-        detail: `${address.address} is suppressed on ${domain.name} (${suppression.reason}).`,
+        detail: `${address.address} is suppressed on ${domain.name} (${suppression.erased ? 'it was forgotten on request' : suppression.reason}).`,
         source: { pointer: `/data/attributes/${pointer}` },
         meta: { recipient: address.address, reason: suppression.reason },
       })

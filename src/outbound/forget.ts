@@ -5,6 +5,7 @@ import { betrays, holds, names, needleOf, redact, sliceEnd, type Erasing } from 
 import { raw } from '../store/query.ts'
 import { filesOf } from './body.ts'
 import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
+import { suppress } from './suppressions.ts'
 
 const AT_ONCE = 200
 const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const
@@ -154,14 +155,32 @@ export function underWay(reader: Reader, { address, userKey }: Erasing): boolean
 }
 
 /** What must still be known of the address: that it is not written to. */
-export function forgetInSuppressions(tx: Tx, { address, hash, userKey }: Erasing): void {
+export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Erasing): void {
   tx.run(raw('update or replace suppressions set email = ? where user_key = ? and email = ?', [hash, userKey, address]))
+  blockErased(tx, userKey, hash, at)
   tx.run(
     raw('delete from soft_bounces where email = ? and domain_key in (select key from domains where user_key = ?)', [
       address,
       userKey,
     ]),
   )
+}
+
+/** Nobody who asked to be forgotten is written to by an old list: each domain keeps an entry that recognises the address (D56). */
+export function blockErased(tx: Tx, userKey: number, hash: string, at: number): void {
+  const domains = tx.all(
+    raw<{ key: number }>(
+      `select d.key from domains d where d.user_key = ? and d.deleted_at is null and not exists (
+         select 1 from suppressions s where s.domain_key = d.key and s.email = ? and s.scope = 'all' and s.expires_at is null)`,
+      [userKey, hash],
+    ),
+  )
+  for (const { key } of domains)
+    suppress(
+      tx,
+      { user_key: userKey, domain_key: key, address: hash, reason: 'manual', source: 'manual', scope: 'all' },
+      at,
+    )
 }
 
 /** Agents that are called by the address; their figures stay. */

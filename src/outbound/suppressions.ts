@@ -25,7 +25,7 @@ export const normalised = (address: string): string => address.trim().toLowerCas
 const blocking = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
-    .select(['key', 'reason', 'scope'])
+    .select(['reason', 'email'])
     .where('domain_key', '=', arg.domain_key)
     .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
     .where('scope', '=', 'all')
@@ -36,14 +36,14 @@ const blocking = statement<{ domain_key: number; email: string; erased: string; 
 const blockingAny = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
-    .select(['key', 'reason', 'scope'])
+    .select(['reason', 'email'])
     .where('domain_key', '=', arg.domain_key)
     .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
     .limit(1),
 )
 
-/** The entry that stops mail from a domain to an address: transactional mail, or that of a campaign (`marketing`). */
+/** What stops mail from a domain to an address: transactional mail, or that of a campaign (`marketing`). */
 export function suppressedFor(
   reader: Reader,
   keyring: Keyring,
@@ -51,10 +51,24 @@ export function suppressedFor(
   address: string,
   now: number,
   scope: Suppression['scope'] = 'all',
-): { reason: Reason } | undefined {
+): { reason: Reason; erased: boolean } | undefined {
   // An entry outlives the address that was erased: then it holds what recognises it.
   const entry = { domain_key: domainKey, email: normalised(address), erased: erasedForm(keyring, address), now }
-  return reader.first(scope === 'all' ? blocking(entry) : blockingAny(entry))
+  const found = reader.first(scope === 'all' ? blocking(entry) : blockingAny(entry))
+  return found && { reason: found.reason, erased: found.email === entry.erased }
+}
+
+/** Every form that an address may be kept in: itself, and what recognises it after it was erased. */
+export const keptForms = (keyring: Keyring, address: string): string[] => [
+  normalised(address),
+  erasedForm(keyring, address),
+]
+
+/** The form for a new entry: what was erased is not written down again by an old link. */
+export function keptForm(reader: Reader, keyring: Keyring, domainKey: number, address: string): string {
+  const erased = erasedForm(keyring, address)
+  const entry = db.selectFrom('suppressions').select('key').where('domain_key', '=', domainKey)
+  return reader.first(entry.where('email', '=', erased)) ? erased : normalised(address)
 }
 
 /** Whether an address has unsubscribed from a domain's campaigns. */
@@ -157,13 +171,15 @@ export function liftSuppression({ clock, store }: { clock: Clock; store: Store }
   })
 }
 
-/** Removes the entries of an address on a domain, permanent ones too: the operator knows better. Returns how many. */
+/** Removes the entries of an address on a domain, permanent ones and those of an erasure too: the operator knows better. Returns how many. */
 export function removeSuppressions(
-  { clock, store }: { clock: Clock; store: Store },
+  { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
   domainKey: number,
   address: string,
 ): Promise<number> {
-  return store.write((tx) => takeAll(tx, domainKey, address, clock.now()))
+  return store.write((tx) =>
+    keptForms(keyring, address).reduce((sum, form) => sum + takeAll(tx, domainKey, form, clock.now()), 0),
+  )
 }
 
 /** The same within a transaction, for one reason or all. */

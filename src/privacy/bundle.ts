@@ -18,6 +18,9 @@ export interface BundleDesk {
   config: { data_dir: string }
 }
 
+/** Not compressed: an address that is erased later must be found in it. */
+const STORED = { compress: false }
+
 type Row = Record<string, unknown>
 
 /** Columns that mean nothing outside, or that are about others: an SMTP dialogue names every recipient, blind copies too. */
@@ -109,6 +112,7 @@ export async function writeBundle(
   zip.addBuffer(
     Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
     'records.json',
+    STORED,
   )
   const messages = store.all(
     about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
@@ -120,7 +124,7 @@ export async function writeBundle(
   )
   for (const message of messages) {
     const bytes = message.spool === null ? Buffer.from(message.content!) : readFileSync(spool.path(message.spool))
-    zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`)
+    zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
   }
   const large = store.all(
     about<{ id: string; spool: string }>(
@@ -132,7 +136,7 @@ export async function writeBundle(
   )
   for (const { id: email, spool: files } of large)
     for (const file of filesOf(files))
-      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${file}`)
+      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${file}`, STORED)
   zip.end()
   const name = `${id}.zip`
   const draft = join(directory, `${name}.part`)

@@ -11,6 +11,7 @@ import { Loop } from '../base/loop.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { parseAddrSpec } from '../message/address.ts'
+import { blockErased } from '../outbound/forget.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about } from '../store/erasing.ts'
 import { db, raw } from '../store/query.ts'
@@ -19,7 +20,7 @@ import { EXPORTS, writeBundle } from './bundle.ts'
 import { exportUrl } from './export-link.ts'
 import { readLedger } from './ledger.ts'
 import { insert, type PrivacyRequest } from './requests.ts'
-import { erasingOf, scrub } from './scrub.ts'
+import { erasingOf, fileHolds, scrub } from './scrub.ts'
 
 export interface PrivacyDesk {
   store: Store
@@ -109,15 +110,17 @@ export class Privacy {
   /** Undefined: something is on its way to the address, and what it comes to must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<null | undefined> {
     const { clock, config, keyring, store } = this.#desk
-    // Bundles about the address are copies of what is erased.
+    // Bundles about the address are copies of what is erased; one about somebody else may name it in a mail to both.
     const bundles = db
       .selectFrom('privacy_requests')
-      .select(['key', 'file'])
+      .select(['key', 'file', 'recipient_hash'])
       .where('user_key', '=', user_key)
-      .where('recipient_hash', '=', recipientHash(keyring, address))
       .where('file', 'is not', null)
-    for (const { file, key } of store.all(bundles)) {
-      await rm(join(config.data_dir, EXPORTS, file!), { force: true })
+    const own = recipientHash(keyring, address)
+    for (const { file, key, recipient_hash } of store.all(bundles)) {
+      const path = join(config.data_dir, EXPORTS, file!)
+      if (recipient_hash !== own && !(await fileHolds(path, address))) continue
+      await rm(path, { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
     }
     const { busy, left } = await scrub(this.#desk, erasingOf(keyring, user_key, address, clock.now()))
@@ -189,7 +192,10 @@ export class Privacy {
       if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
       // Written down also where nothing is found, so that it does not fall upon an address that comes back later.
       const desk = { ...this.#desk, ring: () => {} }
-      const request = await store.write((tx) => insert(tx, desk, owner.key, 'erasure', id, address, recipient_hash))
+      const request = await store.write((tx) => {
+        blockErased(tx, owner.key, `#${recipient_hash}`, this.#desk.clock.now())
+        return insert(tx, desk, owner.key, 'erasure', id, address, recipient_hash)
+      })
       if (address !== null) back.push(request)
     }
     return back

@@ -110,7 +110,8 @@ async function filesWith(dataDir: string, address: string, but: RegExp): Promise
   return found
 }
 
-async function fileHolds(path: string, address: string): Promise<boolean> {
+/** Whether a file says the address in any of those forms. */
+export async function fileHolds(path: string, address: string): Promise<boolean> {
   let tail = Buffer.alloc(0)
   try {
     for await (const chunk of createReadStream(path, { highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {

@@ -25,12 +25,12 @@ const email = {
 }
 
 const emailWith = <T extends z.ZodRawShape>(shape: T) => z.object({ ...email, ...shape })
-const domain = z.looseObject({
+const domain = {
   domain_id: id,
   name: z.string(),
   status: z.string(),
   previous_status: z.string().nullable(),
-})
+}
 const campaign = z.object({
   campaign_id: id,
   name: z.string(),
@@ -41,7 +41,13 @@ const campaign = z.object({
   previous_status: z.string(),
   failure: z.string().optional(),
 })
-const figures = z.looseObject({})
+/** What became of mail in the window that was judged. */
+const figures = { deliveries: z.int(), bounces: z.int(), complaints: z.int() }
+const warned = z.strictObject({ ...domain, ...figures })
+const usage = z.strictObject({ plan: z.string(), included_volume: z.int(), used: z.int(), month: z.string() })
+const subscription = z.strictObject({ plan: z.string(), state: z.string(), previous_state: z.string() })
+const downgrade = z.strictObject({ plan: z.string(), downgrade_to: z.string(), at: z.iso.datetime() })
+const agent = z.strictObject({ agent_id: z.string(), pool: z.string(), previous_pool: z.string(), ...figures })
 
 export interface EventDescription {
   /** What makes it happen. */
@@ -112,20 +118,24 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
   'campaign.sent': of('A campaign has been sent.', 'domain', campaign),
   'campaign.paused': of('A campaign was paused.', 'domain', campaign),
   'campaign.failed': of('A campaign could not be sent.', 'domain', campaign),
-  'domain.verified': of('A sending domain became active.', 'domain', domain),
-  'domain.verification_failed': of('A sending domain was not verified within its window.', 'domain', domain),
-  'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', domain),
-  'domain.reputation_warning': of('Bounces or complaints of a domain passed the limit.', 'domain', domain),
-  'domain.reputation_recovered': of('Bounces and complaints of a domain are back below the limit.', 'domain', domain),
-  'usage.limit_approaching': of('80 % of the plan’s volume is used.', 'user', figures),
-  'usage.limit_reached': of('The plan’s volume is used up.', 'user', figures),
-  'subscription.past_due': of('The subscription is past due.', 'user', figures),
-  'subscription.downgrade_scheduled': of('A downgrade of the plan was scheduled.', 'user', figures),
-  'subscription.revoked': of('The subscription was revoked.', 'user', figures),
-  'agent.pool.promoted': of('An agent’s pool was promoted.', 'user', figures),
-  'agent.pool.demoted': of('An agent’s pool was demoted.', 'user', figures),
-  'agent.pool.recovered': of('An agent’s reputation recovered.', 'user', figures),
-  'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', figures),
+  'domain.verified': of('A sending domain became active.', 'domain', z.looseObject(domain)),
+  'domain.verification_failed': of(
+    'A sending domain was not verified within its window.',
+    'domain',
+    z.looseObject(domain),
+  ),
+  'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', z.looseObject(domain)),
+  'domain.reputation_warning': of('Bounces or complaints of a domain passed the limit.', 'domain', warned),
+  'domain.reputation_recovered': of('Bounces and complaints of a domain are back below the limit.', 'domain', warned),
+  'usage.limit_approaching': of('80 % of the plan’s volume is used.', 'user', usage),
+  'usage.limit_reached': of('The plan’s volume is used up.', 'user', usage),
+  'subscription.past_due': of('The subscription is past due.', 'user', subscription),
+  'subscription.downgrade_scheduled': of('A downgrade of the plan was scheduled.', 'user', downgrade),
+  'subscription.revoked': of('The subscription was revoked.', 'user', subscription),
+  'agent.pool.promoted': of('An agent’s pool was promoted.', 'user', agent),
+  'agent.pool.demoted': of('An agent’s pool was demoted.', 'user', agent),
+  'agent.pool.recovered': of('An agent’s reputation recovered.', 'user', agent),
+  'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', agent),
 }
 
 export const isEventType = (text: string): text is EventType => (EVENT_TYPES as readonly string[]).includes(text)

@@ -15,7 +15,7 @@ import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import { dueGroups, type Queue } from '../store/due.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
-import { db, raw } from '../store/query.ts'
+import { db, raw, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { holdWaiting, secretsOf, webhookByKey, type Webhook } from './endpoints.ts'
 import { fanOut } from './fan-out.ts'
@@ -186,6 +186,13 @@ function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery
     .sort((a, b) => a.key - b.key)
 }
 
+/** Whether the payload is still what was sent. */
+const kept = (tx: Tx, { key, payload }: Delivery): boolean => tx.first(payloadByKey({ key }))?.payload === payload
+
+const payloadByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('outbound_webhooks').select('payload').where('key', '=', arg.key),
+)
+
 interface Settling {
   delivery: Delivery
   response: Response
@@ -198,7 +205,9 @@ interface Settling {
 
 /** Writes down what came of an attempt; returns why the endpoint was disabled, undefined when it was not. */
 function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settling): string | undefined {
-  const { body, reason, status } = response
+  const { reason, status } = response
+  // What was sent was erased from meanwhile: the answer may well say it again.
+  const body = kept(tx, delivery) ? response.body : null
   const fine = status !== null && status >= 200 && status < 300 && reason === null
   const why = fine ? null : (reason ?? `answered with status ${status}`)
   const shown = { response_status: status, response_body: body, reason: why }

@@ -16,7 +16,7 @@ const email = {
 const accepted = { smtp_code: 250, enhanced_code: '2.0.0', response: 'OK queued', remote_mta: 'mx.example.net' }
 const refused = { smtp_code: 550, enhanced_code: '5.1.1', response: 'No such user', remote_mta: 'mx.example.net' }
 const deferred = { smtp_code: 451, enhanced_code: '4.7.1', response: 'Greylisted', remote_mta: 'mx.example.net' }
-const domain = (status: string, previous_status: string) => ({
+const domain = (status: string, previous_status: string | null) => ({
   domain_id: email.domain_id,
   name: 'example.org',
   status,
@@ -29,7 +29,9 @@ const campaign = {
   domain_id: '019bc186-1f3a-7c11-8d20-5a0b7c9d1e2f',
   recipients: 1200,
 }
-const usage = { plan: 'growth', included_volume: 100_000 }
+const usage = { plan: 'growth', included_volume: 100_000, month: '2026-01' }
+const good = { deliveries: 990, bounces: 10, complaints: 0 }
+const bad = { deliveries: 880, bounces: 120, complaints: 3 }
 const agent = { agent_id: 'billing-bot', previous_pool: 'standard' }
 
 export const SAMPLES: Record<EventType, Record<string, unknown>> = {
@@ -70,15 +72,15 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'domain.verified': domain('active', 'verifying'),
   'domain.verification_failed': domain('failed', 'verifying'),
   'domain.suspended': domain('suspended', 'active'),
-  'domain.reputation_warning': domain('active', 'active'),
-  'domain.reputation_recovered': domain('active', 'active'),
+  'domain.reputation_warning': { ...domain('active', null), ...bad },
+  'domain.reputation_recovered': { ...domain('active', null), ...good },
   'usage.limit_approaching': { ...usage, used: 80_000 },
   'usage.limit_reached': { ...usage, used: 100_000 },
   'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },
   'subscription.downgrade_scheduled': { plan: 'growth', downgrade_to: 'starter', at: '2026-02-01T00:00:00.000Z' },
   'subscription.revoked': { plan: 'growth', state: 'revoked', previous_state: 'past_due' },
-  'agent.pool.promoted': { ...agent, pool: 'trusted' },
-  'agent.pool.demoted': { ...agent, pool: 'probation' },
-  'agent.pool.recovered': { ...agent, previous_pool: 'damaged', pool: 'probation' },
-  'agent.reputation.damaged': { ...agent, pool: 'damaged' },
+  'agent.pool.promoted': { ...agent, pool: 'trusted', ...good },
+  'agent.pool.demoted': { ...agent, pool: 'probation', ...bad },
+  'agent.pool.recovered': { ...agent, previous_pool: 'damaged', pool: 'probation', ...good },
+  'agent.reputation.damaged': { ...agent, pool: 'damaged', ...bad },
 }

@@ -1,12 +1,10 @@
 // What a plan allows (D16): volume by recipient and month, told at 80 % and 100 %, refused beyond; what stands without an active
 // subscription; a downgrade at its date; campaigns that fall due without either.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import { changeSubscription, type SubscriptionChange } from '../../src/accounts/subscription.ts'
 import { monthOf, usageOf } from '../../src/accounts/usage.ts'
+import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/register.ts'
 import { Commands } from '../cli/command.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
@@ -219,20 +217,10 @@ test('a campaign counts whom it goes to, a test of one as one', async (t) => {
 
 test('`postrider subscription set` sets what the server goes by', async (t) => {
   const here = await office(Date.now())
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-usage-'))
-  const config = join(folder, 'here.toml')
-  writeFileSync(
-    config,
-    `hostname = "mx.postrider.test"
-     data_dir = ${JSON.stringify(here.postrider.dataDir)}
-     [plans.starter]
-     included_volume = 10`,
-  )
-  const commands = new Commands(folder, ['--config', config])
+  const commands = Commands.beside(here.postrider, '[plans.starter]\nincluded_volume = 10\n')
   t.after(async () => {
     await commands.close()
     await here.close()
-    rmSync(folder, { recursive: true })
   })
   const set = ['subscription', 'set', 'ann@owner.test']
   assert.partialDeepStrictEqual(await commands.json(...set, '--state', 'past_due'), { state: 'past_due' })
@@ -250,4 +238,33 @@ test('`postrider subscription set` sets what the server goes by', async (t) => {
   assert.match(await commands.fails(...set, '--downgrade-to', 'starter'), /--at/)
   assert.match(await commands.fails(...set, '--downgrade-to', 'starter', '--at', '2020-01-01'), /past/)
   assert.match(await commands.misused(...set, '--state', 'gone'), /gone/)
+})
+
+test('a campaign that is sending stops without a subscription, and goes on when there is one again', async (t) => {
+  const here = await office()
+  t.after(here.close)
+  const kit = campaignKit(() => here.postrider)
+  const audience = await kit.audience(here.domain)
+  await kit.fill(audience, people(5))
+  here.exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
+  const campaign = await kit.draft(audience)
+  await kit.patch(campaign, { status: 'scheduled' })
+  const { bells, store } = here.postrider.appliance.desk
+  const deferred = raw<{ n: number }>(`select count(*) as n from deliveries where attempts = 1 and status = 'queued'`)
+  await until(() => store.first(deferred)?.n === 5, 'five deferrals')
+  await here.change({ state: 'past_due' })
+  // As the server is told of what a command has written.
+  bells.campaigns()
+  await until(async () => (await kit.show(campaign))['status'] === 'paused', 'the pause')
+  assert.match((await kit.show(campaign))['failure'], /needs an active subscription/)
+  here.exchanger.script = {}
+  here.postrider.clock.leap(HOUR)
+  await rest(here.postrider)
+  assert.equal(here.exchanger.heard.length, 0)
+  assert.deepEqual(refused(await kit.patch(campaign, { status: 'sending' })), [403, 'subscription_inactive'])
+  await here.change({ state: 'active' })
+  assert.equal((await kit.patch(campaign, { status: 'sending' })).status, 200)
+  await until(async () => (await kit.show(campaign))['status'] === 'sent', 'the end')
+  assert.equal(here.exchanger.heard.length, 5)
+  assert.equal((await kit.show(campaign))['failure'], null)
 })

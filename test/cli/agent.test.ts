@@ -1,27 +1,20 @@
 // `postrider agent list` and the reputation of `domain list`, beside a running server.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Commands } from './command.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-agent-'))
 let postrider: TestAppliance
 let commands: Commands
 
 before(async () => {
   postrider = await startTestAppliance()
-  const config = join(folder, 'here.toml')
-  writeFileSync(config, `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
-  commands = new Commands(folder, ['--config', config])
+  commands = Commands.beside(postrider)
 })
 after(async () => {
   await commands.close()
   await postrider.stop()
-  rmSync(folder, { recursive: true })
 })
 
 test('agents with their pool, pace and figures; a warned domain', async () => {

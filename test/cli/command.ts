@@ -2,6 +2,9 @@
 import assert from 'node:assert/strict'
 import { fork, spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { Asked, Ran } from './runner.ts'
 
@@ -15,6 +18,7 @@ const BARE = Object.fromEntries(
 
 export class Commands {
   readonly #cwd: string
+  #temporary = false
   readonly #always: readonly string[]
   #child: ChildProcess | undefined
   #last: Promise<unknown> = Promise.resolve()
@@ -23,6 +27,21 @@ export class Commands {
   constructor(cwd: string, always: readonly string[] = []) {
     this.#cwd = cwd
     this.#always = always
+  }
+
+  /** Commands beside a running server: a folder of their own with a configuration that names its data directory; `more` is TOML. */
+  static beside({ dataDir }: { dataDir: string }, more = ''): Commands {
+    const folder = mkdtempSync(join(tmpdir(), 'postrider-beside-'))
+    const config = join(folder, 'here.toml')
+    writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(dataDir)}\n${more}`)
+    const commands = new Commands(folder, ['--config', config])
+    commands.#temporary = true
+    return commands
+  }
+
+  /** Where the commands run. */
+  get folder(): string {
+    return this.#cwd
   }
 
   /** Runs one command line to its end; one that has not ended after 20 s is cut down with its process and fails. */
@@ -61,9 +80,11 @@ export class Commands {
 
   async close(): Promise<void> {
     const child = this.#child
-    if (!child || child.exitCode !== null || child.signalCode !== null) return
-    child.disconnect()
-    await once(child, 'exit')
+    if (child && child.exitCode === null && child.signalCode === null) {
+      child.disconnect()
+      await once(child, 'exit')
+    }
+    if (this.#temporary) rmSync(this.#cwd, { recursive: true })
   }
 
   async #ask(asked: Asked): Promise<Ran> {

@@ -1,7 +1,6 @@
 // `postrider export list` and `fetch`.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -9,20 +8,16 @@ import { campaignKit } from '../kit/campaign.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from './command.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-export-'))
 let postrider: TestAppliance
 let commands: Commands
 
 before(async () => {
   postrider = await startTestAppliance()
-  const config = join(folder, 'here.toml')
-  writeFileSync(config, `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
-  commands = new Commands(folder, ['--config', config])
+  commands = Commands.beside(postrider)
 })
 after(async () => {
   await commands.close()
   await postrider.stop()
-  rmSync(folder, { recursive: true })
 })
 
 test('requests are listed, a bundle is fetched once into a file, and never over one', async () => {
@@ -36,7 +31,7 @@ test('requests are listed, a bundle is fetched once into a file, and never over 
   }, 'the bundle')
   assert.deepEqual([row.id, row.kind, row.status, row.user], [id, 'export', 'done', 'ann@owner.test'])
   assert.match((await commands.run(['export', 'list'])).stdout, new RegExp(`${id}\\s+export\\s+done\\s+yes`))
-  const out = join(folder, 'ann.zip')
+  const out = join(commands.folder, 'ann.zip')
   assert.equal((await commands.json('export', 'fetch', id, '--out', out)).file, out)
   assert.equal(readFileSync(out).subarray(0, 2).toString(), 'PK')
   assert.match(await commands.fails('export', 'fetch', id, '--out', out), /exists; choose another/)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
@@ -609,9 +609,7 @@ describe('postmaster and abuse', () => {
     await send({ to: someone() })
     assert.equal(exchanger.heard.length, heard + 1)
 
-    const config = join(folder, 'postrider.toml')
-    writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
-    const commands = new Commands(folder, ['--config', config])
+    const commands = Commands.beside(postrider)
     try {
       const listed = await commands.json<Record<string, unknown>[]>('notices')
       assert.partialDeepStrictEqual(listed[1], {

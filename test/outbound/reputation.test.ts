@@ -1,11 +1,10 @@
 // Agents by what became of their mail (D39): pools are promoted, demoted, damaged and recovered, domains warned, each at its bound and told once to
 // a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through the function that settles use.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Domain } from '../../src/domains/register.ts'
+import type { EventType } from '../../src/states/events.ts'
+import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
 import { tally } from '../../src/outbound/tally.ts'
 import { raw } from '../../src/store/query.ts'
 import { Commands } from '../cli/command.ts'
@@ -23,7 +22,6 @@ let exchanger: TestExchanger
 let receiver: TestReceiver
 let postrider: TestAppliance
 let commands: Commands
-const folder = mkdtempSync(join(tmpdir(), 'postrider-reputation-'))
 
 before(async () => {
   exchanger = await startTestExchanger({
@@ -38,16 +36,13 @@ before(async () => {
   postrider.dns.set(HOST, 'A', ['127.0.0.1'])
   postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  const config = join(folder, 'here.toml')
-  writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}\n`)
-  commands = new Commands(folder, ['--config', config])
+  commands = Commands.beside(postrider)
 })
 after(async () => {
   await commands.close()
   await exchanger.close()
   await receiver.close()
   await postrider.stop()
-  rmSync(folder, { recursive: true })
 })
 
 const store = () => postrider.appliance.desk.store
@@ -120,7 +115,10 @@ const told = (hook: Hook, about: Record<string, unknown>): any[] =>
   hook
     .requests()
     .map(({ body }) => JSON.parse(body))
-    .filter(({ data }) => Object.entries(about).every(([name, value]) => data[name] === value))
+    .filter(({ data, type }) => {
+      assert.equal(CATALOGUE[type as EventType].data.safeParse(data).error, undefined, type)
+      return Object.entries(about).every(([name, value]) => data[name] === value)
+    })
 
 test('each bound of the pools, and the pace that each means', async () => {
   const [good, sloppy, bad] = [

@@ -1,6 +1,6 @@
 // To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the commands.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
@@ -181,9 +181,7 @@ test('a bundle goes with the recipient when they are forgotten', async () => {
 })
 
 test('export list and export fetch', async () => {
-  const config = join(folder, 'postrider.toml')
-  writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(postrider.dataDir)}`)
-  const commands = new Commands(folder, ['--config', config])
+  const commands = Commands.beside(postrider)
   try {
     await send({ to: ADDRESS })
     await until(() => exchanger.heard.length > 0, 'the mail')

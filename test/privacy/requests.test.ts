@@ -1,7 +1,11 @@
 // Requests to be forgotten beside everything else that goes on: mail that waits, is on its way or held, campaigns, other accounts.
 import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, afterEach, before, test } from 'node:test'
 import { SECOND } from '../../src/base/clock.ts'
+import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
+import type { Domain } from '../../src/domains/register.ts'
 import { readLedger } from '../../src/privacy/ledger.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { raw } from '../../src/store/query.ts'
@@ -9,17 +13,24 @@ import { suppress } from '../../src/outbound/suppressions.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
+import { makeHook } from '../webhooks/hooks.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
-let domain: { id: string; key: number }
+let receiver: TestReceiver
+let domain: Domain
 const kit = campaignKit(() => postrider)
 
 before(async () => {
   exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  receiver = await startTestReceiver()
+  postrider = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
+  })
+  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
   postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
   domain = await postrider.activeDomain('here.test')
@@ -29,6 +40,7 @@ afterEach(() => {
 })
 after(async () => {
   await exchanger.close()
+  await receiver.close()
   await postrider.stop()
 })
 
@@ -169,7 +181,7 @@ test('suppressions of every reason still hold, and one who had left is not subsc
     await erased(address)
     assert.deepEqual(await filesWith(postrider.dataDir, address), [], reason)
     const sent = await send(address, { subject: 'x', html: 'x' })
-    assert.equal(sent.status, reason === 'unsubscribe' ? 201 : 422, reason)
+    assert.equal(sent.status, 422, reason)
     await kit.fill(audience, [address])
     if (reason === 'manual') continue
     const { data } = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body
@@ -232,4 +244,101 @@ test('an erasure gives up no lock: commands see what the server writes, and no s
      process.stdout.write(String(takeLock(${JSON.stringify(postrider.dataDir)}) !== undefined))`,
   ])
   assert.equal(taken.toString(), 'false')
+})
+
+test('who was forgotten is not written to again, unless the person asks for it', async () => {
+  const audience = await kit.audience(domain, 'Again')
+  await kit.fill(audience, ['again@there.test'])
+  await erased('again@there.test')
+  const refused = await send('again@there.test', { subject: 'x', html: 'x' })
+  assert.equal(refused.status, 422)
+  assert.match(refused.body.errors[0].detail, /forgotten on request/)
+  // An import brings the address back, and nothing of it.
+  await kit.fill(audience, ['again@there.test'])
+  const before = exchanger.heard.length
+  const campaign = await kit.draft(audience)
+  await kit.send(campaign)
+  assert.equal(exchanger.heard.length, before)
+  await erased('again@there.test')
+  assert.deepEqual(await filesWith(postrider.dataDir, 'again@there.test'), [])
+
+  const { data } = (await postrider.api('GET', '/suppressions?filter[email]=Again@there.test')).body
+  assert.deepEqual(
+    data.map(({ attributes: { email, reason, scope } }: { attributes: Record<string, string> }) => [
+      email!.length,
+      reason,
+      scope,
+    ]),
+    [[65, 'manual', 'all']],
+  )
+  assert.equal((await postrider.api('DELETE', `/suppressions/${data[0].id}`)).status, 204)
+  assert.equal((await send('again@there.test')).status, 201)
+})
+
+test('an old link to unsubscribe works, and brings the address back nowhere', async () => {
+  const { config, keyring, store } = postrider.appliance.desk
+  const audience = await kit.audience(domain, 'Links')
+  await kit.fill(audience, ['link@there.test'])
+  await erased('link@there.test')
+  const leaving = { delivery: 1, domain: domain.key, audience: 1, email: 'link@there.test' }
+  const path = new URL(unsubscribeUrl(keyring, config.http.public_url, leaving)).pathname
+  const post = (body: string) =>
+    postrider.raw(path, { method: 'POST', headers: { 'content-type': 'application/x-www-form-urlencoded' }, body })
+  const left = () =>
+    store.all(
+      raw<{ email: string }>(`select email from suppressions where reason = 'unsubscribe' and email like '#%' and
+      email = (select '#' || recipient_hash from privacy_requests order by key desc limit 1)`),
+    )
+  assert.equal((await post('List-Unsubscribe=One-Click')).status, 200)
+  assert.equal(left().length, 1)
+  assert.match((await postrider.raw(path)).body, /value="subscribe"/)
+  assert.equal((await post('action=subscribe')).status, 200)
+  assert.equal(left().length, 0)
+  await post('List-Unsubscribe=One-Click')
+  store.checkpoint()
+  assert.deepEqual(await filesWith(postrider.dataDir, 'link@there.test'), [])
+})
+
+test('a bundle about somebody else that names the one who was forgotten goes as well', async () => {
+  const inbox = document('inboxes', { name: 'Me', address: 'desk@here.test' })
+  assert.equal((await postrider.api('POST', '/inboxes', inbox)).status, 201)
+  const message = (cc: string) => `From: fritz@there.test\nTo: desk@here.test${cc}\nSubject: Both\n\nHello.\n`
+  await receive(postrider, {
+    from: 'fritz@there.test',
+    to: 'desk@here.test',
+    message: message('\nCc: gerda@there.test'),
+  })
+  await receive(postrider, {
+    from: 'hanna@there.test',
+    to: 'desk@here.test',
+    message: message('').replace('fritz', 'hanna'),
+  })
+  const bundles = () => readdirSync(join(postrider.dataDir, 'exports')).length
+  for (const address of ['fritz@there.test', 'hanna@there.test'])
+    assert.equal((await postrider.api('GET', `/recipients/${address}/data`)).status, 202)
+  await until(() => !pending(), 'the exports')
+  assert.equal(bundles(), 2)
+  await erased('gerda@there.test')
+  assert.equal(bundles(), 1)
+  assert.deepEqual(await filesWith(postrider.dataDir, 'gerda@there.test'), [])
+})
+
+test('an endpoint that answers during the erasure, with the address, is not put on record with it', async () => {
+  const answer = Promise.withResolvers<void>()
+  receiver.answer = (_, response) =>
+    void answer.promise.then(() => response.writeHead(200).end('thanks, echo@there.test'))
+  const hook = await makeHook(postrider, receiver, domain, ['email.delivered'])
+  await send('echo@there.test', { subject: 'x', html: 'x' })
+  await hook.arrived(1)
+  await erased('echo@there.test')
+  answer.resolve()
+  const store = postrider.appliance.desk.store
+  const settled = raw<{ body: string | null }>(`select a.response_body as body from webhook_attempts a`)
+  const [attempt] = await until(() => {
+    const rows = store.all(settled)
+    return rows.length > 0 ? rows : undefined
+  }, 'the attempt on record')
+  assert.equal(attempt!.body, null)
+  store.checkpoint()
+  assert.deepEqual(await filesWith(postrider.dataDir, 'echo@there.test'), [])
 })

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import { appendEvent, type NewEvent } from '../../src/store/events.ts'
 import type { Domain } from '../../src/domains/register.ts'
+import { SAMPLES } from '../../src/webhooks/samples.ts'
 import { document, type TestAppliance } from '../kit/appliance.ts'
 import type { Request, TestReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
@@ -84,12 +85,17 @@ export function attempted(postrider: Pick<TestAppliance, 'api'>, id: string, att
   }, `${attempts} attempts of ${id}`)
 }
 
+/** What an event of the type says beside what the store knows. */
+function sampleOf(type: NewEvent['type']): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(SAMPLES[type]).filter(([name]) => name !== 'domain_id' && name !== 'name'))
+}
+
 /** Puts events into the log as their causes would: `times` of them in one commit. */
 export async function happen(
   { appliance, clock }: Pick<TestAppliance, 'appliance' | 'clock'>,
   about: Pick<Domain, 'user_key'> & { key?: number },
   type: NewEvent['type'],
-  data: Record<string, unknown> = {},
+  data: Record<string, unknown> = sampleOf(type),
   times = 1,
 ): Promise<void> {
   await appliance.desk.store.write((tx) => {
@@ -98,7 +104,7 @@ export async function happen(
         type,
         user_key: about.user_key,
         domain_key: about.key ?? null,
-        data: { n, ...data },
+        data: times > 1 ? { n, ...data } : data,
         at: clock.now(),
       })
   })
