@@ -1,5 +1,10 @@
-// Waits for what happens in its own time (sockets, worker threads): looks again at each turn of the event loop, with an end.
-import { setImmediate as turn } from 'node:timers/promises'
+// Waits for what happens in its own time (sockets, worker threads): looks again at once, then every few milliseconds, so that whoever is
+// waited for has the processor; with an end.
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
+
+/** Looks at the very next turns of the event loop, and how long it waits between the later ones, in real ms. */
+const AT_ONCE = 10
+const PAUSE = 2
 
 /** Resolves with the first truthy value of `look`; throws after `limit` real milliseconds. */
 export async function until<T>(
@@ -8,10 +13,10 @@ export async function until<T>(
   limit = 20_000,
 ): Promise<NonNullable<T>> {
   const end = performance.now() + limit
-  for (;;) {
+  for (let looks = 1; ; looks++) {
     const value = await look()
     if (value) return value as NonNullable<T>
     if (performance.now() > end) throw new Error(`${what} did not come within ${limit} ms`)
-    await turn()
+    await (looks < AT_ONCE ? turn() : pause(PAUSE))
   }
 }

@@ -250,14 +250,14 @@ test('the list shows what waits, of all domains or one, oldest first; a mail can
   assert.equal(showQueued(store, 'no such id'), undefined)
 })
 
-test('1,000 mails to 50 domains: each delivered once, and never more in memory than the window', async () => {
+test('500 mails to 50 domains: each delivered once, and never more in memory than the window', async () => {
   for (let n = 0; n < 50; n++) receiver(`d${n}.test`)
   const { store } = postrider.appliance.desk
   const active = raw<{ n: number }>(`select count(*) as n from deliveries where status = 'active'`)
   let most = 0
   everyMail = () => (most = Math.max(most, store.first(active)!.n))
   const ids: string[] = []
-  for (let batch = 0; batch < 10; batch++)
+  for (let batch = 0; batch < 5; batch++)
     ids.push(
       ...(await Promise.all(Array.from({ length: 100 }, (_, n) => post({ to: `b${batch}n${n}@d${n % 50}.test` })))),
     )
@@ -265,8 +265,8 @@ test('1,000 mails to 50 domains: each delivered once, and never more in memory t
     Object.keys(statuses(postrider.appliance)).every((status) => status === 'delivered' || status === 'failed'),
   )
   everyMail = () => {}
-  assert.equal(new Set(ids).size, 1000)
-  for (let batch = 0; batch < 10; batch++)
+  assert.equal(new Set(ids).size, 500)
+  for (let batch = 0; batch < 5; batch++)
     for (let n = 0; n < 100; n++) assert.equal(heardBy(`b${batch}n${n}@d${n % 50}.test`).length, 1)
   assert.ok(most > 1, 'several at once')
   assert.ok(most <= CONNECTIONS * WINDOW, `${most} in memory`)
