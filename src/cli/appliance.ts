@@ -21,6 +21,7 @@ import { leaveBranded } from '../domains/register.ts'
 import { Privacy } from '../privacy/run.ts'
 import { Reputation } from '../outbound/agents.ts'
 import { BAD_NEWS } from '../outbound/tally.ts'
+import { removeOldBodies } from '../outbound/retention.ts'
 import { forgetSoftBounces } from '../outbound/suppressions.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
@@ -204,6 +205,7 @@ async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'ke
   })
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   await mailNotices(desk)
-  const { inbound } = desk.config.retention
+  const { inbound, outbound_bodies } = desk.config.retention
+  if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)
   if (inbound > 0) while ((await removeOld(desk, now - inbound)) > 0);
 }

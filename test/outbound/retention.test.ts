@@ -1,0 +1,53 @@
+// How long the body of a sent mail is kept (retention.outbound_bodies).
+import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { DAY } from '../../src/base/clock.ts'
+import { removeOldBodies } from '../../src/outbound/retention.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { mailsOf } from './mails.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+const { attempted, become, post, receiver, show } = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port, lifetime: '60d' } } })
+  await postrider.activeDomain('here.test')
+  receiver('there.test')
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const spooled = (): number => readdirSync(join(postrider.dataDir, 'spool')).length
+
+test('the body of a mail that is over goes after its time, with its file; what waits, and what is younger, stays', async () => {
+  const { desk } = postrider.appliance
+  const small = await post({ to: 'small@there.test' })
+  const large = await post({ to: 'large@there.test', html: `<p>${'x'.repeat(400_000)}</p>` })
+  await Promise.all([become(small, 'delivered'), become(large, 'delivered')])
+  exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+  const waiting = await post({ to: 'waiting@there.test' })
+  await attempted(waiting, 1)
+  postrider.clock.leap(30 * DAY)
+  const young = await post({ to: 'young@there.test' })
+  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY), 0, 'to the millisecond')
+  assert.equal(spooled(), 1)
+  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY + 1), 2)
+  assert.equal(spooled(), 0)
+  for (const id of [small, large]) {
+    const { html, status, subject, text } = await show(id)
+    assert.deepEqual({ html, status, text }, { html: null, status: 'delivered', text: null })
+    assert.ok(subject)
+  }
+  for (const id of [waiting, young]) assert.ok((await show(id)).html, id)
+  exchanger.script = {}
+  postrider.clock.leap(DAY)
+  await become(waiting, 'delivered')
+  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY), 1)
+})
