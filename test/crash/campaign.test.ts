@@ -5,7 +5,7 @@
 // The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. POSTRIDER_CRASH_RECIPIENTS
 // sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed, POSTRIDER_CRASH_SEED draws the moments.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -18,7 +18,7 @@ import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { seeded } from '../kit/seeded.ts'
-import { startServer, type Server } from '../kit/server-process.ts'
+import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 
 const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 900)
@@ -82,24 +82,12 @@ test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one m
     body_html: `<p>Dear {{name}}, your {{plan}}. <a href="{{unsubscribe_url}}">Leave</a></p>${'<p>text</p>'.repeat(50)}`,
   })
   await setUp.appliance.stop()
-  const configFile = join(dataDir, 'postrider.toml')
-  writeFileSync(
-    configFile,
-    `hostname = "mx.postrider.test"
-data_dir = ${JSON.stringify(dataDir)}
-[http]
-listen = "127.0.0.1:0"
-[smtp]
-listen = ["127.0.0.1:0"]
-[dns]
-servers = ["127.0.0.1:${setUp.dns.port}"]
-[delivery]
+  const configFile = configFor(
+    dataDir,
+    setUp.dns,
+    `[delivery]
 port = ${exchanger.port}
 retry = ["200ms"]
-[network]
-allow_private = ["127.0.0.0/8"]
-[api]
-rate_limit = 0
 `,
   )
 

@@ -4,7 +4,7 @@
 // The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take their turns side by
 // side; POSTRIDER_CRASH_KILLS is the number of kills in all.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -13,7 +13,7 @@ import { openStore } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
-import { startServer, type Server } from '../kit/server-process.ts'
+import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { RawClient } from '../smtp/raw.ts'
 
@@ -27,19 +27,7 @@ async function takeTurns(turn: number, kills: number): Promise<void> {
   await setUp.activeDomain('here.test')
   await setUp.api('POST', '/inboxes', document('inboxes', { name: 'Box', address: 'box@here.test' }))
   await setUp.appliance.stop()
-  const configFile = join(dataDir, 'postrider.toml')
-  writeFileSync(
-    configFile,
-    `hostname = "mx.postrider.test"
-data_dir = ${JSON.stringify(dataDir)}
-[http]
-listen = "127.0.0.1:0"
-[smtp]
-listen = ["127.0.0.1:0"]
-[dns]
-servers = ["127.0.0.1:${setUp.dns.port}"]
-`,
-  )
+  const configFile = configFor(dataDir, setUp.dns)
   let server: Server | undefined
   const accepted: string[] = []
   try {

@@ -4,7 +4,7 @@
 // The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The moments are
 // drawn from a seed (POSTRIDER_CRASH_SEED), the number of rounds is POSTRIDER_CRASH_ROUNDS.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -15,7 +15,7 @@ import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { seeded } from '../kit/seeded.ts'
-import { startServer, type Server } from '../kit/server-process.ts'
+import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { mail } from '../outbound/mails.ts'
 
@@ -51,24 +51,12 @@ test(`killed ${ROUNDS} times under load: nothing that was promised is lost, noth
     setUp.dns.set(`mx.d${n}.test`, 'A', ['127.0.0.1'])
   }
   await setUp.appliance.stop()
-  const configFile = join(dataDir, 'postrider.toml')
-  writeFileSync(
-    configFile,
-    `hostname = "mx.postrider.test"
-data_dir = ${JSON.stringify(dataDir)}
-[http]
-listen = "127.0.0.1:0"
-[smtp]
-listen = ["127.0.0.1:0"]
-[dns]
-servers = ["127.0.0.1:${setUp.dns.port}"]
-[delivery]
+  const configFile = configFor(
+    dataDir,
+    setUp.dns,
+    `[delivery]
 port = ${exchanger.port}
 retry = ["200ms"]
-[network]
-allow_private = ["127.0.0.0/8"]
-[api]
-rate_limit = 0
 `,
   )
 

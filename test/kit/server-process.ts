@@ -1,5 +1,7 @@
 // `postrider serve` as a process of its own, for tests that kill it.
 import { spawn, type ChildProcess } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
@@ -12,6 +14,28 @@ export interface Server {
   smtp: number[]
   /** How it ended: the signal, or the exit code. */
   ended: Promise<unknown>
+}
+
+/** Writes a configuration for a data directory: loopback, free ports, the test's DNS. `more` is TOML. Returns the file. */
+export function configFor(dataDir: string, { port }: { port: number }, more = ''): string {
+  const file = join(dataDir, 'postrider.toml')
+  writeFileSync(
+    file,
+    `hostname = "mx.postrider.test"
+data_dir = ${JSON.stringify(dataDir)}
+[http]
+listen = "127.0.0.1:0"
+[smtp]
+listen = ["127.0.0.1:0"]
+[dns]
+servers = ["127.0.0.1:${port}"]
+[network]
+allow_private = ["127.0.0.0/8"]
+[api]
+rate_limit = 0
+${more}`,
+  )
+  return file
 }
 
 /** Starts it and waits for its ready line. Rejects with what it said when it ends before that. */

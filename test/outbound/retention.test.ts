@@ -45,7 +45,7 @@ test('the body of a mail that is over goes after its time, with its file; what w
     assert.deepEqual({ html, status, text }, { html: null, status: 'delivered', text: null })
     assert.ok(subject)
   }
-  for (const id of [waiting, young]) assert.ok((await show(id)).html, id)
+  for (const id of [waiting, young]) assert.ok((await show(id))['html'], id)
   exchanger.script = {}
   postrider.clock.leap(DAY)
   await become(waiting, 'delivered')

@@ -2,7 +2,7 @@
 // lost (WH13). The server is `postrider serve` in a process of its own; the receiver's handler kills it.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -15,6 +15,7 @@ import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { HOST, startTestReceiver, verify } from '../kit/receiver.ts'
+import { configFor } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { happen, makeHook } from './hooks.ts'
 
@@ -34,20 +35,10 @@ test(`killed ${KILLS} times between the 200 and the commit: repeats under the sa
   const store = openStore(dataDir)
   await happen({ appliance: { desk: { store } } as never, clock: setUp.clock }, domain, 'email.opened', {}, EVENTS)
   store.close()
-  const configFile = join(dataDir, 'postrider.toml')
-  writeFileSync(
-    configFile,
-    `hostname = "mx.postrider.test"
-data_dir = ${JSON.stringify(dataDir)}
-[http]
-listen = "127.0.0.1:0"
-[smtp]
-listen = ["127.0.0.1:0"]
-[dns]
-servers = ["127.0.0.1:${setUp.dns.port}"]
-[network]
-allow_private = ["127.0.0.0/8"]
-[webhooks]
+  const configFile = configFor(
+    dataDir,
+    setUp.dns,
+    `[webhooks]
 ca_file = ${JSON.stringify(receiver.caFile)}
 retry = ["200ms"]
 probe = ["200ms"]
