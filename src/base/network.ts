@@ -41,7 +41,8 @@ export const isAddress = (text: string): boolean => isIP(text) !== 0
 
 /** Who is counted by an address where there is a limit: itself, or of IPv6 the /64 that one customer has (RFC 6177 §2). */
 export function customerOf(address: string): string {
-  if (isIP(address) !== 6) return address
+  const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? []
+  if (mapped !== undefined || isIP(address) !== 6) return mapped ?? address
   // URL parsing writes an address in one form alone; "::" stands for as many zero groups as are missing.
   const [head = '', tail] = new URL(`http://[${address.replace(/%.*/, '')}]`).hostname.slice(1, -1).split('::')
   const groups = head === '' ? [] : head.split(':')
