@@ -6,8 +6,8 @@ import { html, raw } from 'hono/html'
 type Html = ReturnType<typeof html>
 
 const STYLE = `
-:root { color-scheme: light dark; --ink: #1c1d21; --soft: #5b5e66; --paper: #fff; --ground: #f3f4f6; --line: #d5d8de; --accent: #1f5fd6; --on: #fff; --bad: #b3261e }
-@media (prefers-color-scheme: dark) { :root { --ink: #eceef2; --soft: #a9adb8; --paper: #1d1f24; --ground: #121316; --line: #3a3d45; --accent: #8ab4ff; --on: #10131a; --bad: #ffb4ab } }
+:root { color-scheme: light dark; --ink: #1c1d21; --soft: #5b5e66; --paper: #fff; --ground: #f3f4f6; --line: #d5d8de; --edge: #7f848e; --accent: #1f5fd6; --on: #fff; --bad: #b3261e }
+@media (prefers-color-scheme: dark) { :root { --ink: #eceef2; --soft: #a9adb8; --paper: #1d1f24; --ground: #121316; --line: #3a3d45; --edge: #7f8490; --accent: #8ab4ff; --on: #10131a; --bad: #ffb4ab } }
 * { box-sizing: border-box }
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.25rem; background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
 main { width: 100%; max-width: 28rem; padding: 2rem; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem }
@@ -17,7 +17,7 @@ main > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
 .bad { color: var(--bad) }
 label { display: block; margin: 0 0 .35rem; font-weight: 600 }
-input { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--line); border-radius: .5rem; background: transparent; color: inherit; font: inherit }
+input { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: transparent; color: inherit; font: inherit }
 button { display: block; width: 100%; margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--accent); border-radius: .5rem; background: var(--accent); color: var(--on); font: inherit; font-weight: 600; cursor: pointer }
 button.plain { background: transparent; color: var(--accent) }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
