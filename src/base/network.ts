@@ -39,17 +39,30 @@ export type AddressCheck = (address: string) => boolean
 /** True for an IP address literal. */
 export const isAddress = (text: string): boolean => isIP(text) !== 0
 
-/** Who is counted by an address where there is a limit: itself, or of IPv6 the /64 that one customer has (RFC 6177 §2). */
-export function customerOf(address: string): string {
-  const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? []
-  if (mapped !== undefined || isIP(address) !== 6) return mapped ?? address
+/** The eight groups of an IPv6 address, in hexadecimal without leading zeros. */
+function groupsOf(address: string): string[] {
   // URL parsing writes an address in one form alone; "::" stands for as many zero groups as are missing.
   const [head = '', tail] = new URL(`http://[${address.replace(/%.*/, '')}]`).hostname.slice(1, -1).split('::')
   const groups = head === '' ? [] : head.split(':')
   const rest = tail ? tail.split(':') : []
-  const whole = [...groups, ...Array<string>(8 - groups.length - rest.length).fill('0'), ...rest]
-  return `${whole.slice(0, 4).join(':')}::/64`
+  return [...groups, ...Array<string>(8 - groups.length - rest.length).fill('0'), ...rest]
 }
+
+/** Who is counted by an address where there is a limit: itself, or of IPv6 the /64 that one customer has (RFC 6177 §2). */
+export function customerOf(address: string): string {
+  const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? []
+  if (mapped !== undefined || isIP(address) !== 6) return mapped ?? address
+  return `${groupsOf(address).slice(0, 4).join(':')}::/64`
+}
+
+/** An address as names of the reverse DNS and of blocklists write it (RFC 1035 §3.5, RFC 3596 §2.5, RFC 5782 §2): "1.2.0.192". */
+export const reversed = (address: string): string =>
+  isIP(address) === 6
+    ? groupsOf(address)
+        .flatMap((group) => group.padStart(4, '0').split(''))
+        .toReversed()
+        .join('.')
+    : address.split('.').toReversed().join('.')
 
 /** True for an IP network in CIDR form or a single address. */
 export function isNetwork(text: string): boolean {

@@ -8,6 +8,7 @@ import { backupCommands } from './backup.ts'
 import { completionCommand } from './completion.ts'
 import { contactsCommand } from './contacts.ts'
 import { devCommand } from './dev.ts'
+import { doctorCommand } from './doctor.ts'
 import { domainCommand } from './domain.ts'
 import { exportCommand } from './export.ts'
 import { inboxCommand } from './inbox.ts'
@@ -39,6 +40,7 @@ const COMMANDS = [
   queueCommand,
   suppressionCommand,
   agentCommand,
+  doctorCommand,
   sendCommand,
   webhookCommand,
   noticesCommand,

@@ -66,6 +66,7 @@ function record(name: string, type: string, value: string): Answer[] {
     case 'A':
     case 'AAAA':
     case 'CNAME':
+    case 'PTR':
       return [{ name, type, ttl: TTL, data: value }]
     default:
       return []

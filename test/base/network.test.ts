@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { customerOf } from '../../src/base/network.ts'
+import { customerOf, reversed } from '../../src/base/network.ts'
 
 test('an address counts for itself, of IPv6 for the /64 that one customer has', () => {
   for (const [address, customer] of [
@@ -17,4 +17,9 @@ test('an address counts for itself, of IPv6 for the /64 that one customer has', 
     ['', ''],
   ] as const)
     assert.equal(customerOf(address), customer, address)
+})
+
+test('an address as names of the reverse DNS write it', () => {
+  assert.equal(reversed('192.0.2.1'), '1.2.0.192')
+  assert.equal(reversed('2001:db8::1'), '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2')
 })

@@ -551,7 +551,7 @@ describe('completion', () => {
       .filter(Boolean)
 
   test('bash offers commands, subcommands and options', () => {
-    assert.deepEqual(offered('do'), ['domain'])
+    assert.deepEqual(offered('do'), ['domain', 'doctor'])
     assert.deepEqual(offered('domain', 'ro'), ['rotate-dkim'])
     assert.deepEqual(offered('--json', 'token', 'cr'), ['create'])
     assert.deepEqual(offered('domain', 'add', '--tls'), ['--tls-policy'])

@@ -321,6 +321,7 @@ describe('time and network', () => {
     'base/pool.ts setImmediate': 'jobs of one turn of the event loop go in one message',
     'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',
     'base/pool.ts setTimeout': 'an idle worker thread is let go',
+    'base/time-server.ts setTimeout': 'timeouts of a socket',
     'smtp/listener.ts setTimeout': 'a stop waits so long for open sessions',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'inbound/reader.ts setTimeout': 'DNS may hold up one message so long',
@@ -337,6 +338,7 @@ describe('time and network', () => {
   const NETWORK: Record<string, string> = {
     'base/network.ts node:net': 'arithmetic of addresses',
     'base/resolver.ts node:dns': 'the resolver',
+    'base/time-server.ts node:dgram': 'how wrong the clock is',
     'smtp/channel.ts node:net': 'the socket under smtp/client.ts',
     'smtp/channel.ts node:tls': 'STARTTLS of smtp/client.ts',
     'smtp/route.ts node:net': 'arithmetic of addresses',

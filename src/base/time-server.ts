@@ -1,0 +1,35 @@
+// Asks a time server how wrong this machine's clock is (SNTP, RFC 4330).
+import { createSocket } from 'node:dgram'
+import type { Clock } from './clock.ts'
+
+/** Seconds from 1900, where NTP's time begins, to 1970. */
+const EPOCH = 2_208_988_800
+const PATIENCE = 3000
+const PACKET = 48
+
+/** Milliseconds that the clock is behind the server's (negative: ahead); undefined when no server answers. */
+export function clockOffset(clock: Clock, { host, port }: { host: string; port: number }): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
+    const end = (offset?: number): void => {
+      clearTimeout(limit)
+      socket.close()
+      resolve(offset)
+    }
+    const limit = setTimeout(end, PATIENCE)
+    const asked = clock.now()
+    socket.on('error', () => end())
+    socket.on('message', (answer) => {
+      const now = clock.now()
+      // Mode 4, server; stratum 0 is a "kiss of death", which tells no time.
+      if (answer.length < PACKET || (answer[0]! & 7) !== 4 || answer[1] === 0) return
+      const at = (offset: number): number =>
+        (answer.readUInt32BE(offset) - EPOCH) * 1000 + (answer.readUInt32BE(offset + 4) / 2 ** 32) * 1000
+      end((at(32) - asked + (at(40) - now)) / 2)
+    })
+    const question = Buffer.alloc(PACKET)
+    // Version 4, mode 3: a client.
+    question[0] = 0x23
+    socket.send(question, port, host, (error) => void (error && end()))
+  })
+}

@@ -1,0 +1,132 @@
+// What `postrider doctor` finds on the machine itself: configuration, data directory, clock, certificates, disk.
+import { X509Certificate } from 'node:crypto'
+import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { DAY, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
+import { clockOffset } from '../base/time-server.ts'
+
+export interface Finding {
+  check: string
+  status: 'ok' | 'warn' | 'fail'
+  /** What was found. */
+  detail: string
+  /** What to do; null when all is well. */
+  mend: string | null
+}
+
+export const well = (check: string, detail: string): Finding => ({ check, status: 'ok', detail, mend: null })
+export const warn = (check: string, detail: string, mend: string): Finding => ({ check, status: 'warn', detail, mend })
+export const bad = (check: string, detail: string, mend: string): Finding => ({ check, status: 'fail', detail, mend })
+
+const MB = 1024 * 1024
+/** Free space below which mail is soon refused, and below which the operator should look. */
+const SCARCE = 200 * MB
+const LITTLE = 2048 * MB
+/** A signature of DKIM whose time is off by more is doubted by receivers. */
+const OFF = 5 * SECOND
+const FAR_OFF = 300 * SECOND
+const EXPIRES_SOON = 14 * DAY
+
+/** How the configuration would work in the world; that it can be read at all was seen before. */
+export function judgeConfig(config: Config, file: string | undefined): Finding {
+  const check = 'configuration'
+  const from = file ?? 'defaults (no file was found)'
+  if (!config.hostname.includes('.') || /(?:^|\.)(?:localhost|local|test|invalid|example)$/.test(config.hostname))
+    return warn(
+      check,
+      `${from}; the hostname is "${config.hostname}"`,
+      'Set "hostname" to the name of this machine that the world knows.',
+    )
+  const { hostname, protocol } = new URL(config.http.public_url)
+  if (protocol !== 'https:')
+    return warn(
+      check,
+      `${from}; public_url is ${config.http.public_url}`,
+      /^(?:127\.|localhost$|\[::1\])/.test(hostname)
+        ? 'Set "http.public_url" to the https address of this server: links in mail lead there.'
+        : 'Set "http.public_url" to an https address: tokens and passwords travel there.',
+    )
+  return well(check, from)
+}
+
+export function judgeDataDir({ data_dir }: Config): Finding {
+  const check = 'data directory'
+  if (!existsSync(data_dir))
+    return warn(check, `${data_dir} does not exist yet`, '"postrider init" or "postrider serve" makes it.')
+  try {
+    accessSync(data_dir, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch {
+    return bad(check, `${data_dir} is not this user's to write`, 'Run Postrider as the user who owns the directory.')
+  }
+  // A closed directory closes all that is in it.
+  const isOpen = (path: string): boolean => existsSync(path) && (statSync(path).mode & 0o007) !== 0
+  const open = isOpen(data_dir)
+    ? ['', 'instance.key', 'postrider.db'].map((name) => join(data_dir, name)).filter(isOpen)
+    : []
+  if (open.length > 0)
+    return warn(check, `others on this machine can read ${open.join(', ')}`, `chmod o-rwx ${open.join(' ')}`)
+  return well(check, data_dir)
+}
+
+export async function judgeClock(clock: Clock, server: { host: string; port: number }): Promise<Finding> {
+  const check = 'clock'
+  const offset = await clockOffset(clock, server)
+  if (offset === undefined)
+    return warn(
+      check,
+      `no answer from the time server ${server.host}`,
+      'Let UDP port 123 out, or name another with --time-server; see that the machine keeps its time by NTP.',
+    )
+  const off = `${(Math.abs(offset) / SECOND).toFixed(2)} s ${offset > 0 ? 'behind' : 'ahead'}`
+  const mend = 'Keep the time by NTP ("timedatectl set-ntp true").'
+  if (Math.abs(offset) > FAR_OFF) return bad(check, `${off}; signatures and tokens will be refused`, mend)
+  return Math.abs(offset) > OFF ? warn(check, off, mend) : well(check, off)
+}
+
+export function judgeCertificate({ hostname, smtp }: Config, now: number): Finding {
+  const check = 'certificate'
+  const file = smtp.tls_cert
+  if (file === '')
+    return warn(
+      check,
+      'the SMTP listener makes its own; mail is encrypted, but senders that check (MTA-STS, DANE) stay away',
+      'Get one for the hostname (ACME) and set "smtp.tls_cert" and "smtp.tls_key".',
+    )
+  let certificate: X509Certificate
+  try {
+    certificate = new X509Certificate(readFileSync(file))
+    readFileSync(smtp.tls_key)
+  } catch (thrown) {
+    return bad(
+      check,
+      `${file} or its key cannot be read (${codeOf(thrown) || messageOf(thrown)})`,
+      'Correct "smtp.tls_cert" and "smtp.tls_key".',
+    )
+  }
+  const end = Date.parse(certificate.validTo)
+  const days = Math.floor((end - now) / DAY)
+  const renew = 'Renew it, then "systemctl reload postrider" (SIGHUP).'
+  if (now >= end) return bad(check, `${file} has expired on ${certificate.validTo}`, renew)
+  if (Date.parse(certificate.validFrom) > now)
+    return bad(check, `${file} is valid only from ${certificate.validFrom}`, renew)
+  if (!certificate.checkHost(hostname))
+    return bad(check, `${file} is not for ${hostname}`, `Get one that names ${hostname}, which the MX records name.`)
+  return end - now < EXPIRES_SOON
+    ? warn(check, `${file} expires in ${days} days`, renew)
+    : well(check, `${file}, for ${days} more days`)
+}
+
+export function judgeDisk({ data_dir }: Config): Finding {
+  const check = 'disk'
+  let place = data_dir
+  while (!existsSync(place)) place = dirname(place)
+  const { bavail, bsize, ffree, files } = statfsSync(place)
+  const free = bavail * bsize
+  const shown = free < 10 * 1024 * MB ? `${Math.round(free / MB)} MB` : `${Math.round(free / MB / 1024)} GB`
+  const mend = 'Free space, or move data_dir to a larger disk; "[retention]" removes what is old.'
+  if (free < SCARCE) return bad(check, `${shown} free at ${place}`, mend)
+  if (files > 0 && ffree < 1000) return bad(check, `only ${ffree} inodes free at ${place}`, mend)
+  return free < LITTLE ? warn(check, `${shown} free at ${place}`, mend) : well(check, `${shown} free at ${place}`)
+}

@@ -1,0 +1,179 @@
+// What `postrider doctor` finds in the world: the way out and in on the mail port, reverse DNS, blocklists, SPF of the HELO name.
+import { SECOND } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { formatEndpoint, reversed } from '../base/network.ts'
+import type { Resolver } from '../base/resolver.ts'
+import { heloSpf } from '../inbound/helo-spf.ts'
+import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
+import { findAddresses, findHosts } from '../smtp/route.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import { bad, warn, well, type Finding } from './doctor-machine.ts'
+
+export interface World {
+  config: Config
+  resolver: Resolver
+}
+
+const PATIENCE = 10 * SECOND
+const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
+/** Addresses of one name that are looked at. */
+const MOST = 4
+
+function greet(config: Config, host: string, address: string, port: number): Promise<SmtpSession | Verdict> {
+  const { connect, greeting } = { connect: PATIENCE, greeting: PATIENCE }
+  const timeouts = { ...TIMEOUTS, connect, greeting, command: PATIENCE }
+  return openSession({ host, address, port, hostname: config.hostname, tls: 'optional', timeouts })
+}
+
+/** Whether mail gets out: to the relay of the configuration, else to the exchangers of a large provider. */
+export async function judgeWayOut({ config, resolver }: World, probe: string): Promise<Finding> {
+  const check = `port ${config.delivery.port} out`
+  const { port, routes } = config.delivery
+  const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname }, probe)
+  if (!Array.isArray(hosts))
+    return bad(
+      check,
+      hosts.text,
+      'See that DNS works ("dns.servers", /etc/resolv.conf), or name another domain with --probe.',
+    )
+  let last = ''
+  for (const host of hosts.slice(0, 2)) {
+    const addresses = await findAddresses(resolver, host, () => true)
+    for (const address of Array.isArray(addresses) ? addresses.slice(0, 2) : []) {
+      const session = await greet(config, host.name, address, host.port)
+      if (!('kind' in session)) {
+        session.quit()
+        return well(check, `${host.name} (${address}) answers`)
+      }
+      last = `${host.name} (${address}): ${session.text}`
+    }
+    if (!Array.isArray(addresses)) last = addresses.text
+  }
+  return bad(
+    check,
+    last,
+    'Most clouds close port 25 until one asks: open a ticket there, or send through a relay ([[delivery.routes]]).',
+  )
+}
+
+/** Whether the listener answers, here and at the address that the world knows. */
+export async function judgeWayIn({ config, resolver }: World): Promise<Finding> {
+  const check = 'port 25 in'
+  const listening = config.smtp.listen.find(({ port }) => port !== 0)
+  if (!listening) return warn(check, 'smtp.listen names no fixed port', 'Set "smtp.listen" to ["0.0.0.0:25"].')
+  const local = { '0.0.0.0': '127.0.0.1', '::': '::1' }[listening.host] ?? listening.host
+  const near = await greet(config, config.hostname, local, listening.port)
+  if ('kind' in near)
+    return warn(
+      check,
+      `nothing answers at ${formatEndpoint(local, listening.port)}: ${near.text}`,
+      'Start "postrider serve".',
+    )
+  near.quit()
+  const answer = await resolver.a(config.hostname)
+  const [address] = answer.kind === 'found' ? answer.records : []
+  const shown = formatEndpoint(local, listening.port)
+  if (address === undefined)
+    return warn(
+      check,
+      `${shown} answers; ${config.hostname} has no address`,
+      `Publish an A record for ${config.hostname}.`,
+    )
+  const far = await greet(config, config.hostname, address, 25)
+  if ('kind' in far)
+    return warn(
+      check,
+      `${shown} answers; ${address}:25 does not from here`,
+      'Open port 25 in the firewall, and lead it to the listener; from another machine: "swaks --to postmaster@YOUR-DOMAIN --quit-after RCPT".',
+    )
+  far.quit()
+  return well(check, `${shown} and ${address}:25 answer`)
+}
+
+/** The addresses of our own name, v4 first. */
+async function ownAddresses({ config, resolver }: World): Promise<string[]> {
+  const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
+  return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
+}
+
+/** RFC 1912 §2.1, and what Gmail asks of senders: the address leads back to the name that EHLO says. */
+export async function judgeReverse(world: World): Promise<Finding> {
+  const { config, resolver } = world
+  const check = 'reverse DNS'
+  const { hostname } = config
+  const addresses = await ownAddresses(world)
+  if (addresses.length === 0)
+    return bad(
+      check,
+      `${hostname} has no address`,
+      `Publish an A record for ${hostname} (and AAAA, if mail goes out by IPv6).`,
+    )
+  const wrong: string[] = []
+  for (const address of addresses) {
+    const answer = await resolver.ptr(`${reversed(address)}.${address.includes(':') ? 'ip6' : 'in-addr'}.arpa`)
+    const names = answer.kind === 'found' ? answer.records : []
+    if (!names.includes(hostname.toLowerCase())) wrong.push(`${address} leads to ${names.join(', ') || 'no name'}`)
+  }
+  return wrong.length > 0
+    ? bad(
+        check,
+        wrong.join('; '),
+        `Set the PTR record at your provider to ${hostname}: large receivers refuse mail without it.`,
+      )
+    : well(check, `${addresses.join(', ')} and ${hostname} name each other`)
+}
+
+/** RFC 5782: an answer in 127.0.0.0/8 is an entry. What lists answer to resolvers that they do not serve is none. */
+export async function judgeBlocklists(world: World): Promise<Finding> {
+  const check = 'blocklists'
+  const addresses = await ownAddresses(world)
+  if (addresses.length === 0)
+    return warn(check, 'the hostname has no address to look for', `Publish an A record for ${world.config.hostname}.`)
+  const listed: string[] = []
+  const silent = new Set<string>()
+  const asked = addresses.flatMap((address) => LISTS.map((list) => ({ address, list })))
+  await Promise.all(
+    asked.map(async ({ address, list }) => {
+      const answer = await world.resolver.a(`${reversed(address)}.${list}`)
+      if (answer.kind === 'failed') silent.add(list)
+      if (answer.kind !== 'found') return
+      if (answer.records.some((text) => text.startsWith('127.255.255.'))) silent.add(list)
+      else if (answer.records.some((text) => text.startsWith('127.'))) listed.push(`${address} on ${list}`)
+    }),
+  )
+  if (listed.length > 0)
+    return bad(
+      check,
+      listed.toSorted().join('; '),
+      'Find out why at the page of the list, mend that, and ask for removal there.',
+    )
+  return silent.size > 0
+    ? warn(
+        check,
+        `no answer from ${[...silent].join(', ')}`,
+        'Lists do not answer large public resolvers: use one of your own ("dns.servers").',
+      )
+    : well(check, `${addresses.join(', ')} on none of ${LISTS.join(', ')}`)
+}
+
+/** RFC 7208 §2.3: bounces have no sender, so that SPF is judged by the HELO name. */
+export async function judgeHeloSpf(world: World): Promise<Finding> {
+  const { config, resolver } = world
+  const check = 'SPF of HELO'
+  const { hostname } = config
+  const record = `${hostname}. TXT "v=spf1 a -all"`
+  const answer = await resolver.txt(hostname)
+  const found = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : []
+  if (answer.kind === 'failed') return warn(check, `DNS did not answer (${answer.reason})`, 'Try again later.')
+  if (found.length === 0) return warn(check, `${hostname} has no SPF record`, `Publish ${record}`)
+  if (found.length > 1)
+    return bad(check, `${hostname} has ${found.length} SPF records`, 'Keep one: more are an error to receivers.')
+  const addresses = await ownAddresses(world)
+  const verdicts = await Promise.all(
+    addresses.map(async (address) => ({ address, result: await heloSpf(resolver, hostname, address) })),
+  )
+  const failing = verdicts.filter(({ result }) => result !== 'pass')
+  return failing.length > 0
+    ? bad(check, failing.map(({ address, result }) => `${result} for ${address}`).join('; '), `Publish ${record}`)
+    : well(check, found[0]!)
+}

@@ -1,0 +1,160 @@
+// `postrider doctor` on a server that is well, and on one of which everything is wrong.
+import assert from 'node:assert/strict'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createSocket, type Socket } from 'node:dgram'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { DAY } from '../../src/base/clock.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+import { Commands } from './command.ts'
+
+const HOST = 'mx.well.org'
+const folder = mkdtempSync(join(tmpdir(), 'postrider-doctor-'))
+let postrider: TestAppliance
+let exchanger: TestExchanger
+let dns: TestDns
+let time: Socket
+/** How far the time server is ahead of this machine, in ms. */
+let ahead = 0
+const opened: Commands[] = []
+
+before(async () => {
+  ;[postrider, exchanger, dns] = await Promise.all([startTestAppliance(), startTestExchanger(), startTestDns()])
+  dns.set('probe.test', 'MX', ['10 mx.probe.test'])
+  dns.set('mx.probe.test', 'A', ['127.0.0.1'])
+  time = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(time, 'listening')
+  time.on('message', (question, { address, port }) => {
+    const answer = Buffer.alloc(48)
+    answer[0] = (question[0]! & 0x38) | 4
+    answer[1] = 2
+    const now = Date.now() + ahead
+    for (const place of [32, 40]) {
+      answer.writeUInt32BE(Math.floor(now / 1000) + 2_208_988_800, place)
+      answer.writeUInt32BE(Math.floor(((now % 1000) / 1000) * 2 ** 32), place + 4)
+    }
+    time.send(answer, port, address)
+  })
+})
+after(async () => {
+  await Promise.all(opened.map((commands) => commands.close()))
+  time.close()
+  await dns.close()
+  await exchanger.close()
+  await postrider.stop()
+  rmSync(folder, { recursive: true })
+})
+
+type Findings = Record<string, { status: string; detail: string; mend: string | null }>
+
+async function examine(toml: string, probe = 'probe.test'): Promise<{ code: number; found: Findings; text: string }> {
+  const config = join(folder, 'here.toml')
+  writeFileSync(config, `dns.servers = ["127.0.0.1:${dns.port}"]\n${toml}`)
+  const commands = new Commands(folder, ['--config', config])
+  opened.push(commands)
+  const options = ['--probe', probe, '--time-server', `127.0.0.1:${time.address().port}`]
+  const { code, stderr, stdout } = await commands.run(['--json', 'doctor', ...options])
+  assert.equal(stderr, '')
+  const { stdout: text } = await commands.run(['doctor', ...options])
+  const list = JSON.parse(stdout) as ({ check: string } & Findings[string])[]
+  return { code: code as number, text, found: Object.fromEntries(list.map(({ check, ...rest }) => [check, rest])) }
+}
+
+const certificate = (host: string, at: number): string => {
+  const { cert, key } = makeCertificate(host, at)
+  writeFileSync(join(folder, `${host}.crt`), cert)
+  writeFileSync(join(folder, `${host}.key`), key)
+  return `tls_cert = ${JSON.stringify(join(folder, `${host}.crt`))}\ntls_key = ${JSON.stringify(join(folder, `${host}.key`))}`
+}
+
+test('a server that is well', async () => {
+  dns.set(HOST, 'A', ['127.0.0.1'])
+  dns.set(HOST, 'TXT', ['other', 'v=spf1 a -all'])
+  dns.set('1.0.0.127.in-addr.arpa', 'PTR', [HOST])
+  chmodSync(postrider.dataDir, 0o700)
+  const { port } = postrider.appliance.smtp[0]!
+  const { code, found, text } = await examine(`hostname = "${HOST}"
+data_dir = ${JSON.stringify(postrider.dataDir)}
+http.public_url = "https://${HOST}"
+delivery.port = ${exchanger.port}
+[smtp]
+listen = ["127.0.0.1:${port}"]
+${certificate(HOST, Date.now())}`)
+  // Whether something answers at the public port 25 is the test machine's own affair, and its disk as well.
+  const { 'port 25 in': wayIn, disk, ...rest } = found
+  assert.deepEqual(
+    Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
+    [],
+  )
+  assert.equal(Object.keys(rest).length, 8)
+  assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
+  assert.match(disk!.detail, /free at/)
+  assert.equal(code, disk!.status === 'fail' ? 1 : 0)
+  assert.match(text, /^ok {4}port \d+ out +mx\.probe\.test \(127\.0\.0\.1\) answers$/m)
+  assert.match(text, /\d+ ok, \d+ to look at, \d+ to mend\.\n$/)
+})
+
+test('one of which everything is wrong: each is named with its mend', async () => {
+  ahead = 600_000
+  dns.set('mx.ill.org', 'A', ['127.0.0.9'])
+  dns.set('mx.ill.org', 'TXT', ['v=spf1 ip4:192.0.2.1 -all'])
+  dns.set('9.0.0.127.in-addr.arpa', 'PTR', ['vps-9.cloud.example'])
+  dns.set('9.0.0.127.zen.spamhaus.org', 'A', ['127.0.0.2'])
+  dns.set('9.0.0.127.bl.spamcop.net', 'A', ['127.255.255.254'])
+  const { code, found, text } = await examine(
+    `hostname = "mx.ill.org"
+data_dir = ${JSON.stringify(join(folder, 'not', 'yet'))}
+http.public_url = "http://mx.ill.org"
+[smtp]
+listen = ["127.0.0.1:1"]
+${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
+    'nowhere.test',
+  )
+  ahead = 0
+  assert.equal(code, 1)
+  for (const [check, status, detail, mend] of [
+    ['configuration', 'warn', /public_url is http:/, /https/],
+    ['data directory', 'warn', /does not exist/, /init/],
+    ['certificate', 'fail', /expired/, /Renew/],
+    ['clock', 'fail', /600\.\d+ s behind/, /NTP/],
+    ['port 25 out', 'fail', /nowhere\.test does not exist/, /DNS/],
+    ['port 25 in', 'warn', /nothing answers at 127\.0\.0\.1:1/, /serve/],
+    ['reverse DNS', 'fail', /127\.0\.0\.9 leads to vps-9\.cloud\.example/, /PTR.*mx\.ill\.org/],
+    ['SPF of HELO', 'fail', /fail for 127\.0\.0\.9/, /v=spf1 a -all/],
+    ['blocklists', 'fail', /127\.0\.0\.9 on zen\.spamhaus\.org/, /removal/],
+  ] as const) {
+    assert.equal(found[check]!.status, status, check)
+    assert.match(found[check]!.detail, detail, check)
+    assert.match(found[check]!.mend!, mend, check)
+    assert.ok(text.includes(`-> ${found[check]!.mend}`), check)
+  }
+  assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is no entry')
+})
+
+test('what cannot be found out is to be looked at, not well', async () => {
+  dns.set('mx.bare.org', 'A', ['127.0.0.8'])
+  dns.set('8.0.0.127.zen.spamhaus.org', 'A', ['127.255.255.254'])
+  const { found } = await examine(`hostname = "mx.bare.org"
+data_dir = ${JSON.stringify(folder)}
+http.public_url = "https://mx.bare.org"
+smtp.listen = ["127.0.0.1:1"]`)
+  assert.equal(found['blocklists']!.status, 'warn')
+  assert.match(found['SPF of HELO']!.detail, /no SPF record/)
+  assert.match(found['reverse DNS']!.detail, /no name/)
+  assert.match(found['certificate']!.detail, /makes its own/)
+  const other = await examine(`hostname = "mx.bare.org"\n[smtp]\n${certificate('other.org', Date.now())}`)
+  assert.match(other.found['certificate']!.detail, /not for mx\.bare\.org/)
+  assert.match(other.found['certificate']!.mend!, /mx\.bare\.org/)
+})
+
+test('a wrong option is a sentence', async () => {
+  const commands = new Commands(folder, ['--config', join(folder, 'here.toml')])
+  opened.push(commands)
+  assert.match(await commands.fails('doctor', '--time-server', 'nonsense'), /host:port/)
+  await commands.misused('doctor', 'more')
+})
