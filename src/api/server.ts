@@ -19,6 +19,7 @@ import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
 import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import { createMcp } from './mcp.ts'
+import { createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
 import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
@@ -86,6 +87,7 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
       resources,
     }),
   )
+  app.route('/', createMetrics(desk))
   app.route('/', createPublic(desk))
   app.route('/', createUnsubscribe(desk))
   app.route('/', createOauth(desk))
