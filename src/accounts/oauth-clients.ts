@@ -14,8 +14,9 @@ const MAX_NAME = 200
 export const MAX_CLIENTS = 10_000
 /** A client that nobody granted anything is forgotten after this long. */
 const UNUSED = 30 * DAY
-/** Control, format (that turn or hide text), line ends, half a character: what a name on a page of consent may not hold. */
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u
+/** Control, format (that turn or hide text), line ends, half a character, blanks in disguise, towers of marks: no name on a page of consent. */
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{3}/u
+const ANSWERED = ['code', 'state', 'iss', 'error', 'error_description']
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
 
 /** Why a registration is refused: an error code of RFC 7591 §3.2.2 and a sentence. */
@@ -81,6 +82,8 @@ function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
     return false
   const url = new URL(uri)
   if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
+  // What the answer says in its query has no other meaning there.
+  if (ANSWERED.some((name) => url.searchParams.has(name))) return false
   return isAllowedOrigin(url, allowedOrigins)
 }
 
@@ -91,7 +94,7 @@ export const isAllowedOrigin = (url: URL, allowedOrigins: readonly string[]): bo
     const loopback = allowed.port === '' && LOOPBACK.includes(allowed.hostname)
     return loopback
       ? url.protocol === allowed.protocol && url.hostname === allowed.hostname
-      : url.origin === allowed.origin
+      : allowed.origin !== 'null' && url.origin === allowed.origin
   })
 
 /** Whether a redirect URI is one of the client's: the same text, or on loopback the same but for the port. */

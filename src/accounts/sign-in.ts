@@ -1,5 +1,5 @@
-// Signing in with a password: slowed after a few wrong ones, then closed for minutes, for the address as for the client; and never a word
-// on whether a user exists.
+// Signing in with a password: slowed after a few wrong ones, then closed for minutes, for the client and for what it asks for; and never a
+// word on whether a user exists. For the account as a whole guesses are slowed, never shut: nobody is locked out by who knows an address.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { checkPassword, findUser, NOBODY, type User } from './users.ts'
@@ -10,6 +10,10 @@ const CLOSED_AT = 10
 const CLOSED_FOR = 15 * MINUTE
 const FORGOTTEN = 30 * MINUTE
 const MAX_KNOWN = 10_000
+/** Between two tries at an account that many have tried in vain, from wherever they come. */
+const SLOWED = 2 * SECOND
+/** Passwords that are checked at once: each costs much memory and work. */
+const AT_ONCE = 8
 
 interface Failures {
   count: number
@@ -23,6 +27,7 @@ export class SignIns {
   readonly #reader: Reader
   readonly #clock: Clock
   readonly #failures = new Map<string, Failures>()
+  #checking = 0
 
   constructor(reader: Reader, clock: Clock) {
     this.#reader = reader
@@ -31,18 +36,22 @@ export class SignIns {
 
   /** `client` is the address that asks. A wait is in ms. */
   async try(email: string, password: string, client: string): Promise<SignIn> {
-    const keys = [`user ${email.trim().toLowerCase()}`, `client ${client}`]
+    const user = findUser(this.#reader, email)
+    const name = (user?.email ?? email.trim()).toLowerCase()
+    const [account, address, pair] = [`user ${name}`, `client ${client}`, `pair ${client} ${name}`]
     const now = this.#clock.now()
-    const wait = Math.max(...keys.map((key) => (this.#failures.get(key)?.until ?? 0) - now))
+    const wait = Math.max(...[account, address, pair].map((key) => (this.#failures.get(key)?.until ?? 0) - now))
     if (wait > 0) return { wait }
+    if (this.#checking >= AT_ONCE) return { wait: SECOND }
     // Counted before the password is looked at: many at once are many.
-    for (const key of keys) this.#fail(key, now)
-    const user = findUser(this.#reader, email.trim())
+    this.#fail(account, now, () => SLOWED)
+    for (const key of [address, pair]) this.#fail(key, now, closing)
+    this.#checking++
     // Whoever does not exist takes as long.
-    const right = await checkPassword(password, user?.password_hash ?? NOBODY)
+    const right = await checkPassword(password, user?.password_hash ?? NOBODY).finally(() => this.#checking--)
     if (!right || !user?.password_hash) return 'wrong'
-    const [account, address] = keys as [string, string]
     this.#failures.delete(account)
+    this.#failures.delete(pair)
     // Only this one is taken back for the address: who owns one account must not get free guesses at all others by it.
     const known = this.#failures.get(address)
     if (known)
@@ -50,13 +59,16 @@ export class SignIns {
     return { user }
   }
 
-  #fail(key: string, now: number): void {
+  #fail(key: string, now: number, pauseAfter: (count: number) => number): void {
     if (this.#failures.size > MAX_KNOWN)
       for (const [old, { at, until }] of this.#failures)
         if (now - at > FORGOTTEN && until < now) this.#failures.delete(old)
     const known = this.#failures.get(key)
     const count = known && now - known.at < FORGOTTEN ? known.count + 1 : 1
-    const pause = count >= CLOSED_AT ? CLOSED_FOR : count > FREE ? SECOND * 2 ** (count - FREE - 1) : 0
+    const pause = count > FREE ? pauseAfter(count) : 0
     this.#failures.set(key, { count: count >= CLOSED_AT ? FREE : count, at: now, until: now + pause })
   }
 }
+
+/** One second, two, four …, and then shut. */
+const closing = (count: number): number => (count >= CLOSED_AT ? CLOSED_FOR : SECOND * 2 ** (count - FREE - 1))

@@ -112,7 +112,9 @@ export function removeUser(desk: { store: Store }, email: string): Promise<User>
 }
 
 export function findUser(reader: Reader, email: string): User | undefined {
-  return reader.first(db.selectFrom('users').selectAll().where('email', '=', email))
+  // As it was written down: a domain in its own script is kept as A-labels.
+  const address = parseAddress(email)?.address ?? email.trim()
+  return reader.first(db.selectFrom('users').selectAll().where('email', '=', address))
 }
 
 /** Throws an OperatorError when there is no such user. */

@@ -19,7 +19,8 @@ export function createGate({ store, clock, config }: GateDesk): Gate {
   return {
     authenticate(headers) {
       const header = headers.get('authorization')
-      if (header === null)
+      // Another scheme is as good as none (RFC 6750 §3.1).
+      if (header === null || !/^bearer\b/i.test(header))
         throw refuse(
           'unauthenticated',
           'Send the header "Authorization: Bearer <token>".',

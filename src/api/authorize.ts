@@ -13,7 +13,8 @@ import { consentPage, signInPage, type Form, type Notice } from './sign-in-pages
 
 const PATH = '/oauth/authorize'
 const MAX_QUERY = 8000
-const MAX_BODY = 16 * 1024
+/** A query as a form encodes it once more, and what is typed. */
+const MAX_BODY = 3 * MAX_QUERY + 8 * 1024
 
 /** An authorization request that may be answered by a redirect. */
 interface Asking {
@@ -59,8 +60,10 @@ export function createAuthorize(desk: PersonDesk): Hono {
     if (!('asking' in judged)) return answer(context, judged)
     const { asking } = judged
     const person = people.signedIn(context)
-    if (!people.proves(context, form.get('proof') ?? '', person, asking.query)) return stale(context)
     const action = form.get('action')
+    // A second tab was opened before the first had signed in.
+    const whose = action === 'sign-in' ? undefined : person
+    if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
     if (action === 'sign-in') return signIn(context, asking, form)
     if (action === 'sign-out') people.signOut(context)
     if (action === 'sign-out' || !person) return again(context, asking)
@@ -70,12 +73,12 @@ export function createAuthorize(desk: PersonDesk): Hono {
     const granting = { client, user_key: person.key, redirect_uri: redirectUri, challenge, resource }
     return redirectWith(context, desk, asking, { code: await grantCode(desk, granting) })
   })
+  app.all(PATH, (context) => context.text('This page knows GET and POST.\n', 405, { Allow: 'GET, HEAD, POST' }))
   return app
 
   async function signIn(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
     const email = (form.get('email') ?? '').slice(0, 320)
-    const password = (form.get('password') ?? '').slice(0, 1000)
-    const result = await signIns.try(email, password, rateKey(context, desk.config.http.trusted_proxies))
+    const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, desk.config.http))
     if (result === 'wrong') {
       const notice: Notice = { status: 403, text: 'The address or the password is wrong.', email }
       return signInPage(context, formOf(context, asking), notice)
@@ -101,33 +104,33 @@ function judge({ config, store }: PersonDesk, query: string): Judged {
   const client = clientById(store, params.get('client_id') ?? '')
   if (!client || params.getAll('client_id').length > 1)
     return { page: 'The program that sent you here is not known to this server. It has to register itself anew.' }
-  const redirectUri = params.get('redirect_uri')
+  // OAuth 2.1 §3.1: what is there without a value is not there.
+  const given = (name: string): string | null => params.get(name) || null
+  const redirectUri = given('redirect_uri')
   if (redirectUri === null || params.getAll('redirect_uri').length > 1 || !isRegistered(client, redirectUri))
     return { page: 'The program that sent you here wants the answer at an address that it has not registered.' }
-  const state = params.get('state')
+  const state = given('state')
   const back = (error: string, description: string): Judged => ({
     redirect: withParams(redirectUri, { error, error_description: description, state, iss: config.http.public_url }),
   })
   if (repeated) return back('invalid_request', 'A parameter is given more than once.')
-  if (params.get('response_type') !== 'code')
-    return back(
-      params.has('response_type') ? 'unsupported_response_type' : 'invalid_request',
-      'response_type must be code.',
-    )
-  const challenge = params.get('code_challenge') ?? ''
-  if (params.get('code_challenge_method') !== 'S256' || !/^[A-Za-z0-9_-]{43}$/.test(challenge))
+  const type = given('response_type')
+  if (type !== 'code')
+    return back(type === null ? 'invalid_request' : 'unsupported_response_type', 'response_type must be code.')
+  const challenge = given('code_challenge') ?? ''
+  if (given('code_challenge_method') !== 'S256' || !/^[A-Za-z0-9_-]{43}$/.test(challenge))
     return back('invalid_request', 'PKCE is needed: code_challenge with code_challenge_method S256.')
-  const scopes = (params.get('scope') ?? SCOPE).split(' ').filter(Boolean)
+  const scopes = (given('scope') ?? SCOPE).split(' ').filter(Boolean)
   if (scopes.some((scope) => scope !== SCOPE)) return back('invalid_scope', `The only scope is ${SCOPE}.`)
-  const resource = resourceNamed(config, params.get('resource') ?? undefined)
+  const resource = resourceNamed(config, given('resource') ?? undefined)
   if (resource === undefined) return back('invalid_target', 'This server has no such resource.')
   return { asking: { client, redirectUri, state, challenge, resource, query } }
 }
 
+/** The URI as it was registered, with its query as it is (RFC 6749 §3.1.2), and these behind it. */
 function withParams(uri: string, params: Record<string, string | null>): string {
-  const url = new URL(uri)
-  for (const [name, value] of Object.entries(params)) if (value !== null) url.searchParams.set(name, value)
-  return url.href
+  const more = new URLSearchParams(Object.entries(params).filter((pair): pair is [string, string] => pair[1] !== null))
+  return `${uri}${uri.includes('?') ? '&' : '?'}${more.toString()}`
 }
 
 function redirectWith(

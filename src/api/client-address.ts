@@ -2,10 +2,18 @@
 import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
+import type { Config } from '../base/config.ts'
 import { customerOf } from '../base/network.ts'
 
-/** The address of the client; '' where there is no socket (tests). */
-export function clientAddress(context: Context, trusted: readonly string[]): string {
+/** Whom the operator trusts; who names none but is reached by https has a proxy on this machine, since nothing here speaks https. */
+const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
+  trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies
+
+type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
+
+/** The address of the client, '' where there is no socket (tests); without `http`, of whoever holds the connection. */
+export function clientAddress(context: Context, http?: Http): string {
+  const trusted = http ? proxiesOf(http) : []
   const bindings = context.env as Partial<HttpBindings> | undefined
   const peer = bindings?.incoming?.socket.remoteAddress?.replace(/^::ffff:/, '') ?? ''
   if (trusted.length === 0) return peer
@@ -29,5 +37,4 @@ export function clientAddress(context: Context, trusted: readonly string[]): str
 }
 
 /** What a client is counted by where there is a limit. */
-export const rateKey = (context: Context, trusted: readonly string[]): string =>
-  customerOf(clientAddress(context, trusted))
+export const rateKey = (context: Context, http: Http): string => customerOf(clientAddress(context, http))

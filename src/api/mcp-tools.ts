@@ -41,7 +41,8 @@ function query(given: Record<string, unknown>, filters: Record<string, string>):
 }
 
 // No id is of dots, and a URL takes them for a step up.
-const place = (value: unknown): string => encodeURIComponent(plain(value)).replace(/^(?:|\.\.?)$/, 'none')
+const place = (value: unknown): string =>
+  encodeURIComponent(plain(value).toWellFormed()).replace(/^(?:|\.\.?)$/, 'none')
 const listed =
   (path: string, filters: Record<string, string>): McpTool['run'] =>
   (ask, given) =>
@@ -81,8 +82,9 @@ export const MCP_TOOLS: readonly McpTool[] = [
       const attributes = {
         agent_id: client_id,
         ...rest,
-        html: html ?? htmlOf(text ?? ''),
-        ...(text === undefined ? {} : { text }),
+        // Without either the API says what is missing.
+        ...(html === undefined ? {} : { html }),
+        ...(text === undefined ? {} : { html: html ?? htmlOf(text), text }),
         ...(Object.keys(headers).length > 0 ? { headers } : {}),
       }
       return ask('POST', '/outbound-emails', { data: { type: 'outbound-emails', attributes } })

@@ -96,7 +96,10 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
         'WWW-Authenticate': `Bearer ${error === undefined ? '' : `error="${error}", `}scope="${SCOPE}", ${metadata}`,
       })
     const header = context.req.header('authorization')
-    if (header === undefined) return refuse(401, undefined, 'Sign in through OAuth to use this server.')
+    // Another scheme is as good as none (RFC 6750 §3.1).
+    if (header === undefined || !/^bearer\b/i.test(header))
+      return refuse(401, undefined, 'Sign in through OAuth to use this server.')
+    if (header.includes(',')) return refuse(401, 'invalid_request', 'Send one Authorization header, not several.')
     const [, secret = ''] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
     const access = findAccess(store, secret, clock.now())
     if (access && (access.resource === resources.mcp || access.resource === resources.root)) return access

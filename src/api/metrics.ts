@@ -175,7 +175,7 @@ export function createMetrics(desk: MetricsDesk): Hono {
   const app = new Hono()
   // A request that a proxy has passed on comes from somewhere else, whoever the proxy is.
   const isHere = (context: Context): boolean =>
-    LOOPBACK.test(clientAddress(context, [])) &&
+    LOOPBACK.test(clientAddress(context)) &&
     ['x-forwarded-for', 'forwarded', 'x-real-ip'].every((name) => context.req.header(name) === undefined)
   app.get('/metrics', (context) => {
     if (!isHere(context)) return context.text('There is nothing here.\n', 404)

@@ -61,7 +61,7 @@ export function createOauth(desk: OauthDesk): Hono {
   app.use('/.well-known/*', open)
 
   const limited = (rates: RateLimit, context: Context): Response | undefined => {
-    const { allowed, reset } = rates.take(rateKey(context, config.http.trusted_proxies))
+    const { allowed, reset } = rates.take(rateKey(context, config.http))
     if (allowed) return undefined
     return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
       'Retry-After': String(reset),
@@ -71,6 +71,8 @@ export function createOauth(desk: OauthDesk): Hono {
   app.post('/oauth/register', async (context) => {
     const refused = limited(registrations, context)
     if (refused) return refused
+    if (!/^application\/json\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
+      return oauthError(context, 400, 'invalid_client_metadata', 'The body must be application/json.')
     const text = await readText(context.req.raw, MAX_BODY)
     if (text === undefined) return oauthError(context, 413, 'invalid_client_metadata', 'The body is too large.')
     let body: unknown
@@ -103,7 +105,7 @@ export function createOauth(desk: OauthDesk): Hono {
   app.post('/oauth/token', async (context) => {
     const refused = limited(tokenRequests, context)
     if (refused) return refused
-    if (!/^application\/x-www-form-urlencoded\b/i.test(context.req.header('content-type') ?? ''))
+    if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
       return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
     const text = await readText(context.req.raw, MAX_BODY)
     if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
@@ -122,6 +124,9 @@ export function createOauth(desk: OauthDesk): Hono {
     return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
   })
 
+  for (const path of ['/oauth/register', '/oauth/token'])
+    app.all(path, (context) => context.text('This endpoint knows POST alone.\n', 405, { Allow: 'POST' }))
+
   const publish = (path: string, document: () => object): void => {
     app.get(path, (context) =>
       context.body(JSON.stringify(document()), 200, {
@@ -129,6 +134,7 @@ export function createOauth(desk: OauthDesk): Hono {
         'Cache-Control': 'public, max-age=300',
       }),
     )
+    app.all(path, (context) => context.text('This is read with GET.\n', 405, { Allow: 'GET, HEAD' }))
   }
   for (const path of ['/.well-known/oauth-authorization-server', '/.well-known/oauth-authorization-server/mcp'])
     publish(path, () => serverMetadata(config))

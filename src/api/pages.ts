@@ -11,7 +11,7 @@ const STYLE = `
 * { box-sizing: border-box }
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.25rem; background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
 main { width: 100%; max-width: 28rem; padding: 2rem; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem }
-h1 { margin: 0 0 .75rem; font-size: 1.35rem; line-height: 1.3 }
+h1 { margin: 0 0 .75rem; font-size: 1.35rem; line-height: 1.3; overflow-wrap: anywhere }
 p { margin: 0 0 1rem; overflow-wrap: anywhere }
 main > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
@@ -31,7 +31,7 @@ export function page(
   status: 200 | 400 | 403 | 404 | 413 | 429,
   title: string,
   body: Html | Promise<Html>,
-  formTo = "'self'",
+  { formTo = "'self'", heading = html`${title}` }: { formTo?: string; heading?: Html | Promise<Html> } = {},
 ): Response | Promise<Response> {
   context.header('Cache-Control', 'no-store')
   context.header('Referrer-Policy', 'no-referrer')
@@ -55,7 +55,7 @@ export function page(
         </head>
         <body>
           <main>
-            <h1>${title}</h1>
+            <h1>${heading}</h1>
             ${body}
           </main>
         </body>

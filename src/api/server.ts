@@ -94,6 +94,8 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
   app.route('/', createAuthorize(desk))
   app.route('/', createMcp(desk, insideOf(desk, base)))
   app.onError((thrown, context) => {
+    // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
+    if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)
   })

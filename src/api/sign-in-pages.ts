@@ -69,6 +69,6 @@ export function consentPage(
       </form>`,
     // Browsers hold every redirect after a form to this rule: also the one to the program, and where that leads on. An origin would not
     // do, and "[::1]" is none to it.
-    "'self' https: http:",
+    { formTo: "'self' https: http:", heading: html`Allow <bdi>${form.client}</bdi>?` },
   )
 }

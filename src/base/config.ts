@@ -120,7 +120,7 @@ export const schema = z.strictObject({
     rate_limit: z.int().min(0).default(20),
     rate_burst: z.int().min(1).default(100),
   }),
-  oauth: section({ redirect_origins: z.array(z.url()).default(['http://127.0.0.1', 'http://localhost']) }),
+  oauth: section({ redirect_origins: z.array(publicUrl()).default(['http://127.0.0.1', 'http://localhost']) }),
   plans: z
     .record(z.string().regex(/^[a-z0-9_-]{1,32}$/), plan)
     .default({ growth: { included_volume: 100_000, branded_tracking: true } }),

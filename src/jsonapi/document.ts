@@ -3,7 +3,7 @@ import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { findByKeys, type ListedRow } from '../store/list.ts'
 import type { Query, Types } from './query.ts'
-import type { Kind, Resource } from './resource.ts'
+import { unlisted, type Kind, type Resource } from './resource.ts'
 
 export interface ResourceObject {
   type: string
@@ -82,7 +82,8 @@ function loadRelated({ reader, types }: Writer, resource: Resource<never>, rows:
       rows.map((row) => row[column] as number | null).filter((key) => key !== null && !known.has(key)),
     )
     if (keys.size > 0)
-      for (const row of findByKeys(reader, types.get(type)!.table, [...keys] as number[])) known.set(row.key, row)
+      for (const row of findByKeys(reader, types.get(type)!.table, [...keys] as number[], unlisted(types.get(type)!)))
+        known.set(row.key, row)
   }
 }
 

@@ -185,6 +185,10 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
   }
 }
 
+/** What is shown of one alone: a list does not read it. */
+export const unlisted = ({ attributes }: Resource<never>): string[] =>
+  Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
+
 /** The columns that a collection may be sorted by; created_at always. */
 export function sortable(resource: Resource<never>): string[] {
   return Object.entries(resource.attributes)

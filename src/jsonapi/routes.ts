@@ -13,7 +13,7 @@ import { buildDocument, type Writer } from './document.ts'
 import { checkAccept, checkContentType, JSON_API } from './media.ts'
 import { parseQuery, type Query, type Types } from './query.ts'
 import * as request from './request.ts'
-import { paramsOf, type Action, type Call, type Caller, type Resource, type Within } from './resource.ts'
+import { paramsOf, unlisted, type Action, type Call, type Caller, type Resource, type Within } from './resource.ts'
 
 /** What stands before every route. Both throw a Refusal. */
 export interface Gate {
@@ -218,6 +218,7 @@ function list<Parts>(
     table: resource.table,
     userKey: caller.userKey,
     where,
+    without: unlisted(resource),
     order: query.order,
     size: query.size,
     ...(resource.only === undefined ? {} : { only: resource.only }),

@@ -31,6 +31,8 @@ export interface ListQuery {
   where: readonly Condition[]
   /** SQL of the resource itself, e.g. `deleted_at is null`. */
   only?: string
+  /** Columns that are not read: bodies, where nobody sees them. */
+  without?: readonly string[]
   order: readonly Order[]
   from?: { place: Place; direction: 'after' | 'before' }
   size: number
@@ -91,10 +93,32 @@ export function findOwned(
 }
 
 /** Rows by key, for related resources; deleted ones included, since what refers to them keeps its reference. */
-export function findByKeys(reader: Reader, table: TableName, keys: readonly number[]): ListedRow[] {
+export function findByKeys(
+  reader: Reader,
+  table: TableName,
+  keys: readonly number[],
+  without: readonly string[] = [],
+): ListedRow[] {
   return reader.all<ListedRow>(
-    raw(`select * from ${table} where key in (select value from json_each(?))`, [JSON.stringify(keys)]),
+    raw(`select ${columnsOf(reader, table, without)} from ${table} where key in (select value from json_each(?))`, [
+      JSON.stringify(keys),
+    ]),
   )
+}
+
+const columnLists = new Map<string, string>()
+
+/** The columns of a table but some; "*" when none is left out. */
+function columnsOf(reader: Reader, table: TableName, without: readonly string[]): string {
+  if (without.length === 0) return '*'
+  const name = `${table} ${without.join(' ')}`
+  let list = columnLists.get(name)
+  if (list === undefined) {
+    const all = reader.all(raw<{ name: string }>('select name from pragma_table_info(?)', [table]))
+    list = all.flatMap((column) => (without.includes(column.name) ? [] : [`"${column.name}"`])).join(', ')
+    columnLists.set(name, list)
+  }
+  return list
 }
 
 function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit: number): ListedRow[] {
@@ -114,7 +138,10 @@ function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit
   }
   const by = order.map(({ column, descending }) => `"${column}" ${descending ? 'desc' : 'asc'}`).join(', ')
   return reader.all<ListedRow>(
-    raw(`select * from ${query.table} where ${clauses.join(' and ')} order by ${by} limit ?`, [...parameters, limit]),
+    raw(
+      `select ${columnsOf(reader, query.table, query.without ?? [])} from ${query.table} where ${clauses.join(' and ')} order by ${by} limit ?`,
+      [...parameters, limit],
+    ),
   )
 }
 

@@ -144,6 +144,8 @@ test('a refusal names the argument and the mend', async () => {
   assert.match(await refusal(mine, 'send_email', { ...MAIL, subject: 'two\nlines' }), /\(subject\)/)
   assert.match(await refusal(mine, 'send_email', { ...MAIL, too: 'x@there.test' }), /too/)
   assert.match(await refusal(mine, 'send_email', { from: MAIL.from }), /subject/)
+  const { text: _, ...empty } = MAIL
+  assert.match(await refusal(mine, 'send_email', empty), /html/)
   assert.match(await refusal(mine, 'list_emails', { status: 'gone' }), /status/)
   assert.match(await refusal(mine, 'list_emails', { limit: 101 }), /limit/)
   assert.match(await refusal(mine, 'start_campaign', { id: 'x' }), /start_campaign/)
@@ -215,6 +217,7 @@ test('another user’s agent sees none of it, nor does an id lead elsewhere', as
     '#',
     '%',
     '\0',
+    '\ud800',
   ])
     for (const tool of ['get_email', 'get_inbound_email'])
       assert.match(await refusal(mine, tool, { id }), /^not_found/, `${tool} ${JSON.stringify(id)}`)
@@ -287,8 +290,10 @@ test('a token counts in one header alone: not in the query, the body, a cookie o
     await none({ body: new URLSearchParams({ access_token: token }) }),
     await none({ headers: { cookie: `access_token=${token}; postrider_session=${token}` } }),
     await none({ headers: { authorization: `Basic ${token}` } }),
-  ])
+  ]) {
     assert.equal(answer.status, 401)
+    assert.doesNotMatch(answer.headers.get('www-authenticate')!, /error=/, 'no token was sent that could be wrong')
+  }
   const twice = await new Promise<number>((resolve, reject) => {
     const sent = request(
       `${url}/mcp`,

@@ -1,7 +1,10 @@
 // What a program finds out and registers before any person is asked: the metadata documents and RFC 7591, over a real socket.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
+import { silentLog } from '../../src/base/log.ts'
 import { addClient, clientById, forgetClients, MAX_CLIENTS } from '../../src/accounts/oauth-clients.ts'
 import { grantCode } from '../../src/accounts/oauth-grants.ts'
 import { raw } from '../../src/store/query.ts'
@@ -146,6 +149,9 @@ test('metadata that is wrong is refused in OAuth’s own JSON, which names it', 
     [{ ...fine, client_name: 'x'.repeat(201) }, metadata, /client_name/],
     [{ ...fine, client_name: 'Bank\u202Eknab' }, metadata, /client_name/],
     [{ ...fine, client_name: 'two\nlines' }, metadata, /client_name/],
+    [{ ...fine, client_name: '\u115F\u3164\u2800' }, metadata, /client_name/],
+    [{ ...fine, client_name: `a${'\u0301'.repeat(50)}` }, metadata, /client_name/],
+    [{ redirect_uris: [`${REDIRECT}?state=mine`] }, uris, /redirect URI/],
     [{ ...fine, grant_types: ['password'] }, metadata, /grant_types/],
     [{ ...fine, grant_types: 'authorization_code' }, metadata, /grant_types/],
     [{ ...fine, response_types: ['token'] }, metadata, /response_types/],
@@ -159,8 +165,20 @@ test('metadata that is wrong is refused in OAuth’s own JSON, which names it', 
     assert.match(answer.headers.get('content-type')!, /^application\/json/)
     assert.equal(answer.headers.get('cache-control'), 'no-store')
   }
+  assert.equal((await register(fine, { 'content-type': 'text/plain' })).status, 400)
   const large = await register({ ...fine, client_uri: 'x'.repeat(20_000) })
   assert.equal(large.status, 413)
+})
+
+test('other methods are told which one there is', async () => {
+  for (const [method, path, allow] of [
+    ['GET', '/oauth/token', 'POST'],
+    ['DELETE', '/oauth/register', 'POST'],
+    ['POST', '/.well-known/oauth-authorization-server', 'GET, HEAD'],
+  ] as const) {
+    const { headers, status } = await fetch(url + path, { method })
+    assert.deepEqual([status, headers.get('allow')], [405, allow], path)
+  }
 })
 
 test('ten registrations an hour from one address, whatever a stranger says it is', async () => {
@@ -230,4 +248,25 @@ test('who floods the door locks nobody out; unused clients are forgotten after t
   assert.equal(await forgetClients(desk.store, now + 30 * DAY), 0)
   assert.ok((await forgetClients(desk.store, now + 31 * DAY)) >= MAX_CLIENTS - 1)
   assert.ok(clientById(desk.store, granted.id))
+})
+
+test('who hangs up in the middle of a request is no fault of the server', async () => {
+  const faults: string[] = []
+  const own = await startTestAppliance({
+    log: { ...silentLog, fault: (where) => (faults.push(where), 'id') },
+  })
+  const { port } = own.appliance.http
+  for (const path of ['/oauth/register', '/oauth/token', '/oauth/authorize']) {
+    const socket = connect(port, '127.0.0.1')
+    await once(socket, 'connect')
+    const type = path.endsWith('register') ? 'application/json' : 'application/x-www-form-urlencoded'
+    socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nContent-Length: 100\r\n\r\n{}`)
+    // The server has read it when it answers another.
+    await fetch(`http://127.0.0.1:${port}/health`)
+    socket.destroy()
+    await once(socket, 'close')
+  }
+  await fetch(`http://127.0.0.1:${port}/health`)
+  await own.stop()
+  assert.deepEqual(faults, [])
 })

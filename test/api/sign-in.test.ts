@@ -202,7 +202,7 @@ test('guesses are slowed, then shut out for minutes; nothing tells whether a use
   const nobody = await guess('nobody@owner.test', 17)
   assert.deepEqual(nobody.slice(0, 5), [
     ...Array<string>(4).fill('403 The address or the password is wrong. null'),
-    '429 Too many attempts. Try again in 1 seconds. 1',
+    '429 Too many attempts. Try again in 2 seconds. 2',
   ])
   assert.equal(nobody.at(-1), '429 Too many attempts. Try again in 15 minutes. 900')
   assert.deepEqual(await guess('without@password.test', 5), nobody.slice(0, 5))
@@ -216,6 +216,100 @@ test('guesses are slowed, then shut out for minutes; nothing tells whether a use
   assert.equal((await person.press(page, 'sign-in', right)).status, 303)
 })
 
+test('who knows an address locks nobody out: guesses from everywhere slow an account, and never shut it', async () => {
+  const { clock } = postrider
+  clock.advance(60 * MINUTE)
+  postrider.config.http.trusted_proxies = ['127.0.0.1']
+  try {
+    const from = (n: number) => ({ 'x-forwarded-for': `198.51.100.${n}` })
+    const attacker = new Person(url)
+    const page = await attacker.open(asking())
+    const email = postrider.other.email
+    for (let n = 1; n <= 15; n++) {
+      await attacker.press(page, 'sign-in', { email, password: 'guess' }, from(n))
+      clock.advance(2000)
+    }
+    await attacker.press(page, 'sign-in', { email, password: 'guess' }, from(16))
+    const person = new Person(url)
+    const own = await person.open(asking())
+    const soon = await person.press(own, 'sign-in', { email, password: PASSWORD }, from(200))
+    assert.deepEqual([soon.status, soon.headers.get('retry-after')], [429, '2'])
+    clock.advance(2000)
+    assert.equal((await person.press(own, 'sign-in', { email, password: PASSWORD }, from(200))).status, 303)
+    // Passwords checked at once are few, and who comes too many waits a second without being counted.
+    clock.advance(60 * MINUTE)
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, n) =>
+        attacker.press(page, 'sign-in', { email: `n${n}@nowhere.test`, password: 'x' }, from(n + 20)),
+      ),
+    )
+    const waits = answers.filter(({ status }) => status === 429)
+    assert.ok(waits.length > 0 && waits.length <= 12, String(waits.length))
+    assert.deepEqual(new Set(waits.map(({ headers }) => headers.get('retry-after'))), new Set(['1']))
+  } finally {
+    postrider.config.http.trusted_proxies = []
+  }
+})
+
+test('behind the proxy of an https address each client counts for itself', async () => {
+  postrider.clock.advance(60 * MINUTE)
+  postrider.config.http.public_url = 'https://mail.example'
+  try {
+    const attacker = new Person(url)
+    const page = await attacker.open(asking())
+    for (let n = 0; n < 5; n++)
+      await attacker.press(
+        page,
+        'sign-in',
+        { email: `n${n}@nowhere.test`, password: 'x' },
+        { 'x-forwarded-for': '192.0.2.9' },
+      )
+    const right = { email: postrider.user.email, password: PASSWORD }
+    assert.equal((await attacker.press(page, 'sign-in', right, { 'x-forwarded-for': '192.0.2.9' })).status, 429)
+    assert.equal((await attacker.press(page, 'sign-in', right, { 'x-forwarded-for': '192.0.2.10' })).status, 303)
+  } finally {
+    postrider.config.http.public_url = url
+  }
+})
+
+test('two pages opened at once: the second signs in as well', async () => {
+  const person = new Person(url)
+  const [first, second] = [await person.open(asking()), await person.open(asking({ state: 'second' }))]
+  const typed = { email: postrider.user.email, password: PASSWORD }
+  assert.equal((await person.press(first, 'sign-in', typed)).status, 303)
+  const answer = await person.press(second, 'sign-in', typed)
+  assert.deepEqual(
+    [answer.status, new URL(answer.headers.get('location')!, url).searchParams.get('state')],
+    [303, 'second'],
+  )
+})
+
+test('an address in its own script and a password of any length', async () => {
+  const email = 'carol@bücher.example'
+  await addUser(postrider.appliance.desk, { email, password: 'long '.repeat(400) })
+  for (const typed of [email, 'Carol@xn--bcher-kva.example', ' carol@BÜCHER.example ']) {
+    const person = new Person(url)
+    const page = await person.open(asking())
+    assert.equal(
+      (await person.press(page, 'sign-in', { email: typed, password: 'long '.repeat(400) })).status,
+      303,
+      typed,
+    )
+  }
+})
+
+test('a program’s own query comes back as it was; what is empty is not there', async () => {
+  const own = 'http://127.0.0.1:9/cb?a&b=%7e%20(x)&c=1/2'
+  const { id } = (await addClient(postrider.appliance.desk, { name: 'Own', redirectUris: [own] }))!
+  const at = `${asking({ client_id: id, redirect_uri: own })}&resource=&scope=`
+  const person = new Person(url)
+  const back = await person.press(await person.signIn(at, postrider.user.email, PASSWORD), 'allow')
+  assert.ok(back.headers.get('location')!.startsWith(`${own}&code=`), back.headers.get('location')!)
+  const empty = new URL((await person.open(asking({ response_type: '', state: '' }))).headers.get('location')!)
+  assert.deepEqual([empty.searchParams.get('error'), empty.searchParams.get('state')], ['invalid_request', null])
+  assert.equal((await person.open('/oauth/authorize', { method: 'PUT' })).status, 405)
+})
+
 test('who does not exist costs the same work as who does', async () => {
   assert.equal(await checkPassword('', NOBODY), false)
   const cost = (hash: string): string => hash.split('$').slice(0, 4).join('$')
@@ -227,7 +321,10 @@ test('who does not exist costs the same work as who does', async () => {
 test('what is too long is refused before it is looked at', async () => {
   const person = new Person(url)
   const page = await person.open(asking())
-  assert.equal((await person.press(page, 'sign-in', { password: 'x'.repeat(20_000) })).status, 413)
+  assert.equal((await person.press(page, 'sign-in', { password: 'x'.repeat(40_000) })).status, 413)
+  // Thrice as long as a form.
+  const many = asking({ state: '(' }).replace('%28', '('.repeat(7000))
+  assert.equal((await person.press(await person.open(many), 'sign-in', { password: 'x' })).status, 403)
   assert.equal((await person.open(asking({ state: 'x'.repeat(8000) }))).status, 400)
   const twice = await person.open(`${asking()}&state=b`)
   assert.match(twice.headers.get('location')!, /error=invalid_request/)

@@ -41,11 +41,16 @@ export class Person {
   }
 
   /** Presses a button of the page's form; `typed` are its fields. */
-  press(page: Page, action: string, typed: Record<string, string> = {}): Promise<Page> {
+  press(
+    page: Page,
+    action: string,
+    typed: Record<string, string> = {},
+    headers: Record<string, string> = {},
+  ): Promise<Page> {
     const fields = [...page.text.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)"/g)]
     const form = new URLSearchParams(fields.map(([, name, value]) => [name!, plain(value!)]))
     for (const [name, value] of Object.entries({ ...typed, action })) form.set(name, value)
-    return this.open('/oauth/authorize', { method: 'POST', body: form })
+    return this.open('/oauth/authorize', { method: 'POST', body: form, headers })
   }
 
   /** Signs in where it is asked; the page of consent. */
