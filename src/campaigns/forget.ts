@@ -1,6 +1,6 @@
 // Forgets an address among contacts, and where contacts, audiences and campaigns name it.
 import type { Tx } from '../store/database.ts'
-import { redacting, type Erasing } from '../store/erasing.ts'
+import { names, redacting, sliceEnd, type Erasing, type Step } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 /** Removes the contacts of the address, in every audience. */
@@ -10,6 +10,24 @@ export function forgetContacts(tx: Tx, { address, userKey }: Erasing): void {
 
 export const forgetInContacts = redacting('contacts', ['name', 'preferences', 'custom_fields'])
 export const forgetInAudiences = redacting('audiences', ['name', 'description'])
+/** A campaign that may still be sent leaves from its domain's own address, not from a mark. */
+export const forgetSenders: Step = (tx, { address, userKey }, after) => {
+  const end = sliceEnd(tx, 'campaigns', 'user_key = ?', userKey, after)
+  if (end === null) return null
+  const open = tx.all(
+    raw<{ key: number; from_address: string | null; reply_to: string | null }>(
+      `select key, from_address, reply_to from campaigns where user_key = ? and key > ? and key <= ?
+         and status in ('draft', 'scheduled', 'sending', 'paused')`,
+      [userKey, after, end],
+    ),
+  )
+  for (const { from_address, key, reply_to } of open) {
+    const kept = [from_address, reply_to].map((text) => (names(text, address) ? null : text))
+    tx.run(raw('update campaigns set from_address = ?, reply_to = ? where key = ?', [...kept, key]))
+  }
+  return end
+}
+
 export const forgetInCampaigns = redacting('campaigns', [
   'name',
   'subject',

@@ -15,9 +15,7 @@ import { Spool } from '../store/spool.ts'
 import { checkDue } from '../domains/check.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
-import { applyDowngrades } from '../accounts/subscription.ts'
 import { eraseKeys } from '../domains/keys.ts'
-import { leaveBranded } from '../domains/register.ts'
 import { Privacy } from '../privacy/run.ts'
 import { Reputation } from '../outbound/agents.ts'
 import { BAD_NEWS } from '../outbound/tally.ts'
@@ -29,6 +27,7 @@ import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
 import { ownsFile as ownsInboundFile, removeOld } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
+import { settleDowngrades } from './subscription.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf, type Engine } from './engine.ts'
 import { createInbound } from './inbound.ts'
@@ -130,11 +129,13 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const noticed = (): void => void mailNotices(desk).catch((thrown: unknown) => log.fault('notices', thrown))
     const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, noticed })
     store.on(EVENTS, () => dispatcher.ring())
+    // What was on its way when a backup was made is on its way no more: it can be erased.
+    await engine.recover()
     await privacy.recover()
     const http = await listen(createApp(desk), config.http.listen, options.keys?.http)
     undo.push(() => http.close(0))
 
-    await engine.start()
+    engine.start()
     polling.start()
     await dispatcher.start()
     runner.start()
@@ -200,9 +201,7 @@ async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'ke
   await forgetSoftBounces(store, now)
   await forgetGrants(store, now)
   await forgetClients(store, now)
-  await store.write((tx) => {
-    for (const user of applyDowngrades(tx, now)) leaveBranded(tx, desk.config, user, now)
-  })
+  await settleDowngrades(desk, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   await mailNotices(desk)
   const { inbound, outbound_bodies } = desk.config.retention

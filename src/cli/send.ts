@@ -53,7 +53,8 @@ async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const release = takeLock(desk.config.data_dir)
   const own = release && createEngine(desk, { workers: 1 })
   try {
-    await own?.engine.start()
+    await own?.engine.recover()
+    own?.engine.start()
     const end = desk.clock.now() + PATIENCE
     for (;;) {
       const mail = showQueued(desk.store, id)

@@ -3,9 +3,10 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { planNameOf } from '../accounts/plan.ts'
-import { changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
+import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { leaveBranded } from '../domains/register.ts'
+import { withDesk, type Desk, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 
 interface Options {
@@ -13,6 +14,13 @@ interface Options {
   state?: SubscriptionChange['state']
   downgradeTo?: string
   at?: string
+}
+
+/** Writes down the downgrades whose date has come, with what they take away. */
+export function settleDowngrades({ config, store }: Pick<Desk, 'config' | 'store'>, now: number): Promise<void> {
+  return store.write((tx) => {
+    for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
+  })
 }
 
 export function subscriptionCommand(program: Command, invocation: () => Invocation): void {
@@ -28,6 +36,8 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
     .action((email: string, { at, downgradeTo, plan, state }: Options) =>
       withDesk(invocation(), async (desk) => {
         const downgrade = downgradeOf(downgradeTo, at)
+        // One whose date has come counts already, and is not to be lost to the next.
+        await settleDowngrades(desk, desk.clock.now())
         const user = await changeSubscription(desk, email, { plan, state, downgrade })
         const now = desk.clock.now()
         const shown = {

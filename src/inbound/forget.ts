@@ -20,6 +20,8 @@ interface Stored {
 const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
 
 export const forgetInInboxes = redacting('inboxes', ['name'])
+/** The address of one that receives is the account's own; of a removed one it is nobody's. */
+export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')
 
 /** Works on some messages; `read` gives a file of the spool. Returns where to go on; null at the end. */
 export function forgetInInbound(

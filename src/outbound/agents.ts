@@ -44,6 +44,19 @@ export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): 
   return slot
 }
 
+/** When a mail of an agent is tried again that should be at `at`: of a damaged one its retries keep the pace among themselves. */
+export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number): number {
+  if (tx.first(agentOf({ user_key: userKey, agent_id: agentId }))?.status !== 'damaged') return at
+  const { last } = tx.first(
+    raw<{ last: number | null }>(
+      `select max(v.next_attempt_at) as last from outbound_emails e join deliveries v on v.email_key = e.key
+       where e.user_key = ? and e.status in ('queued', 'sent') and e.agent_id = ? and v.status = 'queued' and v.attempts > 0`,
+      [userKey, agentId],
+    ),
+  )!
+  return Math.max(at, (last ?? 0) + PACE.damaged)
+}
+
 function addAgent(tx: Tx, userKey: number, agentId: string, now: number): Agent {
   return tx.first(
     db
@@ -153,24 +166,47 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
   })
 }
 
-/** Mail that was given its time by the old pace gets it by the new one. */
+/**
+ * Mail that was given its time by the old pace gets it by the new one. What was tried before is not tried sooner than it was told, and has
+ * turns of its own: new mail does not wait hours for an old retry.
+ */
 function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
-  const waiting = tx.all(
-    raw<{ key: number; email_key: number }>(
-      `select v.key, v.email_key from outbound_emails e join deliveries v on v.email_key = e.key
-       where e.user_key = ? and e.status = 'queued' and e.agent_id = ? and v.status = 'queued' and v.attempts = 0
-       order by v.key limit ${RESCHEDULED}`,
-      [user_key, agent_id],
-    ),
-  )
-  let slot = now
+  const waiting = (tried: string, order: string): Waiting[] =>
+    tx.all(
+      raw<Waiting>(
+        `select v.key, v.email_key, v.next_attempt_at from outbound_emails e join deliveries v on v.email_key = e.key
+         where e.user_key = ? and e.status in ('queued', 'sent') and e.agent_id = ? and v.status = 'queued' and v.attempts ${tried}
+         order by ${order} limit ${RESCHEDULED}`,
+        [user_key, agent_id],
+      ),
+    )
+  const fresh = spread(tx, waiting('= 0', 'v.key'), PACE[pool], () => now)
+  spread(tx, waiting('> 0', 'v.next_attempt_at, v.key'), PACE[pool], ({ next_attempt_at }) => next_attempt_at)
+  tx.run(setSlot({ key, at: fresh ?? now }))
+}
+
+interface Waiting {
+  key: number
+  email_key: number
+  next_attempt_at: number
+}
+
+/** Gives mails their times, each not before its own; the recipients of one go together. Returns when the next could go. */
+function spread(
+  tx: Tx,
+  waiting: readonly Waiting[],
+  pace: number,
+  notBefore: (delivery: Waiting) => number,
+): number | undefined {
+  let slot: number | undefined
   let mail: number | undefined
   for (const delivery of waiting) {
-    if (mail !== undefined && mail !== delivery.email_key) slot += PACE[pool]
+    if (slot === undefined || mail !== delivery.email_key)
+      slot = Math.max(notBefore(delivery), slot === undefined ? 0 : slot + pace)
     mail = delivery.email_key
     tx.run(db.updateTable('deliveries').set({ next_attempt_at: slot }).where('key', '=', delivery.key))
   }
-  tx.run(setSlot({ key, at: waiting.length > 0 ? slot + PACE[pool] : now }))
+  return slot === undefined ? undefined : slot + pace
 }
 
 interface Judged {

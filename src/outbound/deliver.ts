@@ -58,10 +58,13 @@ export class DeliveryEngine {
     this.#loop = new Loop({ name: 'deliveries', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  /** Takes back what a dead process had claimed, and begins. */
-  async start(): Promise<void> {
+  /** Takes back what a dead process had claimed. */
+  async recover(): Promise<void> {
     const released = await releaseAll(this.#desk.store, this.#desk.clock.now())
     if (released > 0) this.#desk.log.info('deliveries of an earlier process released', { count: released })
+  }
+
+  start(): void {
     this.#loop.start()
   }
 

@@ -12,7 +12,7 @@ const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_
 const OPEN = ['queued', 'active', 'held']
 
 type Read = (file: string) => Uint8Array
-type Mail = Record<(typeof COLUMNS)[number], string | null> & { key: number }
+type Mail = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
 
 interface Waiting {
   key: number
@@ -26,6 +26,8 @@ interface Waiting {
 
 export interface Forgotten {
   next: number | null
+  /** A mail on its way to the address was left for the next time. */
+  left?: boolean
   /** Files of the spool that nothing refers to any more. */
   files: string[]
 }
@@ -40,18 +42,18 @@ export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Rea
   const told = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
   const found = tx.all(
     raw<Mail>(
-      `select e.key, ${quoted.join(', ')} from outbound_emails e
+      `select e.key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
        where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
          or exists (select 1 from deliveries v where v.email_key = e.key and (${told.map(holds).join(' or ')})))`,
       [userKey, after, end, ...COLUMNS.map(() => needle), ...told.map(() => needle)],
     ),
   )
-  const files: string[] = []
-  for (const mail of found) files.push(...forgetMail(tx, erasing, mail, read))
-  return { next: end, files }
+  const gone = found.map((mail) => forgetMail(tx, erasing, mail, read))
+  return { next: end, files: gone.flatMap((files) => files ?? []), left: gone.includes(undefined) }
 }
 
-function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] {
+/** The files that go; undefined: it is on its way to the address, and left. */
+function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] | undefined {
   const { address } = erasing
   const deliveries = tx.all(
     raw<Waiting>(
@@ -60,16 +62,20 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
     ),
   )
   const itsOwn = ({ address: to }: Waiting): boolean => to.toLowerCase() === address
-  if (deliveries.some((delivery) => itsOwn(delivery) && delivery.status === 'active')) return []
+  if (deliveries.some((delivery) => itsOwn(delivery) && delivery.status === 'active')) return undefined
   const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
   const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
   if (named) {
+    // Others wait for it: it leaves from an address that is ours, not from the mark.
+    const ours: Partial<Mail> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
     const clean = COLUMNS.map((name) =>
-      name === 'idempotency_key' && names(mail[name], address)
-        ? `erased ${mail.key}`
-        : name === 'subject' && !wanted
-          ? ''
-          : mail[name] && redact(mail[name], erasing),
+      name in ours && names(mail[name], address)
+        ? ours[name]
+        : name === 'idempotency_key' && names(mail[name], address)
+          ? `erased ${mail.key}`
+          : name === 'subject' && !wanted
+            ? ''
+            : mail[name] && redact(mail[name], erasing),
     )
     tx.run(
       raw(

@@ -5,6 +5,7 @@ import { parseAddrSpec } from '../message/address.ts'
 import { classify } from '../smtp/bounce-class.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Reader, Tx } from '../store/database.ts'
+import { isMark } from '../store/erasing.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
@@ -69,11 +70,14 @@ export function settleReturned(
   const delivery = meant(tx, token, [told.original, told.address], spared)
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
   if (!email) return undefined
+  // Who was forgotten stays so: the report may name the address, and its mark is none.
+  const forgotten = isMark(delivery.address)
+  const text = forgotten ? '' : told.text
   const said = { code: told.code, enhanced: told.status, text: told.text }
   const moved = move(tx, deliveryMachine, delivery.key, 'return', {
     smtp_code: told.code,
     enhanced_code: told.status,
-    response: told.text,
+    response: text,
     leased_until: null,
     next_attempt_at: null,
     updated_at: now,
@@ -82,12 +86,12 @@ export function settleReturned(
   if (delivery.status === 'delivered') takeBackDelivery(tx, email, delivery.updated_at)
   tally(tx, email, 'bounce', now)
   const bounce = classify(said)
-  hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
+  if (!forgotten) hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
   const details = {
     stage: 'report',
     smtp_code: told.code,
     enhanced_code: told.status,
-    response: told.text,
+    response: text,
     remote_mta: told.host,
     kind: 'bounced',
     class: bounce,
@@ -111,7 +115,7 @@ export function settleComplaint(
   if (!email || !move(tx, deliveryMachine, delivery.key, 'complain', set)) return undefined
   const { domain_key, user_key } = email
   const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
-  suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
+  if (!isMark(delivery.address)) suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
   tally(tx, email, 'complaint', now)
   const details = { feedback_type: feedbackType }
   if (delivery.role === 'to') moveEmail(tx, email, 'complained', now, delivery, details)

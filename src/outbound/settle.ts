@@ -13,6 +13,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { retrySlot } from './agents.ts'
 import { settleTaken } from './bulk.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
 import { tally } from './tally.ts'
@@ -84,7 +85,9 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
     updated_at: now,
   }
   if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
-  const next = now + retryDelay(config.delivery.retry, delivery.attempts)
+  const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
+  const paced = verdict.kind === 'deferred' && email.agent_id !== null
+  const next = paced ? retrySlot(tx, email.user_key, email.agent_id!, soonest) : soonest
   if (verdict.kind === 'deferred' && next < delivery.expires_at) {
     const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
     const moved = move(tx, deliveryMachine, delivery.key, 'defer', {

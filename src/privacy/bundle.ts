@@ -8,6 +8,7 @@ import { iso } from '../base/clock.ts'
 import { filesOf } from '../outbound/body.ts'
 import type { Reader } from '../store/database.ts'
 import { about, names } from '../store/erasing.ts'
+import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 
 export const EXPORTS = 'exports'
@@ -72,6 +73,10 @@ const receivedFrom = (reader: Reader, userKey: number, address: string): string 
 export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, Row[]> {
   const all = (sql: string): Row[] => reader.all(about<Row>(sql, userKey, address)).map(readable)
   const mails = KEYS(keysNaming(reader, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))
+  const written = reader.all(
+    raw<{ key: number; address: string }>(`select key, address from deliveries where email_key in ${mails}`),
+  )
+  const own = KEYS(written.flatMap((row) => (row.address.toLowerCase() === address ? [row.key] : [])))
   return {
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
@@ -79,18 +84,22 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),
-    // Who else got a blind copy is nobody's business.
+    // Who else got a blind copy is nobody's business. Of a campaign's mail the words stand with the campaign.
     outbound_emails: all(
-      `select e.*, b.content as body from outbound_emails e left join outbound_bodies b on b.email_key = e.key where e.key in ${mails}`,
+      `select e.*, b.content as body, c.name as campaign, c.subject as campaign_subject, c.body_html as campaign_body
+       from outbound_emails e left join outbound_bodies b on b.email_key = e.key left join campaigns c on c.key = e.campaign_key
+       where e.key in ${mails}`,
     ).map((row) => ({
       ...row,
       ...(Array.isArray(row['bcc']) ? { bcc: row['bcc'].filter((each) => names(String(each), address)) } : {}),
     })),
     deliveries: all(
-      `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where e.key in ${mails} and lower(v.address) = asked.address`,
+      `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where v.key in ${own}`,
     ),
+    // What became of the others is theirs.
     events: all(
-      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key where e.key in ${mails}`,
+      `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key
+       where e.key in ${mails} and json_extract(v.data, '$.delivery') in ${own}`,
     ),
     inbound_emails: all(
       `select e.*, b.headers, b.text, b.html, b.attachments from inbound_emails e left join inbound_bodies b on b.message_key = e.message_key

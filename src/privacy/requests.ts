@@ -7,9 +7,9 @@ import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { about, names } from '../store/erasing.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { holdsAddress } from './held.ts'
 import { enter } from './ledger.ts'
 
 export type PrivacyRequest = RowOf<'privacy_requests'>
@@ -45,10 +45,11 @@ export async function requestErasure(
 ): Promise<PrivacyRequest> {
   const { clock, config, keyring, store } = desk
   const hash = recipientHash(keyring, address)
+  const held = await holdsAddress(store, user.key, address)
   return store.write((tx) => {
     const earlier = requestOf(tx, user.key, 'erasure', hash)
     if (earlier?.status === 'pending') return earlier
-    if (!holdsAddress(tx, user.key, address)) {
+    if (!held) {
       if (earlier) return earlier
       throw refuse('not_found', 'Nothing is known of this recipient.')
     }
@@ -67,10 +68,11 @@ export async function requestExport(
   address: string,
 ): Promise<PrivacyRequest> {
   const hash = recipientHash(desk.keyring, address)
+  const held = await holdsAddress(desk.store, user.key, address)
   return desk.store.write((tx) => {
     const earlier = requestOf(tx, user.key, 'export', hash)
     if (earlier?.status === 'pending') return earlier
-    if (!holdsAddress(tx, user.key, address)) throw refuse('not_found', 'Nothing is known of this recipient.')
+    if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
     return insert(tx, desk, user.key, 'export', newId(desk.clock.now()), address, hash)
   })
 }
@@ -119,34 +121,6 @@ function requestOf(
       .orderBy('key', 'desc')
       .limit(1),
   )
-}
-
-/** Whether the account holds the address as that of a recipient, contact or correspondent. */
-export function holdsAddress(reader: Reader, userKey: number, address: string): boolean {
-  const exact = about(
-    `select 1 where
-       exists (select 1 from contacts where user_key = asked.user and email = asked.address)
-       or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)
-       or exists (select 1 from deliveries v join outbound_emails e on e.key = v.email_key
-         where e.user_key = asked.user and lower(v.address) = asked.address)`,
-    userKey,
-    address,
-  )
-  if (reader.first(exact)) return true
-  // In the words of a header an address may stand beside a longer one that ends or begins like it.
-  const spoken = reader.all(
-    about<{ text: string | null }>(
-      `select concat_ws(char(10), "to", cc, bcc) as text from outbound_emails
-         where user_key = asked.user and instr(lower(concat_ws(char(10), "to", cc, bcc)), asked.needle)
-       union all select concat_ws(char(10), sender, "from", "to", cc) from inbound_emails
-         where user_key = asked.user and instr(lower(concat_ws(char(10), sender, "from", "to", cc)), asked.needle)
-       union all select test_recipient_email from campaigns
-         where user_key = asked.user and instr(lower(test_recipient_email), asked.needle)`,
-      userKey,
-      address,
-    ),
-  )
-  return spoken.some(({ text }) => names(text, address))
 }
 
 /** Every request with its owner, newest first; for the operator. */

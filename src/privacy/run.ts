@@ -10,14 +10,13 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
-import { parseAddrSpec } from '../message/address.ts'
 import { blockErased } from '../outbound/forget.ts'
-import type { Reader, Store } from '../store/database.ts'
-import { about } from '../store/erasing.ts'
+import type { Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { EXPORTS, writeBundle } from './bundle.ts'
 import { exportUrl } from './export-link.ts'
+import { addressesOf } from './held.ts'
 import { readLedger } from './ledger.ts'
 import { insert, type PrivacyRequest } from './requests.ts'
 import { erasingOf, fileHolds, scrub } from './scrub.ts'
@@ -186,7 +185,7 @@ export class Privacy {
       if (!owner || store.first(db.selectFrom('privacy_requests').select('key').where('id', '=', id))) continue
       const addresses =
         known.get(owner.key) ??
-        new Map(addressesOf(store, owner.key).map((each) => [recipientHash(keyring, each), each] as const))
+        new Map([...addressesOf(store, owner.key)].map((each) => [recipientHash(keyring, each), each] as const))
       known.set(owner.key, addresses)
       const address = addresses.get(recipient_hash) ?? null
       if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
@@ -200,21 +199,4 @@ export class Privacy {
     }
     return back
   }
-}
-
-/** Every address that an account holds. */
-function addressesOf(reader: Reader, userKey: number): string[] {
-  const rows = reader.all(
-    about<{ text: string | null }>(
-      `select email as text from contacts where user_key = asked.user union select email from suppressions where user_key = asked.user
-       union select concat_ws(char(10), "to", cc, bcc) from outbound_emails where user_key = asked.user
-       union select v.address from deliveries v join outbound_emails e on e.key = v.email_key where e.user_key = asked.user
-       union select concat_ws(char(10), sender, "from", "to", cc) from inbound_emails where user_key = asked.user
-       union select test_recipient_email from campaigns where user_key = asked.user`,
-      userKey,
-      '',
-    ),
-  )
-  const found = rows.flatMap(({ text }) => text?.match(/[^\s"<>,;:()[\]]+@[^\s"<>,;:()[\]]+/g) ?? [])
-  return [...new Set(found.flatMap((text) => parseAddrSpec(text)?.address.toLowerCase() ?? []))]
 }

@@ -5,12 +5,25 @@ import { join } from 'node:path'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { forgetInNotices, forgetInTokens } from '../accounts/forget.ts'
-import { forgetContacts, forgetInAudiences, forgetInCampaigns, forgetInContacts } from '../campaigns/forget.ts'
+import {
+  forgetContacts,
+  forgetInAudiences,
+  forgetInCampaigns,
+  forgetInContacts,
+  forgetSenders,
+} from '../campaigns/forget.ts'
 import { forgetInRecords } from '../domains/forget.ts'
-import { forgetInInbound, forgetInInboxes, unreadNames } from '../inbound/forget.ts'
-import { forgetInAgents, forgetInBodies, forgetInMails, forgetInSuppressions, underWay } from '../outbound/forget.ts'
+import { forgetInInbound, forgetInInboxes, forgetInOldInboxes, unreadNames } from '../inbound/forget.ts'
+import {
+  forgetInAgents,
+  forgetInBodies,
+  forgetInMails,
+  forgetInSuppressions,
+  underWay,
+  type Forgotten,
+} from '../outbound/forget.ts'
 import type { Store } from '../store/database.ts'
-import { betrays, type Erasing, type Step } from '../store/erasing.ts'
+import { betrays, markOf, type Erasing, type Step } from '../store/erasing.ts'
 import { forgetInEvents } from '../store/forget-events.ts'
 import type { Spool } from '../store/spool.ts'
 import { forgetInAttempts, forgetInPushed, forgetInWebhooks } from '../webhooks/forget.ts'
@@ -22,7 +35,6 @@ export interface ScrubDesk {
   config: { data_dir: string }
 }
 
-const MARK_DIGITS = 12
 const CHUNK = 256 * 1024
 /** More than any form of an address. */
 const OVERLAP = 2048
@@ -31,7 +43,7 @@ const LOOKED_THROUGH = 256 * 1024 * 1024
 
 export function erasingOf(keyring: Keyring, userKey: number, address: string, at: number): Erasing {
   const hash = erasedForm(keyring, address)
-  return { userKey, address, hash, mark: `erased-${hash.slice(1, 1 + MARK_DIGITS)}@erased.invalid`, at }
+  return { userKey, address, hash, mark: markOf(hash), at }
 }
 
 export interface Scrubbed {
@@ -44,8 +56,10 @@ export interface Scrubbed {
 const STEPS: readonly Step[] = [
   forgetInContacts,
   forgetInAudiences,
+  forgetSenders,
   forgetInCampaigns,
   forgetInInboxes,
+  forgetInOldInboxes,
   forgetInTokens,
   forgetInRecords,
   forgetInWebhooks,
@@ -65,11 +79,14 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
     forgetInSuppressions(tx, erasing)
     forgetContacts(tx, erasing)
   })
+  // What is not read yet has no rows to be found by; it may have them before this has come to its end.
+  let busy = unreadNames(store, erasing, read)
   for (const walk of [forgetInMails, forgetInBodies, forgetInInbound])
     for (let at: number | null = 0; at !== null;) {
       const from: number = at
-      const { files, next } = await store.writeSoon((tx) => walk(tx, erasing, from, read))
+      const { files, left, next } = await store.writeSoon((tx): Forgotten => walk(tx, erasing, from, read))
       await Promise.all(files.map((file) => spool.remove(file)))
+      busy ||= left === true
       at = next
     }
   await store.write((tx) => forgetInAgents(tx, erasing))
@@ -78,7 +95,7 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
       const from: number = at
       at = await store.writeSoon((tx) => step(tx, erasing, from))
     }
-  if (underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
+  if (busy || underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
   return forgetRemains(desk, erasing)
 }
 

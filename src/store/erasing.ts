@@ -1,6 +1,7 @@
 // An address that is to be forgotten, as the tables look for it: in plain text without case, and in the forms that encodings give it.
 //
 // Guarantees: an address is found as a whole. What is part of a longer one (xann@there.test, ann@there.test.example) is another's.
+import { domainToUnicode } from 'node:url'
 import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
 
@@ -15,6 +16,13 @@ export interface Erasing {
   /** When it is erased. */
   at: number
 }
+
+const MARK_DIGITS = 12
+const MARK_DOMAIN = '@erased.invalid'
+
+/** What stands in the place of an address whose hash is this ("#…"). */
+export const markOf = (hash: string): string => `erased-${hash.slice(1, 1 + MARK_DIGITS)}${MARK_DOMAIN}`
+export const isMark = (address: string): boolean => address.endsWith(MARK_DOMAIN)
 
 /** Letters and digits; other scripts stand beside addresses without a space, and are no part of them here. */
 const WORD = '[a-z0-9]'
@@ -34,9 +42,33 @@ const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/
 const IN_BASE64 = /^[A-Za-z0-9+/_-]*$/
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-const looseForm = (address: string): string =>
-  address.replace(/[^]/gu, (character) => FORMS[character] ?? escaped(character))
-const plainForm = (address: string): string => BEFORE + looseForm(address) + AFTER
+
+/** A character as it stands in octets read as Latin-1, or (`octets` false) in text. Case of other scripts is folded here: there SQLite and a
+ * pattern of octets know none. */
+function characterForm(character: string, octets: boolean): string {
+  if (character < '\x80') return FORMS[character] ?? escaped(character)
+  const read = (text: string): string => (octets ? Buffer.from(text).toString('latin1') : text)
+  return `(?:${[...new Set([character, character.toUpperCase()])].map((each) => escaped(read(each))).join('|')})`
+}
+
+/** The address as it may be written: its domain in ASCII, or in the script of its own (RFC 5890). */
+function spellings(address: string): string[] {
+  const at = address.lastIndexOf('@')
+  const own = domainToUnicode(address.slice(at + 1))
+  return own === '' || address.endsWith(`@${own}`) ? [address] : [address, `${address.slice(0, at)}@${own}`]
+}
+
+const looseForm = (address: string, octets: boolean): string =>
+  `(?:${spellings(address)
+    .map((each) => each.replace(/[^]/gu, (character) => characterForm(character, octets)))
+    .join('|')})`
+const plainForm = (address: string, octets: boolean): string => BEFORE + looseForm(address, octets) + AFTER
+
+/** UTF-16, either order of octets: what a file of Windows may be in. */
+const wideForm = (address: string): string =>
+  spellings(address)
+    .map((each) => escaped(Buffer.from(each, 'utf16le').subarray(0, -1).toString('latin1')))
+    .join('|')
 
 /** Where a base64 text begins within a group of three octets, the octets of an address look different; upper case too. */
 function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: number } {
@@ -60,6 +92,7 @@ interface Forms {
   address: string
   plain: RegExp
   loose: RegExp
+  wide: RegExp
   marked: RegExp
   base64: { pattern: RegExp; offset: number }[]
 }
@@ -69,24 +102,29 @@ let last: Forms | undefined
 function formsOf(address: string): Forms {
   if (last?.address === address) return last
   // Octets are looked at as Latin-1.
-  const octets = Buffer.from(address)
+  const written = spellings(address).flatMap((each) => [
+    Buffer.from(each),
+    Buffer.from(each, 'utf16le').subarray(0, -1),
+  ])
   last = {
     address,
-    plain: new RegExp(plainForm(octets.toString('latin1')), 'i'),
-    loose: new RegExp(looseForm(octets.toString('latin1')), 'i'),
-    marked: new RegExp(plainForm(address), 'gi'),
-    base64: [0, 1, 2].map((shift) => base64Form(octets, shift)),
+    plain: new RegExp(plainForm(address, true), 'i'),
+    loose: new RegExp(looseForm(address, true), 'i'),
+    wide: new RegExp(wideForm(address), 'i'),
+    marked: new RegExp(plainForm(address, false), 'gi'),
+    base64: written.flatMap((octets) => [0, 1, 2].map((shift) => base64Form(octets, shift))),
   }
   return last
 }
 
 /** Whether what a base64 text says around a place is the address and not a longer one. */
-function decodes(text: string, at: number, length: number, offset: number, plain: RegExp): boolean {
+function decodes(text: string, at: number, length: number, offset: number, { plain, wide }: Forms): boolean {
   let from = at - offset
   if (from < 0 || !IN_BASE64.test(text.slice(from, at))) return true
   for (let step = 0; step < 2 && from >= 4 && IN_BASE64.test(text.slice(from - 4, from)); step++) from -= 4
   const context = /^[A-Za-z0-9+/_-]{0,8}/.exec(text.slice(at + length, at + length + 8))![0]
-  return plain.test(Buffer.from(text.slice(from, at + length) + context, 'base64').toString('latin1'))
+  const said = Buffer.from(text.slice(from, at + length) + context, 'base64').toString('latin1')
+  return plain.test(said) || wide.test(said)
 }
 
 /**
@@ -95,17 +133,17 @@ function decodes(text: string, at: number, length: number, offset: number, plain
  */
 export function betrays(bytes: Uint8Array, address: string, loose = false): boolean {
   const forms = formsOf(address)
-  const { base64 } = forms
+  const { base64, wide } = forms
   const plain = loose ? forms.loose : forms.plain
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
-  if (plain.test(text)) return true
+  if (plain.test(text) || wide.test(text)) return true
   const joined = text.replace(/=?\r?\n/g, '')
   const folded = joined.length < text.length
   // A line end ends an address; only what quoted-printable folds is joined for plain text.
   if (folded && text.includes('=') && plain.test(text.replace(/=\r?\n/g, ''))) return true
   return base64.some(({ offset, pattern }) => {
     for (const { 0: found, index } of joined.matchAll(pattern))
-      if (decodes(joined, index, found.length, offset, plain)) return true
+      if (decodes(joined, index, found.length, offset, forms)) return true
     return false
   })
 }
@@ -123,7 +161,9 @@ const redactOrNull = (text: string | null, erasing: Erasing): string | null =>
 
 /** The part of an address that no encoding of text changes: what SQL looks for before the whole is looked at. */
 export function needleOf(address: string): string {
-  const runs = address.match(/[a-z0-9]+/g) ?? ['@']
+  // A domain with a script of its own is written in two ways.
+  const same = spellings(address).length > 1 ? address.slice(0, address.lastIndexOf('@')) : address
+  const runs = same.match(/[a-z0-9]+/g) ?? ['@']
   return runs.toSorted((a, b) => b.length - a.length)[0]!
 }
 

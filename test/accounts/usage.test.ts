@@ -215,6 +215,30 @@ test('a campaign counts whom it goes to, a test of one as one', async (t) => {
   assert.equal(used(here), 6)
 })
 
+test('a second downgrade begins where the first has led', async (t) => {
+  const here = await office(Date.now())
+  const commands = Commands.beside(
+    here.postrider,
+    '[plans.growth]\nincluded_volume = 1000\n[plans.starter]\nincluded_volume = 10\n',
+  )
+  t.after(async () => {
+    await commands.close()
+    await here.close()
+  })
+  await here.change({ plan: 'growth', downgrade: { to: 'starter', at: Date.now() + 50 } })
+  await until(() => Date.now() > here.postrider.clock.now() + 100, 'the date')
+  const set = await commands.json(
+    'subscription',
+    'set',
+    'ann@owner.test',
+    '--downgrade-to',
+    'growth',
+    '--at',
+    '2099-01-01',
+  )
+  assert.deepEqual([set.plan, set.downgrade_to], ['starter', 'growth'])
+})
+
 test('`postrider subscription set` sets what the server goes by', async (t) => {
   const here = await office(Date.now())
   const commands = Commands.beside(here.postrider, '[plans.starter]\nincluded_volume = 10\n')

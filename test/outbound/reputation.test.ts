@@ -276,6 +276,29 @@ test('each bound of the pools, and the pace that each means', async () => {
   )
 })
 
+test('a retry takes a turn of its agent’s pace, and what waits for one is spread when the pool falls', async () => {
+  const domain = await postrider.activeDomain('retry.test')
+  exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
+  const ids = []
+  for (let n = 0; n < 4; n++) ids.push(await submit(domain, 'retrier', `r${n}@there.test`))
+  const deferred = raw<{ n: number }>(
+    `select count(*) as n from deliveries where address like 'r_@there.test' and attempts = 1 and status = 'queued'`,
+  )
+  await until(() => {
+    postrider.clock.advance(500)
+    return store().first(deferred)!.n === 4
+  }, 'four deferrals')
+  await fates(domain, 'retrier', { bounces: 200 })
+  await becomes('retrier', 'damaged')
+  const due = ids.map(dueOf).toSorted((a, b) => a - b)
+  assert.ok(
+    due.every((at) => at > postrider.clock.now()),
+    'all wait',
+  )
+  for (const [index, at] of due.entries()) if (index > 0) assert.ok(at - due[index - 1]! >= MINUTE, String(due))
+  exchanger.script = {}
+})
+
 /** What became of an agent's mail on the days of a month: how many days, and what on each. */
 type Course = [days: number, each: Fates][]
 

@@ -98,6 +98,7 @@ function unzip(bytes: Buffer): Promise<Map<string, string>> {
 test('the bundle holds what is known of the address, and nothing of others', async () => {
   await send({ to: ADDRESS, subject: 'First', html: '<p>first body</p>' })
   await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}` })
+  exchanger.script = { answer: (line) => (/^RCPT TO:<(?:hidden|gone)@/.test(line) ? '550 5.1.1 unknown' : undefined) }
   await send({ to: 'bob@there.test', cc: [ADDRESS], bcc: ['hidden@there.test'], subject: 'Copied' })
   await send({ to: 'joann@there.test', subject: 'Not hers', html: '<p>secret of joann</p>' })
   await postrider.activeDomain('theirs.test', postrider.other)
@@ -138,6 +139,7 @@ test('the bundle holds what is known of the address, and nothing of others', asy
   assert.match(files.get(names[2]!)!, /<p>large body/)
   assert.equal(records.deliveries.length, 3)
   assert.ok(records.events.length >= 3)
+  assert.ok(!records.events.some(({ type }: { type: string }) => type === 'email.bounced'), 'of the blind copy')
   assert.equal(records.inbound_emails.length, 1)
   const told = files.get('records.json')!
   for (const foreign of [

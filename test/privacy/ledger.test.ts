@@ -4,12 +4,15 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { silentLog } from '../../src/base/log.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
+import { startAppliance } from '../../src/cli/appliance.ts'
 import { enter, LEDGER, readLedger } from '../../src/privacy/ledger.ts'
 import { Privacy } from '../../src/privacy/run.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { filesWith } from '../kit/files-with.ts'
 import { until } from '../kit/until.ts'
 
 const entry = (id: string) => ({ id, user: 'u', recipient_hash: 'h', at: '2026-01-15T12:00:00.000Z' })
@@ -105,3 +108,35 @@ test('an erasure is in the ledger before it is answered, without the address', (
       'the erasure',
     )
   }))
+
+test('a backup made while a mail was on its way: it is forgotten again before anything is served', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-ledger-'))
+  const postrider = await startTestAppliance({ dataDir })
+  const { clock, config, dns, user } = postrider
+  try {
+    await postrider.activeDomain('here.test')
+    const mail = { from: 'me@here.test', to: 'ann@there.test', subject: 'x', html: '<p>ann@there.test</p>' }
+    await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
+    const { desk } = postrider.appliance
+    await until(() => desk.store.first(raw(`select 1 from deliveries where status = 'failed'`)), 'its end')
+    // As it stands in a copy of the moment.
+    await desk.store.write((tx) => {
+      tx.run(raw(`update deliveries set status = 'active', leased_until = ?`, [clock.now() + 1]))
+      tx.run(raw(`update outbound_emails set status = 'queued'`))
+    })
+    const recipient_hash = recipientHash(desk.keyring, 'ann@there.test')
+    await postrider.appliance.stop()
+    enter(dataDir, { ...entry('late'), user: user.id, recipient_hash })
+    const again = await startAppliance({ config, clock, log: silentLog, resolver: dns.resolver })
+    try {
+      assert.deepEqual(await filesWith(dataDir, 'ann@there.test'), [])
+      const { status } = again.desk.store.first(raw<{ status: string }>(`select status from privacy_requests`))!
+      assert.equal(status, 'done')
+    } finally {
+      await again.stop()
+    }
+  } finally {
+    await dns.close()
+    rmSync(dataDir, { recursive: true })
+  }
+})

@@ -6,7 +6,10 @@ import { after, afterEach, before, test } from 'node:test'
 import { SECOND } from '../../src/base/clock.ts'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
 import type { Domain } from '../../src/domains/register.ts'
+import { forgetInMails } from '../../src/outbound/forget.ts'
+import { recordsAbout } from '../../src/privacy/bundle.ts'
 import { readLedger } from '../../src/privacy/ledger.ts'
+import { erasingOf } from '../../src/privacy/scrub.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/outbound/suppressions.ts'
@@ -14,7 +17,8 @@ import { document, startTestAppliance, type TestAppliance } from '../kit/applian
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
-import { receive } from '../kit/sender.ts'
+import { deliver, receive } from '../kit/sender.ts'
+import { block, homeOf, report } from '../inbound/home.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from '../webhooks/hooks.ts'
 
@@ -23,6 +27,10 @@ let postrider: TestAppliance
 let receiver: TestReceiver
 let domain: Domain
 const kit = campaignKit(() => postrider)
+const home = homeOf(
+  () => postrider,
+  () => exchanger,
+)
 
 before(async () => {
   exchanger = await startTestExchanger()
@@ -341,4 +349,114 @@ test('an endpoint that answers during the erasure, with the address, is not put 
   assert.equal(attempt!.body, null)
   store.checkpoint()
   assert.deepEqual(await filesWith(postrider.dataDir, 'echo@there.test'), [])
+})
+
+test('an address on a domain of another script goes in both spellings, and is told in an export', async () => {
+  postrider.dns.set('xn--bcher-kva.test', 'MX', ['10 mx.there.test'])
+  await send('idn@bücher.test')
+  await until(() => exchanger.heard.some(({ to }) => to[0] === 'idn@xn--bcher-kva.test'), 'the mail')
+  await send('bob@there.test', { text: 'Ask idn@bücher.test or IDN@xn--bcher-kva.test' })
+  const records = recordsAbout(postrider.appliance.desk.store, postrider.user.key, 'idn@xn--bcher-kva.test')
+  assert.equal(records['outbound_emails']!.length, 1)
+  assert.equal(records['deliveries']!.length, 1)
+  await erased('idn@bücher.test')
+  for (const spelling of ['idn@bücher.test', 'idn@xn--bcher-kva.test'])
+    assert.deepEqual(await filesWith(postrider.dataDir, spelling), [], spelling)
+  assert.equal((await send('IDN@bücher.test')).status, 422)
+})
+
+test('what is only said somewhere is known, and goes: a deleted mail’s events, a notice, a field, Reply-To', async () => {
+  const { id } = await send('deleted@there.test', { subject: 'x', html: 'x' })
+  await until(async () => (await show(id)).status === 'delivered', 'the delivery')
+  await makeHook(postrider, receiver, domain, ['email.opened'])
+  const audience = await kit.audience(domain, 'Said')
+  await kit.fill(audience, [{ email: 'somebody@there.test', custom_fields: { parent: 'field@there.test' } }])
+  await receive(postrider, {
+    from: 'fritz@there.test',
+    to: 'desk@here.test',
+    message: 'From: f@there.test\nTo: desk@here.test\nReply-To: replyto@there.test\nSubject: x\n\nHello.\n',
+  })
+  await receive(postrider, {
+    from: 'fritz@there.test',
+    to: 'desk@here.test',
+    message: 'From: f@there.test\nTo: desk@here.test\nSubject: x\n\nTo textual@there.test.\n',
+  })
+  await deliver(postrider.appliance.smtp[0]!, { from: 'notice@there.test', to: 'postmaster@here.test' })
+  const store = postrider.appliance.desk.store
+  await until(() => store.first(raw(`select 1 from notices where text like '%notice@there.test%'`)), 'the notice')
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `update events set data = json_set(data, '$.response', 'ok deleted@there.test') where key in (
+        select v.key from events v join outbound_emails e on e.key = v.email_key where e.id = ?)`,
+        [id],
+      ),
+    ),
+  )
+  assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
+  for (const name of ['field', 'replyto', 'textual', 'notice']) {
+    await erased(`${name}@there.test`)
+    assert.deepEqual(await filesWith(postrider.dataDir, `${name}@there.test`), [], name)
+  }
+  assert.equal((await forget('nobody@there.test')).status, 404)
+})
+
+test('an address that also sends: drafts and mail that waits leave from an address of the domain, not from a mark', async () => {
+  await send('news@here.test', { subject: 'x', html: 'x' })
+  exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
+  const given = { from: 'news@here.test', reply_to: ['news@here.test'], subject: 'Waiting', html: 'x' }
+  const waiting = await send('ingo@there.test', given)
+  await until(async () => (await show(waiting.id)).recipients[0].attempts > 0, 'the deferral')
+  const audience = await kit.audience(domain, 'From')
+  const draft = await kit.draft(audience, { from_address: 'news@here.test', reply_to: 'news@here.test' })
+  await erased('news@here.test')
+  const { from_address, reply_to } = await kit.show(draft)
+  assert.deepEqual({ from_address, reply_to }, { from_address: null, reply_to: null })
+  exchanger.script = {}
+  postrider.clock.leap(60 * 60 * SECOND)
+  const mail = await until(
+    () => exchanger.heard.find(({ message }) => message.includes('Subject: Waiting')),
+    'the mail',
+  )
+  assert.match(mail.message, /^From: noreply@here\.test\r$/m)
+  assert.doesNotMatch(mail.message, /^Reply-To:|erased/m)
+})
+
+test('a late report about one who was forgotten writes nothing of them down', async () => {
+  const { id, returnPath } = await home.send({ to: 'late@there.test' })
+  await erased('late@there.test')
+  const said = '550 5.1.1 <late@there.test> unknown'
+  await home.comeHome({
+    from: '',
+    to: returnPath,
+    message: report(returnPath, [block({ recipient: 'late@there.test', said })]),
+  })
+  const { recipients, status } = await show(id)
+  assert.deepEqual([status, recipients[0].status, recipients[0].response], ['bounced', 'bounced', ''])
+  const marks = raw(`select 1 from suppressions where email like '%erased.invalid'`)
+  assert.equal(postrider.appliance.desk.store.first(marks), undefined)
+})
+
+test('a mail that is on its way is left, and said to be left', async () => {
+  const reply = Promise.withResolvers<string>()
+  exchanger.script = { final: () => reply.promise }
+  const { id } = await send('left@there.test')
+  await until(() => heard('left@there.test') === 1, 'the attempt')
+  const { keyring, store } = postrider.appliance.desk
+  const erasing = erasingOf(keyring, postrider.user.key, 'left@there.test', postrider.clock.now())
+  const walk = async (): Promise<boolean> => {
+    let left = false
+    for (let at: number | null = 0; at !== null;) {
+      const from: number = at
+      const done = await store.write((tx) => forgetInMails(tx, erasing, from, () => new Uint8Array()))
+      left ||= done.left === true
+      at = done.next
+    }
+    return left
+  }
+  assert.equal(await walk(), true)
+  reply.resolve('250 2.0.0 ok')
+  await until(async () => (await show(id)).status === 'delivered', 'the end')
+  assert.equal(await walk(), false)
+  assert.match((await show(id)).to, /erased/)
 })

@@ -54,6 +54,19 @@ test('base64 at every place, in any case, folded anywhere', () => {
       }
 })
 
+test('in other scripts, in UTF-16, and in base64 of it', () => {
+  assert.ok(betrays(Buffer.from('an ÄNN@there.test,'), 'änn@there.test'))
+  assert.equal(redact('ÄNN@There.test', { ...erasing, address: 'änn@there.test' }), 'X')
+  for (const text of ['to ann@bücher.test.', 'to ANN@BÜCHER.test.', 'to ann@xn--bcher-kva.test.'])
+    assert.ok(betrays(Buffer.from(text), 'ann@xn--bcher-kva.test'), text)
+  for (let shift = 0; shift < 3; shift++) {
+    const wide = Buffer.from(`${' '.repeat(shift)}to ${ADDRESS} and more`, 'utf16le')
+    assert.ok(betrays(wide, ADDRESS))
+    assert.ok(betrays(Buffer.from(wide.toString('base64')), ADDRESS), String(shift))
+    assert.ok(betrays(Buffer.from(Buffer.from(wide).swap16().toString('base64')), ADDRESS), String(shift))
+  }
+})
+
 test('a longer address is another one', () => {
   for (const other of OTHERS) {
     assert.equal(redact(`a ${other} b`, erasing), `a ${other} b`)

@@ -1,0 +1,108 @@
+// Where an account may hold an address: what decides whether anything is known of a recipient, and what is looked through when a ledger
+// speaks of addresses that only their hashes name. The scrub goes by the same tables, column by column.
+import { parseAddrSpec } from '../message/address.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { about, names, needleOf } from '../store/erasing.ts'
+import { raw } from '../store/query.ts'
+
+interface Place {
+  table: string
+  /** The column by which its rows are walked. */
+  key: string
+  columns: readonly string[]
+  /** Which rows are the account's; one parameter, its key. */
+  owned: string
+}
+
+const OWN = 'user_key = ?'
+const OF_MAIL = 'email_key in (select key from outbound_emails where user_key = ?)'
+const OF_MESSAGE = 'message_key in (select message_key from inbound_emails where user_key = ?)'
+
+const PLACES: readonly Place[] = [
+  { table: 'contacts', key: 'key', columns: ['email', 'name', 'preferences', 'custom_fields'], owned: OWN },
+  { table: 'suppressions', key: 'key', columns: ['email'], owned: OWN },
+  { table: 'outbound_emails', key: 'key', columns: ['to', 'cc', 'bcc', 'reply_to', 'subject'], owned: OWN },
+  { table: 'deliveries', key: 'key', columns: ['address', 'response'], owned: OF_MAIL },
+  { table: 'outbound_bodies', key: 'email_key', columns: ['content'], owned: OF_MAIL },
+  {
+    table: 'inbound_emails',
+    key: 'key',
+    columns: ['sender', 'from', 'to', 'cc', 'reply_to', 'subject', 'reason'],
+    owned: OWN,
+  },
+  { table: 'inbound_bodies', key: 'message_key', columns: ['headers', 'text', 'html'], owned: OF_MESSAGE },
+  {
+    table: 'campaigns',
+    key: 'key',
+    columns: ['subject', 'body_html', 'body_text', 'test_recipient_email'],
+    owned: OWN,
+  },
+  { table: 'events', key: 'key', columns: ['data'], owned: OWN },
+  { table: 'outbound_webhooks', key: 'key', columns: ['payload', 'response_body', 'reason'], owned: OWN },
+  { table: 'notices', key: 'key', columns: ['subject', 'text'], owned: OWN },
+]
+
+/** Rows that are looked at before others have their turn. */
+const AT_ONCE = 1000
+
+interface Slice {
+  texts: string[]
+  /** Where to go on; null at the end. */
+  next: number | null
+}
+
+function slice(
+  reader: Reader,
+  { columns, key, owned, table }: Place,
+  userKey: number,
+  after: number,
+  needle: string,
+): Slice {
+  const rows = `select ${key} as at from ${table} where ${owned} and ${key} > ? order by ${key} limit ${AT_ONCE}`
+  const end = reader.first(raw<{ end: number | null }>(`select max(at) as end from (${rows})`, [userKey, after]))!.end
+  if (end === null) return { texts: [], next: null }
+  const text = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
+  const found = reader.all(
+    raw<{ text: string }>(
+      `select ${text} as text from ${table} where ${owned} and ${key} > ? and ${key} <= ? and instr(lower(${text}), ?)`,
+      [userKey, after, end, needle],
+    ),
+  )
+  return { texts: found.map((row) => row.text), next: end }
+}
+
+/** Whether the account holds the address anywhere; others have their turn meanwhile. */
+export async function holdsAddress(store: Store, userKey: number, address: string): Promise<boolean> {
+  const known = about(
+    `select 1 where exists (select 1 from contacts where user_key = asked.user and email = asked.address)
+       or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)`,
+    userKey,
+    address,
+  )
+  if (store.first(known)) return true
+  const needle = needleOf(address)
+  for (const place of PLACES)
+    for (let at: number | null = 0; at !== null;) {
+      const { next, texts }: Slice = slice(store, place, userKey, at, needle)
+      if (texts.some((text) => names(text, address))) return true
+      at = next
+      await store.writeSoon(() => {})
+    }
+  return false
+}
+
+/** Every address that an account holds, in lower case. */
+export function addressesOf(reader: Reader, userKey: number): Set<string> {
+  const all = new Set<string>()
+  for (const place of PLACES)
+    for (let at: number | null = 0; at !== null;) {
+      const { next, texts }: Slice = slice(reader, place, userKey, at, '@')
+      for (const text of texts)
+        for (const [found] of text.matchAll(/[^\s"<>,;:()[\]\\]+@[^\s"<>,;:()[\]\\]+/g)) {
+          const address = parseAddrSpec(found.replace(/[.'}]+$/, ''))?.address.toLowerCase()
+          if (address !== undefined) all.add(address)
+        }
+      at = next
+    }
+  return all
+}
