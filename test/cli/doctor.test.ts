@@ -21,7 +21,7 @@ let dns: TestDns
 let time: Socket
 /** How far the time server is ahead of this machine, in ms. */
 let ahead = 0
-const opened: Commands[] = []
+const commands = new Commands(folder, ['--config', join(folder, 'here.toml')])
 
 before(async () => {
   ;[postrider, exchanger, dns] = await Promise.all([startTestAppliance(), startTestExchanger(), startTestDns()])
@@ -42,7 +42,7 @@ before(async () => {
   })
 })
 after(async () => {
-  await Promise.all(opened.map((commands) => commands.close()))
+  await commands.close()
   time.close()
   await dns.close()
   await exchanger.close()
@@ -53,10 +53,7 @@ after(async () => {
 type Findings = Record<string, { status: string; detail: string; mend: string | null }>
 
 async function examine(toml: string, probe = 'probe.test'): Promise<{ code: number; found: Findings; text: string }> {
-  const config = join(folder, 'here.toml')
-  writeFileSync(config, `dns.servers = ["127.0.0.1:${dns.port}"]\n${toml}`)
-  const commands = new Commands(folder, ['--config', config])
-  opened.push(commands)
+  writeFileSync(join(folder, 'here.toml'), `dns.servers = ["127.0.0.1:${dns.port}"]\n${toml}`)
   const options = ['--probe', probe, '--time-server', `127.0.0.1:${time.address().port}`]
   const { code, stderr, stdout } = await commands.run(['--json', 'doctor', ...options])
   assert.equal(stderr, '')
@@ -153,8 +150,6 @@ smtp.listen = ["127.0.0.1:1"]`)
 })
 
 test('a wrong option is a sentence', async () => {
-  const commands = new Commands(folder, ['--config', join(folder, 'here.toml')])
-  opened.push(commands)
   assert.match(await commands.fails('doctor', '--time-server', 'nonsense'), /host:port/)
   await commands.misused('doctor', 'more')
 })

@@ -1,6 +1,20 @@
 // A person with a browser, as far as the pages of OAuth need one: forms are sent as the page wrote them, cookies are kept, redirects are
 // looked at and not followed.
 
+import { randomBytes, scryptSync } from 'node:crypto'
+import { raw } from '../../src/store/query.ts'
+import type { TestAppliance } from './appliance.ts'
+
+/** Gives a user a password whose check costs next to nothing; a hash says its own cost. */
+export async function givePassword({ appliance }: TestAppliance, email: string, password: string): Promise<void> {
+  const salt = randomBytes(16)
+  const hash = scryptSync(password.normalize('NFKC'), salt, 32, { N: 2, r: 8, p: 1 })
+  const text = ['scrypt', 2, 8, 1, salt.toString('base64'), hash.toString('base64')].join('$')
+  await appliance.desk.store.write((tx) =>
+    tx.run(raw('update users set password_hash = ? where email = ?', [text, email])),
+  )
+}
+
 export interface Page {
   status: number
   headers: Headers
