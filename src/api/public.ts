@@ -1,5 +1,5 @@
 // What recipients' mail programs reach without a token: the tracking pixel and tracked links (D38).
-import { createReadStream, existsSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Hono, type Context } from 'hono'
@@ -49,12 +49,13 @@ export function createPublic(desk: PublicDesk): Hono {
     const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
     return context.body(null, 302, { Location: location, ...PRIVATE })
   })
-  app.get('/exports/:id/:until/:mac', (context) => {
+  app.get('/exports/:id/:until/:mac', async (context) => {
     const { id, mac, until } = context.req.param()
     const file = exportFile(desk, { id, until, mac }, desk.clock.now())
-    if (file === undefined || !existsSync(join(desk.config.data_dir, EXPORTS, file)))
-      return context.text('This link does not work, or its time is over.\n', 404)
-    const bytes = Readable.toWeb(createReadStream(join(desk.config.data_dir, EXPORTS, file))) as ReadableStream
+    // Opened at once: what is removed meanwhile is read to its end all the same.
+    const opened = file && (await open(join(desk.config.data_dir, EXPORTS, file)).catch(() => undefined))
+    if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
+    const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream
     return context.newResponse(bytes, 200, {
       'Content-Type': 'application/zip',
       'Content-Disposition': `attachment; filename="${file}"`,
