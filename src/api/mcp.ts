@@ -1,7 +1,6 @@
 // The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool is a request to the very API that programs use,
 // made inside the process as the user who granted the access: the same rules, the same refusals, the same submit function.
-import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
-import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'
+import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
@@ -27,6 +26,9 @@ export interface McpDesk {
 
 /** The API takes more, for attachments; a tool takes words alone. */
 const MAX_BODY = 8 * 1024 * 1024
+
+const INSTRUCTIONS =
+  'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
 
 /** `inside` performs a request to the API as a user; see server.ts. */
 export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: Request) => Promise<Response>): Hono {
@@ -70,8 +72,10 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
     }
     // Batches left MCP with 2025-06-18; one would be many requests at the price of one.
     if (Array.isArray(parsedBody)) return fault(context, 400, -32600, 'Send one message in a request, not a batch.')
-    const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true })
-    const server = serverFor(access, inside)
+    const { Server, Transport } = await sdk()
+    const transport = new Transport({ enableJsonResponse: true })
+    const server = new Server({ name: 'postrider', version }, { instructions: INSTRUCTIONS })
+    offerTools(server, access, inside)
     await server.connect(transport)
     try {
       return await transport.handleRequest(context.req.raw, { parsedBody })
@@ -118,17 +122,20 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
 const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429, code: number, message: string): Response =>
   context.json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
 
-function serverFor(
+/** Loaded when the first agent comes: every start and every command would wait 40 ms for it. */
+async function sdk() {
+  const [{ McpServer: Server }, { WebStandardStreamableHTTPServerTransport: Transport }] = await Promise.all([
+    import('@modelcontextprotocol/sdk/server/mcp.js'),
+    import('@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'),
+  ])
+  return { Server, Transport }
+}
+
+function offerTools(
+  server: McpServer,
   access: OauthAccess,
   inside: (access: OauthAccess, request: Request) => Promise<Response>,
-): McpServer {
-  const server = new McpServer(
-    { name: 'postrider', version },
-    {
-      instructions:
-        'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.',
-    },
-  )
+): void {
   const ask: Inside = async (method, path, body) => {
     const request = new Request(`http://inside${path}`, {
       method,
@@ -143,7 +150,6 @@ function serverFor(
       { title, description, inputSchema: z.strictObject(input), annotations },
       async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
     )
-  return server
 }
 
 /** A document as a tool's result; a refusal as an error that says what to mend. */
