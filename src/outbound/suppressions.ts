@@ -22,24 +22,35 @@ const SOFT_LONGEST = 30 * DAY
 /** The form under which addresses are compared; `address` has its domain as A-label already. */
 export const normalised = (address: string): string => address.trim().toLowerCase()
 
-const blocking = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
+const blocking = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
-    .select(['reason', 'email'])
+    .select('reason')
     .where('domain_key', '=', arg.domain_key)
-    .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
+    .where('email', '=', arg.email)
     .where('scope', '=', 'all')
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
     .limit(1),
 )
 
-const blockingAny = statement<{ domain_key: number; email: string; erased: string; now: number }>()((arg) =>
+const blockingAny = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
-    .select(['reason', 'email'])
+    .select('reason')
     .where('domain_key', '=', arg.domain_key)
-    .where((eb) => eb.or([eb('email', '=', arg.email), eb('email', '=', arg.erased)]))
+    .where('email', '=', arg.email)
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
+    .limit(1),
+)
+
+/** Whether a domain keeps any address that was erased: their forms begin with "#", and most domains have none. */
+const anyErased = statement<{ domain_key: number }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select('key')
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '>=', '#')
+    .where('email', '<', '$')
     .limit(1),
 )
 
@@ -52,10 +63,13 @@ export function suppressedFor(
   now: number,
   scope: Suppression['scope'] = 'all',
 ): { reason: Reason; erased: boolean } | undefined {
+  const find = (email: string): { reason: Reason } | undefined =>
+    reader.first((scope === 'all' ? blocking : blockingAny)({ domain_key: domainKey, email, now }))
+  const found = find(normalised(address))
+  if (found) return { reason: found.reason, erased: false }
   // An entry outlives the address that was erased: then it holds what recognises it.
-  const entry = { domain_key: domainKey, email: normalised(address), erased: erasedForm(keyring, address), now }
-  const found = reader.first(scope === 'all' ? blocking(entry) : blockingAny(entry))
-  return found && { reason: found.reason, erased: found.email === entry.erased }
+  const kept = reader.first(anyErased({ domain_key: domainKey })) && find(erasedForm(keyring, address))
+  return kept && { reason: kept.reason, erased: true }
 }
 
 /** Every form that an address may be kept in: itself, and what recognises it after it was erased. */
