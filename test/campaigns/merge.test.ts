@@ -10,7 +10,7 @@ import { startTestExchanger, type Heard, type TestExchanger } from '../kit/excha
 import { HOSTILE_NAMES, HOSTILE_VALUES } from './hostile.ts'
 
 const CAMPAIGNS = 4
-const EACH = 100
+const EACH = 60
 
 let exchanger: TestExchanger
 let postrider: TestAppliance

@@ -19,7 +19,7 @@ import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { mail } from '../outbound/mails.ts'
 
-const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 5)
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 3)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 /** Posters at once, and how long a round lasts at least and at most, in ms after the first 201. */
 const POSTERS = 8

@@ -2,9 +2,9 @@
 // waited for has the processor; with an end.
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 
-/** Looks at the very next turns of the event loop, and how long it waits between the later ones, in real ms. */
-const AT_ONCE = 10
-const PAUSE = 2
+/** Looks at the very next turns of the event loop; later ones come after a pause that grows to this many real ms. */
+const AT_ONCE = 8
+const LONGEST_PAUSE = 10
 
 /** Resolves with the first truthy value of `look`; throws after `limit` real milliseconds. */
 export async function until<T>(
@@ -17,6 +17,6 @@ export async function until<T>(
     const value = await look()
     if (value) return value as NonNullable<T>
     if (performance.now() > end) throw new Error(`${what} did not come within ${limit} ms`)
-    await (looks < AT_ONCE ? turn() : pause(PAUSE))
+    await (looks < AT_ONCE ? turn() : pause(Math.min(Math.ceil((looks - AT_ONCE + 1) / 5), LONGEST_PAUSE)))
   }
 }
