@@ -29,8 +29,8 @@ export interface KeyPair {
 const generate = promisify(generateKeyPair)
 
 /** A fresh pair under a selector nobody has used. Takes some 100 ms, off the event loop. */
-export async function makeKeyPair(): Promise<KeyPair> {
-  const { privateKey } = await generate('rsa', { modulusLength: 2048 })
+export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
+  const { privateKey } = await generate('rsa', { modulusLength })
   const spki = createPublicKey(privateKey).export({ type: 'spki', format: 'der' })
   return {
     selector: `pr${base32(randomBytes(5))}`,

@@ -13,7 +13,7 @@ import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { planOf } from '../accounts/plan.ts'
 import { moveDomain } from './check.ts'
-import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS } from './keys.ts'
+import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
 import { syncRecords, type RecordsConfig } from './records.ts'
 
 export type Domain = RowOf<'domains'>
@@ -26,6 +26,8 @@ export interface DomainsDesk {
   config: RecordsConfig & Pick<Config, 'regions' | 'plans'>
   /** Rings the domains loop. */
   ring: () => void
+  /** Where keys come from. */
+  makeKeys?: () => Promise<KeyPair>
 }
 
 export interface NewDomain {
@@ -76,7 +78,8 @@ export async function registerDomain(desk: DomainsDesk, userKey: number, given: 
       `"${region}" is not a region of this server; it has ${config.regions.join(', ')}.`,
     )
   refuseKnown(store, userKey, name, region)
-  const [signing, standby] = await Promise.all([makeKeyPair(), makeKeyPair()])
+  const { makeKeys = makeKeyPair } = desk
+  const [signing, standby] = await Promise.all([makeKeys(), makeKeys()])
   return store.write((tx) => {
     const now = clock.now()
     refuseKnown(tx, userKey, name, region)
