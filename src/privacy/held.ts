@@ -1,5 +1,5 @@
 // Where an account may hold an address: what decides whether anything is known of a recipient, and what is looked through when a ledger
-// speaks of addresses that only their hashes name. The scrub goes by the same tables, column by column.
+// speaks of addresses that only their hashes name. The scrub reaches further: into files, and into names that people gave to things.
 import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'

@@ -107,6 +107,8 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
       settings['smtpd_milters'] = milter.address
       // A milter that is away must be seen as a deferral, not as mail without Authentication-Results.
       settings['milter_default_action'] = 'tempfail'
+      // The milter's socket holds 20 connections that it has not taken yet; one more is refused and becomes a deferral.
+      settings['default_process_limit'] = '12'
     }
     const running = await runPostfix(box, hostname, { ...settings, ...options.settings }, options.listen)
     const { port, masterPid, log } = running
