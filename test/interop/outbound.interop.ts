@@ -46,7 +46,6 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       domains: ['there.example', 'xn--bcher-kva.example', 'second.example'],
       hostname: 'mx.there.example',
       opendkimVerify: true,
-      dnsPort: dns.port,
       rejectUsers: { nobody: '550 5.1.1 No such user here', gone: '550 5.1.1 No such user here' },
     }).start()
     const { port } = main
@@ -68,6 +67,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
     await postrider.sendingDomain(FROM)
     await postrider.sendingDomain(STRICT, '--tls-policy', 'Require')
     key = await signingKey(postrider, FROM)
+    await main.setKeys([key, await signingKey(postrider, STRICT)])
   })
   after(async () => {
     // Each in its turn, whatever the one before did.
@@ -112,7 +112,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       mail = await postrider.settled(mail.id, (to) => to.status !== 'queued')
     })
 
-    test('bears a signature that the exchanger’s own OpenDKIM passes, asking DNS', () => {
+    test('bears a signature that the exchanger’s own OpenDKIM passes', () => {
       const results = fields(letter, 'Authentication-Results')
       assert.equal(results.length, 1)
       assert.match(results[0]!, /^mx\.there\.example;\s+dkim=pass /)

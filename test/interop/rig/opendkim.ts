@@ -1,9 +1,8 @@
 // OpenDKIM as the rig uses it: a milter that signs, a milter that verifies, or a judge of one stored letter.
 //
-// Keys for verifying come from one of two places. `Nameservers` takes addresses without a port, but Debian's OpenDKIM is
-// linked with libunbound, whose own configuration file (`ResolverConfiguration`) forwards to any address@port: so a
-// running verifier can ask the test's DNS server as it would ask the world. `TestPublicKeys` is a file of records that
-// replaces DNS altogether; it is read at start, hence the restart in setKeys().
+// Keys for verifying come from a file of records (`TestPublicKeys`), never over DNS: Debian's OpenDKIM asks through libunbound's
+// asynchronous resolver, and under load that answers "temporary failure" for a record that is there, or ends the whole daemon.
+// The file is read at start, hence the restart in setKeys().
 
 import { answers, until, PROGRAMS, type Daemon, type Sandbox } from './sandbox.ts'
 
@@ -19,21 +18,6 @@ export function testPublicKeys(keys: DkimKey[]): string {
   return keys.map((k) => `${k.selector}._domainkey.${k.domain} ${k.record.replace(/\s+/g, ' ')}\n`).join('')
 }
 
-/** What libunbound needs to ask exactly one server, on loopback, and to remember nothing: tests rotate keys. */
-function unboundConfiguration(dnsPort: number): string {
-  return [
-    'server:',
-    '  module-config: "iterator"',
-    '  do-not-query-localhost: no',
-    '  cache-max-ttl: 0',
-    '  cache-max-negative-ttl: 0',
-    'forward-zone:',
-    '  name: "."',
-    `  forward-addr: 127.0.0.1@${dnsPort}`,
-    '',
-  ].join('\n')
-}
-
 // The rig's directories lie under a world-writable /tmp, which RequireSafeKeys would refuse.
 const COMMON = ['Background no', 'RequireSafeKeys no', 'UMask 0000']
 
@@ -41,7 +25,7 @@ export interface Milter {
   /** As Postfix names it. */
   address: string
   daemon: () => Daemon
-  setKeys: (keys: DkimKey[]) => Promise<void>
+  restart: () => Promise<void>
 }
 
 async function serve(box: Sandbox, lines: string[]): Promise<Milter> {
@@ -60,32 +44,23 @@ async function serve(box: Sandbox, lines: string[]): Promise<Milter> {
   return {
     address: `unix:${socket}`,
     daemon: () => daemon,
-    async setKeys(keys) {
-      if (!lines.some((line) => line.startsWith('TestPublicKeys')))
-        throw new Error('this OpenDKIM takes its keys from DNS')
+    async restart() {
       await daemon.stop()
-      box.write('keys.txt', testPublicKeys(keys))
       await start()
     },
   }
 }
 
-export interface Verifier {
-  hostname: string
-  /** Ask this DNS server for keys; without it only `keys` are known. */
-  dnsPort?: number | undefined
-  keys?: DkimKey[] | undefined
+export interface VerifyingMilter extends Milter {
+  setKeys: (keys: DkimKey[]) => Promise<void>
 }
 
-/** A milter that judges what arrives and writes Authentication-Results, refusing nothing. */
-export async function verifyingMilter(box: Sandbox, { hostname, dnsPort, keys }: Verifier): Promise<Milter> {
-  const source =
-    dnsPort !== undefined && keys === undefined
-      ? `ResolverConfiguration ${box.write('unbound.conf', unboundConfiguration(dnsPort))}`
-      : `TestPublicKeys ${box.write('keys.txt', testPublicKeys(keys ?? []))}`
-  return await serve(box, [
+/** A milter that judges what arrives and writes Authentication-Results, refusing nothing; it knows no keys yet. */
+export async function verifyingMilter(box: Sandbox, hostname: string): Promise<VerifyingMilter> {
+  const keysFile = box.write('keys.txt', '')
+  const milter = await serve(box, [
     'Mode v',
-    source,
+    `TestPublicKeys ${keysFile}`,
     `AuthservID ${hostname}`,
     // Unsigned mail is judged aloud too ("dkim=none"), so that a test can tell it from a milter that was not asked.
     'AlwaysAddARHeader yes',
@@ -93,6 +68,13 @@ export async function verifyingMilter(box: Sandbox, { hostname, dnsPort, keys }:
     'InternalHosts 192.0.2.1',
     'On-Default accept',
   ])
+  return {
+    ...milter,
+    async setKeys(keys) {
+      box.write('keys.txt', testPublicKeys(keys))
+      await milter.restart()
+    },
+  }
 }
 
 export interface Signer {

@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process'
 import { chownSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { greylist, type Greylist } from './greylist.ts'
-import { signingMilter, verifyingMilter, type DkimKey, type Milter } from './opendkim.ts'
+import { signingMilter, verifyingMilter, type DkimKey, type VerifyingMilter } from './opendkim.ts'
 import { NOBODY, runPostfix, type Listen, type Settings } from './instance.ts'
 import { missing, PROGRAMS, Sandbox, until } from './sandbox.ts'
 
@@ -36,9 +36,6 @@ export interface ReceivingOptions {
   /** Offer STARTTLS with a certificate made on the spot. Default true. */
   tls?: boolean
   opendkimVerify?: boolean
-  /** Where OpenDKIM asks for keys, unless `keys` gives them. */
-  dnsPort?: number
-  keys?: DkimKey[]
   /** Local part -> the reply to its RCPT, in any of the domains. */
   rejectUsers?: Record<string, string>
   greylist?: Greylist
@@ -58,7 +55,7 @@ export interface ReceivingPostfix {
   certificate: string
   maildir: () => Promise<Buffer[]>
   waitFor: (count: number, timeoutMs?: number) => Promise<Buffer[]>
-  /** Puts other keys in place and restarts OpenDKIM; only where it does not ask DNS. */
+  /** The keys by which OpenDKIM judges; it knows none at first. */
   setKeys: (keys: DkimKey[]) => Promise<void>
   /** Postfix's log so far; after stop() the whole of it. */
   log: () => string
@@ -101,14 +98,12 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
       settings['smtpd_tls_received_header'] = 'yes'
       settings['smtpd_tls_loglevel'] = 1
     }
-    let milter: Milter | undefined
+    let milter: VerifyingMilter | undefined
     if (options.opendkimVerify) {
-      milter = await verifyingMilter(box, { hostname, dnsPort: options.dnsPort, keys: options.keys })
+      milter = await verifyingMilter(box, hostname)
       settings['smtpd_milters'] = milter.address
       // A milter that is away must be seen as a deferral, not as mail without Authentication-Results.
       settings['milter_default_action'] = 'tempfail'
-      // The milter's socket holds 20 connections that it has not taken yet; one more is refused and becomes a deferral.
-      settings['default_process_limit'] = '12'
     }
     const running = await runPostfix(box, hostname, { ...settings, ...options.settings }, options.listen)
     const { port, masterPid, log } = running
