@@ -1,4 +1,5 @@
 // Asks a time server how wrong this machine's clock is (SNTP, RFC 4330).
+import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import type { Clock } from './clock.ts'
 
@@ -11,25 +12,33 @@ const PACKET = 48
 export function clockOffset(clock: Clock, { host, port }: { host: string; port: number }): Promise<number | undefined> {
   return new Promise((resolve) => {
     const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
+    let ended = false
     const end = (offset?: number): void => {
+      // Looking up the server's name may fail after our patience has.
+      if (ended) return
+      ended = true
       clearTimeout(limit)
       socket.close()
       resolve(offset)
     }
     const limit = setTimeout(end, PATIENCE)
+    const question = Buffer.alloc(PACKET)
+    // Version 4, mode 3: a client.
+    question[0] = 0x23
+    // Instead of our time, which the server does not need: who has not seen the question cannot answer it.
+    const token = randomBytes(8)
+    token.copy(question, 40)
     const asked = clock.now()
     socket.on('error', () => end())
     socket.on('message', (answer) => {
       const now = clock.now()
       // Mode 4, server; stratum 0 is a "kiss of death", which tells no time.
       if (answer.length < PACKET || (answer[0]! & 7) !== 4 || answer[1] === 0) return
+      if (!answer.subarray(24, 32).equals(token)) return
       const at = (offset: number): number =>
         (answer.readUInt32BE(offset) - EPOCH) * 1000 + (answer.readUInt32BE(offset + 4) / 2 ** 32) * 1000
       end((at(32) - asked + (at(40) - now)) / 2)
     })
-    const question = Buffer.alloc(PACKET)
-    // Version 4, mode 3: a client.
-    question[0] = 0x23
     socket.send(question, port, host, (error) => void (error && end()))
   })
 }
