@@ -10,7 +10,8 @@ import { gate } from '../base/gate.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Pool } from '../base/pool.ts'
-import { askType, type Resolver } from '../base/resolver.ts'
+import { remembering } from '../base/remembered.ts'
+import type { Resolver } from '../base/resolver.ts'
 import { listenError } from '../api/server.ts'
 import { InboundEngine } from '../inbound/deliver.ts'
 import { Reception } from '../inbound/receive.ts'
@@ -50,9 +51,10 @@ export function createInbound(parts: InboundParts): Inbound {
   // Threads of their own: a download must not use up the time in which a message has to be read.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS })
   const inTurn = gate(READERS)
+  const ask = remembering(resolver, clock)
   const judge = new Pool<InboundJob, InboundResult>(source, {
     size: 1,
-    answer: ({ name, type }: { name: string; type: string }) => askType(resolver, name, type),
+    answer: ({ name, type }: { name: string; type: string }) => ask(name, type),
   })
   const engine = new InboundEngine({ ...parts, reader, judge })
   const reception = new Reception({ ...parts, ring: () => engine.ring() })

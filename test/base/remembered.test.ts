@@ -1,0 +1,86 @@
+// DNS answers that are kept for a moment: asked once, not for too long, and never a failure.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { remembering } from '../../src/base/remembered.ts'
+import type { Answer, Mx, Resolver } from '../../src/base/resolver.ts'
+import { ManualClock } from '../kit/clock.ts'
+
+/** A resolver that counts its questions and answers each with what was last set for it. */
+function counting() {
+  const answers = new Map<string, Answer<string | Mx> | Error>()
+  const asked: string[] = []
+  const answer =
+    (type: string) =>
+    async (name: string): Promise<never> => {
+      asked.push(`${type} ${name}`)
+      const set = answers.get(`${type} ${name.toLowerCase()}`) ?? { kind: 'nxdomain' }
+      if (set instanceof Error) throw set
+      return set as never
+    }
+  const resolver: Resolver = {
+    mx: answer('MX'),
+    txt: answer('TXT'),
+    a: answer('A'),
+    aaaa: answer('AAAA'),
+    cname: answer('CNAME'),
+    ptr: answer('PTR'),
+  }
+  const clock = new ManualClock()
+  return { answers, asked, clock, ask: remembering(resolver, clock) }
+}
+
+const spf = (text: string): Answer<string> => ({ kind: 'found', records: [text] })
+
+test('the same question is asked once in half a minute, whatever its case, and again after that', async () => {
+  const { answers, ask, asked, clock } = counting()
+  answers.set('TXT sender.test', spf('v=spf1 -all'))
+  assert.deepEqual(await Promise.all([ask('sender.test', 'TXT'), ask('Sender.Test', 'TXT')]), [
+    spf('v=spf1 -all'),
+    spf('v=spf1 -all'),
+  ])
+  answers.set('TXT sender.test', spf('v=spf1 +all'))
+  clock.advance(29_999)
+  assert.deepEqual(await ask('sender.test', 'TXT'), spf('v=spf1 -all'))
+  assert.equal(asked.length, 1)
+  clock.advance(1)
+  assert.deepEqual(await ask('sender.test', 'TXT'), spf('v=spf1 +all'))
+  assert.equal(asked.length, 2)
+})
+
+test('another type is another question; that there is nothing is an answer too', async () => {
+  const { answers, ask, asked } = counting()
+  answers.set('A host.test', { kind: 'none' })
+  for (let time = 0; time < 2; time++) {
+    assert.deepEqual(await ask('host.test', 'A'), { kind: 'none' })
+    assert.deepEqual(await ask('host.test', 'MX'), { kind: 'nxdomain' })
+  }
+  assert.deepEqual(asked, ['A host.test', 'MX host.test'])
+})
+
+test('what could not be found out is asked again', async () => {
+  const { answers, ask, asked } = counting()
+  answers.set('TXT sender.test', { kind: 'failed', reason: 'ETIMEOUT' })
+  assert.equal((await ask('sender.test', 'TXT')).kind, 'failed')
+  answers.set('TXT sender.test', new Error('broken'))
+  await assert.rejects(ask('sender.test', 'TXT'), /broken/)
+  answers.set('TXT sender.test', spf('v=spf1 -all'))
+  assert.equal((await ask('sender.test', 'TXT')).kind, 'found')
+  assert.equal(asked.length, 3)
+})
+
+test('hostile answers and names do not fill the memory', async () => {
+  const { answers, ask, asked } = counting()
+  const many = { kind: 'found' as const, records: Array.from({ length: 100 }, () => 'x'.repeat(60)) }
+  answers.set('TXT large.test', many)
+  const long = 'x'.repeat(300)
+  for (const name of ['large.test', 'large.test', long, long]) await ask(name, 'TXT')
+  assert.equal(asked.length, 4, 'neither is kept')
+
+  await ask('first.test', 'TXT')
+  for (let n = 0; n < 500; n++) await ask(`n${n}.test`, 'TXT')
+  asked.length = 0
+  await ask('n1.test', 'TXT')
+  assert.deepEqual(asked, [])
+  await ask('first.test', 'TXT')
+  assert.deepEqual(asked, ['TXT first.test'], 'the oldest went')
+})
