@@ -179,8 +179,8 @@ export const outboundWebhooks = define('outbound-webhooks', {
       path: '/webhooks/:webhook/deliveries',
       scope: 'webhooks:read',
       params: ['filter', 'sort', 'include', 'fields', 'page'],
-      within: { type: 'webhooks', column: 'webhook_key' },
-      about: 'List the deliveries of a webhook.',
+      within: { type: 'webhooks', column: 'webhook_key', removed: true },
+      about: 'List the deliveries of a webhook, also of a deleted one.',
     },
     {
       kind: 'show',

@@ -25,6 +25,7 @@ import { CampaignRunner } from '../campaigns/run.ts'
 import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
 import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
+import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsInboundFile, removeOld } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import { settleDowngrades } from './subscription.ts'
@@ -90,6 +91,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
     const parts = { store, spool, clock, keyring, log, config, resolver }
     const { composer, engine, keys, letters } = createEngine(parts, {
+      home: (domain) => (isHosted(store, domain) ? inbound.home() : undefined),
       timeouts: options.timeouts,
       stsPort: options.stsPort,
     })
@@ -135,12 +137,11 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const http = await listen(createApp(desk), config.http.listen, options.keys?.http)
     undo.push(() => http.close(0))
 
-    engine.start()
-    polling.start()
-    await dispatcher.start()
-    runner.start()
-    reputation.start()
-    privacy.start()
+    const begin = async (part: { start(): unknown; stop(patience: number): Promise<void> }): Promise<void> => {
+      undo.push(() => part.stop(0))
+      await part.start()
+    }
+    for (const part of [engine, polling, dispatcher, runner, reputation, privacy]) await begin(part)
     await inbound.engine.start()
     await inbound.listen(options.keys?.smtp)
     noticed()

@@ -9,6 +9,7 @@ import type { Resolver } from '../base/resolver.ts'
 import type { CampaignJob, ComposeJob, ComposerAsks } from '../message/worker.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
+import type { RouteOptions } from '../smtp/route.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 import { OpenKeys } from '../domains/keys.ts'
@@ -28,6 +29,7 @@ export interface EngineDesk {
 
 export interface EngineOptions {
   timeouts?: Timeouts | undefined
+  home?: RouteOptions['home']
   /** Port of MTA-STS policy servers; 443 but in tests. */
   stsPort?: number | undefined
   /** Worker threads at most. */
@@ -46,7 +48,7 @@ export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 're
   return { resolver, allowed: allowPublicAnd(config.network.allow_private), caFile: config.webhooks.ca_file }
 }
 
-export function createEngine(desk: EngineDesk, { stsPort, timeouts, workers }: EngineOptions = {}): Engine {
+export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)
   const keys = new OpenKeys(desk.store, desk.keyring)
   const letters = new CampaignLetters(desk)
@@ -64,6 +66,7 @@ export function createEngine(desk: EngineDesk, { stsPort, timeouts, workers }: E
     keys,
     sts,
     timeouts,
+    home,
     bulk: letters,
     allowed: fetching.allowed,
   })

@@ -17,6 +17,7 @@ import { InboundEngine } from '../inbound/deliver.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
+import type { Host } from '../smtp/route.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 
@@ -35,6 +36,8 @@ export interface Inbound {
   /** For what is read once more, when somebody asks for an attachment. */
   files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
+  /** The first listener, as mail from here to here reaches it. */
+  home(): Host | undefined
   /** Opens the listeners. Throws an OperatorError. */
   listen(key?: string): Promise<void>
   /** Takes the certificate anew. Throws an OperatorError. */
@@ -43,6 +46,8 @@ export interface Inbound {
 }
 
 const READERS = 2
+/** Who listens on all addresses is reached on this one. */
+const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
 
 export function createInbound(parts: InboundParts): Inbound {
   const { clock, config, resolver } = parts
@@ -63,6 +68,10 @@ export function createInbound(parts: InboundParts): Inbound {
     engine,
     files: { run: (job) => inTurn(() => files.run(job)) },
     listeners,
+    home() {
+      const [first] = listeners
+      return first && { name: config.hostname, port: first.port, address: LOOPBACK[first.host] ?? first.host }
+    },
     async listen(key = 'smtp.listen') {
       const certificate = certificateOf(config, clock.now())
       for (const { host, port } of config.smtp.listen)

@@ -28,6 +28,9 @@ const inboxesAt = (address: string) =>
 const hosted = (name: string) =>
   raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by d.key limit 1`, [name])
 
+/** Whether mail for a domain is taken here. */
+export const isHosted = (store: Reader, domain: string): boolean => store.first(hosted(domain)) !== undefined
+
 /** The hosts of return paths have a postmaster as well (RFC 5321 §4.5.1). */
 const hostedReturnPath = (host: string) =>
   raw<{ key: number }>(

@@ -50,10 +50,7 @@ export function buildDocument(
   for (const path of query.include ?? []) {
     let at = resource
     let level = rows
-    let reachable = true
     for (const name of path) {
-      // A sparse fieldset that drops the relationship also drops what only it leads to.
-      reachable &&= query.fields.get(at.type)?.has(name) ?? true
       const { type, column } = at.relationships![name]!
       const target = writer.types.get(type)!
       const keys = new Set(level.map((row) => row[column]).filter((key) => key !== null))
@@ -63,7 +60,7 @@ export function buildDocument(
         loadRelated(writer, target, level, related)
       }
       at = target
-      if (!reachable) continue
+      // Also where a sparse fieldset leaves the relationship out: it was asked for.
       for (const row of level) {
         const id = `${type} ${row['id'] as string}`
         if (included.has(id) || (type === resource.type && primary.has(row['id'] as string))) continue

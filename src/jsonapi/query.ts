@@ -27,12 +27,13 @@ export type Types = ReadonlyMap<string, Resource<never>>
 
 const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse(code, detail, { parameter })
 
-/** Reads the query of a request on `resource`. `alias` maps bare parameters to filters (`inbox` on /inbound-emails). */
+/** Reads the query of a request on `resource`; `single`: the answer is about one resource. */
 export function parseQuery(
   search: URLSearchParams,
   resource: Resource<never>,
   params: readonly Param[],
   types: Types,
+  single: boolean,
 ): Query {
   const query: Query = {
     kept: [],
@@ -45,6 +46,11 @@ export function parseQuery(
     cursor: undefined,
   }
   const seen = new Set<string>()
+  const addFilter = (name: string, values: string[]): void => {
+    if (query.filters.has(name))
+      throw wrong('invalid_query', name, `"${name}" and "filter[${name}]" are the same; give one.`)
+    query.filters.set(name, values)
+  }
   for (const [name, value] of search) {
     const [, family, member] = /^([a-z_]+)(?:\[([^[\]]*)\])?$/.exec(name) ?? []
     const nested = family === 'filter' || family === 'fields' || family === 'page'
@@ -55,7 +61,7 @@ export function parseQuery(
     if (name !== 'page[cursor]') query.kept.push([name, value])
     switch (family as Param) {
       case 'filter':
-        query.filters.set(member!, parseFilter(name, member!, value, resource))
+        addFilter(member!, parseFilter(name, member!, value, resource))
         break
       case 'fields':
         query.fields.set(member!, new Set(value.split(',').filter(Boolean)))
@@ -75,17 +81,25 @@ export function parseQuery(
         query.order = parseSort(value, resource)
         break
       case 'inbox':
-        if (query.filters.has(name))
-          throw wrong('invalid_query', name, `"${name}" and "filter[${name}]" are the same; give one.`)
-        query.filters.set(name, parseFilter(name, name, value, resource))
+        addFilter(name, parseFilter(name, name, value, resource))
         break
       case 'include':
         query.include = parseInclude(value, resource, types)
         break
     }
   }
-  checkFields(query, resource, types)
+  checkFields(query, resource, types, single)
   return query
+}
+
+/** The types of the resources that a request asks to include. */
+export function includedTypes(query: Query, resource: Resource<never>, types: Types): Set<Resource<never>> {
+  const found = new Set<Resource<never>>()
+  for (const path of query.include ?? []) {
+    let at: Resource<never> = resource
+    for (const name of path) found.add((at = types.get(at.relationships![name]!.type)!))
+  }
+  return found
 }
 
 function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
@@ -141,15 +155,8 @@ function parseInclude(value: string, resource: Resource<never>, types: Types): s
   return paths
 }
 
-function checkFields(query: Query, resource: Resource<never>, types: Types): void {
-  const present = new Map([[resource.type, resource]])
-  for (const path of query.include ?? []) {
-    let at: Resource<never> = resource
-    for (const name of path) {
-      at = types.get(at.relationships![name]!.type)!
-      present.set(at.type, at)
-    }
-  }
+function checkFields(query: Query, resource: Resource<never>, types: Types, single: boolean): void {
+  const present = new Map([resource, ...includedTypes(query, resource, types)].map((each) => [each.type, each]))
   for (const [type, names] of query.fields) {
     const parameter = `fields[${type}]`
     const shown = present.get(type)
@@ -157,6 +164,12 @@ function checkFields(query: Query, resource: Resource<never>, types: Types): voi
     for (const name of names)
       if (!readable(shown).has(name))
         throw wrong('unsupported_fields', parameter, `"${name}" is not a field of ${type}.`)
+      else if (shown.attributes[name]?.read === 'single' && !(single && shown === resource))
+        throw wrong(
+          'unsupported_fields',
+          parameter,
+          `"${name}" is only shown where one of ${type} is asked for by its id.`,
+        )
   }
 }
 

@@ -158,13 +158,16 @@ export interface Resource<Parts = never> extends Definition<Parts, Fields> {
   type: string
   /** The path of one, if it has one: what `links.self` says. */
   self: string | undefined
+  /** The scope that reads it. */
+  reads: string | undefined
 }
 
 /** Binds `define` to the parts that an application's actions work with. */
 export function definer<Parts>() {
   return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
-    return { ...(definition as unknown as Definition<Parts, Fields>), type, self: own?.path }
+    const reads = definition.actions.find(({ kind }) => kind === 'show' || kind === 'list')?.scope
+    return { ...(definition as unknown as Definition<Parts, Fields>), type, self: own?.path, reads }
   }
 }
 

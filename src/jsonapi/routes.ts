@@ -11,7 +11,7 @@ import type { Reader } from '../store/database.ts'
 import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
 import { buildDocument, type Writer } from './document.ts'
 import { checkAccept, checkContentType, JSON_API } from './media.ts'
-import { parseQuery, type Query, type Types } from './query.ts'
+import { includedTypes, parseQuery, type Query, type Types } from './query.ts'
 import * as request from './request.ts'
 import { paramsOf, unlisted, type Action, type Call, type Caller, type Resource, type Within } from './resource.ts'
 
@@ -56,8 +56,14 @@ export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   for (const resource of options.resources)
     for (const action of resource.actions) {
       const method = methodOf(action)
-      router.on(method, action.path, (context) => answer({ ...options, types }, resource, action, context))
-      methods.set(action.path, (methods.get(action.path) ?? new Set()).add(method))
+      // HEAD comes to the route of GET; what acts does not take it (RFC 9110 §9.2.1).
+      const safe = method === 'GET' && action.kind !== 'act'
+      router.on(method, action.path, (context, next) =>
+        context.req.method === 'HEAD' && !safe ? next() : answer({ ...options, types }, resource, action, context),
+      )
+      const allowed = methods.get(action.path) ?? new Set()
+      methods.set(action.path, allowed.add(method))
+      if (safe) allowed.add('HEAD')
     }
   const enter = (context: Context): void => {
     const caller = options.gate.authenticate(context.req.raw.headers)
@@ -73,7 +79,7 @@ export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   for (const [path, allowed] of methods)
     router.all(path, (context) => {
       enter(context)
-      const list = [...allowed, ...(allowed.has('GET') ? ['HEAD'] : [])].join(', ')
+      const list = [...allowed].join(', ')
       throw refuse('method_not_allowed', `This URL takes ${list}.`, undefined, { Allow: list })
     })
   router.all('*', (context) => {
@@ -116,9 +122,11 @@ async function answer<Parts>(
   const self = resource as Resource<never>
   const types = options.types
   const search = new URL(context.req.url).searchParams
-  const query = parseQuery(search, self, paramsOf(action), types)
+  const query = parseQuery(search, self, paramsOf(action), types, action.kind !== 'list')
 
   gate.permit(caller, action.scope)
+  // What is included takes the scope that reads it by itself.
+  for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (document) request.checkForbidden(document, self, action.kind as 'create' | 'update')
   const writer: Writer = { reader, types, base: options.base(), parts, single: action.kind !== 'list' }
   if (action.kind === 'list') return list(options, self, action, context, caller, query, writer)

@@ -10,7 +10,7 @@ import type { AddressCheck } from '../base/network.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { openSession, type ConnectOptions, type Credentials, type SmtpSession, type Timeouts } from '../smtp/client.ts'
 import { allowsHost } from '../smtp/mta-sts.ts'
-import { findAddresses, findHosts, type Host, type Relay } from '../smtp/route.ts'
+import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../smtp/route.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { StsPolicies } from './sts.ts'
 
@@ -22,6 +22,7 @@ export interface ConnectDesk {
   log: Log
   config: Pick<Config, 'delivery' | 'hostname' | 'webhooks'>
   timeouts?: Timeouts | undefined
+  home?: RouteOptions['home']
 }
 
 export interface Route {
@@ -34,14 +35,15 @@ export interface Route {
 
 /** Finds the way to a domain; a verdict when there is none. */
 export async function findRoute(
-  { clock, config, log, resolver, sts }: ConnectDesk,
+  { clock, config, home, log, resolver, sts }: ConnectDesk,
   domain: string,
 ): Promise<Route | Verdict> {
   const { port, routes } = config.delivery
-  const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname }, domain)
+  const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname, home }, domain)
   if (!Array.isArray(hosts)) return hosts
   const at = clock.now()
-  const policy = hosts[0]?.relay ? undefined : await sts.get(domain)
+  // Neither a relay nor our own listener is what the policy speaks of.
+  const policy = hosts[0]?.relay || hosts[0]?.address ? undefined : await sts.get(domain)
   if (!policy || policy.mode === 'none') return { hosts, enforced: false, at }
   const named = hosts.filter(({ name }) => allowsHost(policy, name))
   if (policy.mode === 'testing') {
@@ -98,7 +100,7 @@ async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wi
     host: host.name,
     address,
     port: host.port,
-    localAddress: desk.config.delivery.source.find((source) => source.includes(':') === v6),
+    localAddress: host.address ? undefined : desk.config.delivery.source.find((source) => source.includes(':') === v6),
     hostname: desk.config.hostname,
     credentials,
     timeouts: desk.timeouts,

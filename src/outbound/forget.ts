@@ -1,7 +1,7 @@
 // Forgets an address in outbound mail: bodies go, recipients are marked, suppressions keep only what recognises the address. Rows stay, so
 // that figures still add up. What waits for the address is not sent; what waits for others still is, without the address.
 import type { Reader, Tx } from '../store/database.ts'
-import { betrays, holds, names, needleOf, redact, sliceEnd, type Erasing } from '../store/erasing.ts'
+import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 import { filesOf } from './body.ts'
 import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
@@ -9,6 +9,7 @@ import { suppress } from './suppressions.ts'
 
 const AT_ONCE = 200
 const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const
+const MAILBOXES = new Set<string>(['to', 'from', 'cc', 'bcc', 'reply_to'])
 const OPEN = ['queued', 'active', 'held']
 
 type Read = (file: string) => Uint8Array
@@ -75,7 +76,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
           ? `erased ${mail.key}`
           : name === 'subject' && !wanted
             ? ''
-            : mail[name] && redact(mail[name], erasing),
+            : mail[name] && (MAILBOXES.has(name) ? redactMailboxes : redact)(mail[name], erasing),
     )
     tx.run(
       raw(

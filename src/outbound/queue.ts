@@ -18,6 +18,8 @@ export interface QueuedMail {
 }
 
 const MAX_LISTED = 1000
+/** Only what a server said bears a code and that server's name. */
+const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
 /** Emails that still have an undecided recipient, oldest first, of one sending domain or of all. */
 export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
@@ -97,7 +99,7 @@ export function moveQueued(
         ? { next_attempt_at: null }
         : on === 'release'
           ? { next_attempt_at: now }
-          : { next_attempt_at: null, response: 'Dropped by the operator.' }
+          : { ...NOBODY_SAID, next_attempt_at: null, response: 'Dropped by the operator.' }
     const moved = deliveriesOf(tx, [email.key]).filter((delivery) =>
       move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }),
     )

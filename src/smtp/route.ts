@@ -12,6 +12,8 @@ export interface Host {
   name: string
   port: number
   relay?: Relay
+  /** Where it is, when DNS need not be asked: our own listener. */
+  address?: string
 }
 
 export interface RouteOptions {
@@ -21,6 +23,8 @@ export interface RouteOptions {
   port: number
   /** Our own host name: an exchanger of that name would be a loop. */
   hostname: string
+  /** Our own listener, if it takes mail for the domain: then it is no loop but the destination. */
+  home?: ((domain: string) => Host | undefined) | undefined
 }
 
 /** Hosts beyond this many are not tried; a domain with more is a trap or a mistake. */
@@ -63,6 +67,8 @@ export async function findHosts(
     .sort((a, b) => a.priority - b.priority || a.order - b.order)
   const self = sorted.find(({ exchange }) => exchange === options.hostname)
   // Exchangers no better than ourselves would only send it back (RFC 5321 §5.1).
+  const home = self && options.home?.(domain)
+  if (home) return [home]
   const usable = self ? sorted.filter(({ priority }) => priority < self.priority) : sorted
   if (usable.length === 0)
     return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
@@ -72,9 +78,10 @@ export async function findHosts(
 /** The addresses of a host that we may connect to, v4 first. Verdict: `failed` when it has none for good, else `deferred`. */
 export async function findAddresses(
   resolver: Resolver,
-  { name, relay }: Host,
+  { address, name, relay }: Host,
   allowed: AddressCheck,
 ): Promise<string[] | Verdict> {
+  if (address !== undefined) return [address]
   const at = { stage: 'dns', host: name } as const
   const answers: Answer<string>[] = isIP(name)
     ? [{ kind: 'found', records: [name] }]

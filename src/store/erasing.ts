@@ -156,6 +156,13 @@ export const names = (text: string | null, address: string): boolean =>
 export const redact = (text: string, { address, mark }: Pick<Erasing, 'address' | 'mark'>): string =>
   text.replace(formsOf(address).marked, mark)
 
+/** For one mailbox or a JSON list of them: one that names the address becomes the mark, without the name that stood before it. */
+export function redactMailboxes(text: string, erasing: Pick<Erasing, 'address' | 'mark'>): string {
+  const one = (mailbox: string): string => (names(mailbox, erasing.address) ? erasing.mark : mailbox)
+  if (!text.startsWith('[')) return one(text)
+  return JSON.stringify((JSON.parse(text) as string[]).map(one))
+}
+
 const redactOrNull = (text: string | null, erasing: Erasing): string | null =>
   text === null ? null : redact(text, erasing)
 

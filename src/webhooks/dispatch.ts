@@ -156,7 +156,7 @@ export class Dispatcher {
     log.info('webhook', {
       id: delivery.id,
       webhook: webhook.id,
-      event: delivery.event,
+      type: delivery.event,
       status: response.status,
       reason: response.reason,
       attempt: delivery.attempts,

@@ -1,10 +1,83 @@
-// Forgets an address in what was pushed to endpoints, in what they answered, and in what the endpoints are called.
-import { redacting } from '../store/erasing.ts'
+// Forgets an address in what was pushed to endpoints, in what they answered, and in what the endpoints are called. What a payload quotes
+// of a mail goes when that mail has lost it.
+import type { EventType } from '../states/events.ts'
+import { holds, names, needleOf, redact, redacting, redactMailboxes, sliceEnd } from '../store/erasing.ts'
+import type { Erasing, Step } from '../store/erasing.ts'
+import { raw } from '../store/query.ts'
 
 export const forgetInWebhooks = redacting('webhooks', ['name', 'url', 'disabled_reason'])
-export const forgetInPushed = redacting('outbound_webhooks', ['payload', 'response_body', 'reason'])
 export const forgetInAttempts = redacting(
   'webhook_attempts',
   ['response_body', 'reason'],
   'delivery_key in (select key from outbound_webhooks where user_key = ?)',
 )
+
+interface Pushed {
+  key: number
+  event: EventType
+  payload: string
+  response_body: string | null
+  reason: string | null
+  /** The mail that it is about has lost its words. */
+  erased: 0 | 1
+}
+
+const RECEIVED: EventType = 'inbound_email.received'
+const TOLD = ['payload', 'response_body', 'reason'] as const
+const ERASED = `(w.event like 'email.%' and exists (select 1 from outbound_emails e
+    where e.key = cast(substr(w.about, 6) as integer) and e.campaign_key is null and e.subject = ''))
+  or (w.event = '${RECEIVED}' and exists (select 1 from inbound_emails i
+    where i.id = json_extract(w.payload, '$.data.inbound_email_id') and i.sender = ?))`
+
+/** To be run after mail was erased. */
+export const forgetInPushed: Step = (tx, erasing, after) => {
+  const { address, mark, userKey } = erasing
+  const end = sliceEnd(tx, 'outbound_webhooks', 'user_key = ?', userKey, after)
+  if (end === null) return null
+  const needle = needleOf(address)
+  const found = tx.all(
+    raw<Pushed>(
+      `select * from (select w.key, w.event, w.payload, w.response_body, w.reason, (${ERASED}) as erased
+         from outbound_webhooks w where w.user_key = ? and w.key > ? and w.key <= ?)
+       where erased or ${TOLD.map(holds).join(' or ')}`,
+      [mark, userKey, after, end, ...TOLD.map(() => needle)],
+    ),
+  )
+  for (const { erased, event, key, payload, reason, response_body } of found) {
+    const named = names(payload, address)
+    tx.run(
+      raw('update outbound_webhooks set payload = ?, response_body = ?, reason = ? where key = ?', [
+        erased || named ? wordless(payload, event, erasing) : payload,
+        response_body && redact(response_body, erasing),
+        reason && redact(reason, erasing),
+        key,
+      ]),
+    )
+  }
+  return end
+}
+
+/** A payload of the same shape that says what happened, and nothing of what was written. */
+function wordless(payload: string, event: EventType, erasing: Erasing): string {
+  const told = JSON.parse(payload) as { data: Record<string, unknown> }
+  const { data } = told
+  if (event === RECEIVED)
+    Object.assign(data, {
+      envelope: { from: erasing.mark, to: [] },
+      subject: null,
+      from: null,
+      to: [],
+      cc: [],
+      reply_to: [],
+      message_id: null,
+      in_reply_to: null,
+      references: [],
+      attachments: [],
+      text: '',
+    })
+  else {
+    if (typeof data['subject'] === 'string' && typeof data['campaign_id'] !== 'string') data['subject'] = ''
+    if (typeof data['from'] === 'string') data['from'] = redactMailboxes(data['from'], erasing)
+  }
+  return redact(JSON.stringify(told), erasing)
+}

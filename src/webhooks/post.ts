@@ -85,7 +85,8 @@ export class Poster {
           if (size - chunk.length < MAX_KEPT) chunks.push(chunk)
           response = far()
           if (size <= MAX_READ) return
-          give({ ...response, reason: `the answer is larger than ${MAX_READ / 1024} KB` })
+          // The answer was given with its status; nobody needs to hear the whole of it.
+          give({ ...response, reason: null })
           outgoing.destroy()
         })
         incoming.on('end', () =>

@@ -140,6 +140,26 @@ describe('serve', () => {
     }
   })
 
+  test('a start that fails late ends as well, with 1 and one sentence', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await new Promise((resolve) => taken.once('listening', resolve))
+    const address = `127.0.0.1:${(taken.address() as AddressInfo).port}`
+    const env = {
+      POSTRIDER_HTTP_LISTEN: '127.0.0.1:0',
+      POSTRIDER_SMTP_LISTEN: address,
+      POSTRIDER_DATA_DIR: join(folder, 'late-data'),
+    }
+    const late = start(['--config', config, 'serve'], folder, env)
+    try {
+      assert.equal(await late.ended, 1)
+      assert.match(late.stderr(), /^postrider: [^\n]*\.\n$/)
+      assert.ok(late.stderr().includes(address), late.stderr())
+    } finally {
+      late.child.kill('SIGKILL')
+      taken.close()
+    }
+  })
+
   test('SIGHUP reads the configuration again; a wrong one is told and changes nothing', async () => {
     const self = async (): Promise<string> => {
       const { links } = (await (await get('/api/v1/domains')).json()) as { links: { first: string } }

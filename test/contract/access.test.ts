@@ -373,6 +373,32 @@ test('each endpoint asks for the scope of the specification, and for no other', 
   }
 })
 
+test('what is included takes the scope that reads it', async () => {
+  const { postrider } = wire
+  for (const [path, scope, also] of [
+    ['/outbound-emails?include=domain', 'emails:read', 'domains:read'],
+    ['/outbound-emails?include=domain,contact', 'emails:read', 'domains:read'],
+    ['/campaigns?include=audience', 'campaigns:read', 'contacts:read'],
+  ] as [string, Scope, Scope][]) {
+    const refused = await ask('GET', path, { token: await postrider.tokenFor(postrider.user, [scope]) })
+    assert.equal(refused.status, 403, path)
+    assert.ok(refused.headers.get('www-authenticate')!.includes(`scope="${also}"`), path)
+    const both = await postrider.tokenFor(postrider.user, [...new Set<Scope>([scope, also, 'contacts:read'])])
+    assert.equal((await ask('GET', path, { token: both })).status, 200, path)
+  }
+})
+
+test('HEAD does nothing: what acts on GET does not take it', async () => {
+  const { store } = wire.postrider.appliance.desk
+  const count = (): unknown => store.first(raw('select count(*) as n from privacy_requests'))
+  const before = count()
+  const answer = await ask('HEAD', '/recipients/nobody%40nowhere.test/data')
+  assert.equal(answer.status, 405)
+  assert.equal(answer.headers.get('allow'), 'GET')
+  assert.deepEqual(count(), before)
+  assert.equal((await ask('HEAD', '/domains')).status, 200)
+})
+
 test('a token cannot grant what its creator lacks (D15)', async () => {
   const { postrider } = wire
   const token = await postrider.tokenFor(postrider.user, ['tokens:write', 'emails:read'])

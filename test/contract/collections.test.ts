@@ -136,6 +136,8 @@ test('each family has its code', async () => {
     ['fields[__proto__]=name', 'unsupported_fields'],
     ['include=domain&fields[domains]=rotate_dkim_key', 'unsupported_fields'],
     ['include=domain&fields[domains]=user_key', 'unsupported_fields'],
+    // What only one alone shows is not left out of a list without a word.
+    ['fields[outbound-emails]=subject,html', 'unsupported_fields'],
     ['filter[nothing]=x', 'unsupported_filter'],
     ['filter[subject]=x', 'unsupported_filter'],
     ['filter[user_key]=1', 'unsupported_filter'],
@@ -167,6 +169,24 @@ test('each family has its code', async () => {
     },
   )
   sameOutcomes(found, Object.fromEntries(cases))
+})
+
+test('what is included is there also where a sparse fieldset leaves its relationship out', async () => {
+  const { body } = await ask('GET', '/outbound-emails?page[size]=1&include=domain&fields[outbound-emails]=subject')
+  assert.deepEqual(Object.keys(body.data[0].attributes), ['subject'])
+  assert.equal(body.data[0].relationships, undefined)
+  assert.deepEqual(
+    body.included.map(({ id, type }: Row) => [type, id]),
+    [['domains', domainId]],
+  )
+})
+
+test('one filter in two spellings is refused in either order (D9)', async () => {
+  for (const query of [`inbox=${MISSING}&filter[inbox]=x`, `filter[inbox]=x&inbox=${MISSING}`]) {
+    const answer = await ask('GET', `/inbound-emails?${query}`)
+    assert.equal(answer.status, 400, query)
+    assert.deepEqual(codes(answer), ['invalid_query'])
+  }
 })
 
 test('brackets raw and percent-encoded are the same, a plus is a space (JA23)', async () => {

@@ -599,3 +599,41 @@ describe('inbound_email.received (D50, D51)', () => {
     assert.deepEqual([data.status, data.text, data.attachments], ['virus_detected', '', []])
   })
 })
+
+describe('mail from here to here', () => {
+  const send = async (to: string): Promise<string> => {
+    const attributes = { from: 'ann@example.org', to, subject: 'To ourselves', html: '<p>x</p>' }
+    const sent = await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
+    assert.equal(sent.status, 201, JSON.stringify(sent.body))
+    return sent.body.data.id
+  }
+  const settled = (id: string) =>
+    until(async () => {
+      const { attributes } = (await get(`/outbound-emails/${id}`)).body.data
+      return attributes.status === 'queued' ? undefined : attributes
+    }, 'the end')
+
+  test('comes in by our own listener, signed, and a mailbox that is not there bounces', async () => {
+    postrider.dns.set('example.org', 'MX', ['10 mx.postrider.test'])
+    const { recipients, status } = await settled(await send('box@example.org'))
+    assert.equal(status, 'delivered')
+    assert.deepEqual([recipients[0].smtp_code, recipients[0].remote_mta], [250, 'mx.postrider.test'])
+    const mail = await until(
+      async () =>
+        (await get('/inbound-emails?page[size]=100')).body.data.find(
+          (each: { attributes: { subject: string } }) => each.attributes.subject === 'To ourselves',
+        ),
+      'the mail in the inbox',
+    )
+    assert.equal((await attributesOf(mail.id)).authentication.dkim, 'pass')
+
+    const lost = await settled(await send('nobody@example.org'))
+    assert.deepEqual([lost.status, lost.recipients[0].smtp_code], ['bounced', 550])
+  })
+
+  test('a domain that is not hosted here and names us is still a loop (RFC 5321 §5.1)', async () => {
+    postrider.dns.set('astray.test', 'MX', ['10 mx.postrider.test'])
+    const { recipients, status } = await settled(await send('ann@astray.test'))
+    assert.deepEqual([status, recipients[0].enhanced_code], ['failed', '5.4.6'])
+  })
+})

@@ -111,6 +111,9 @@ test('drop: failed for good, with its event, from the queue and from a hold', as
     assert.ok(shown['failed_at'])
     assert.equal(shown.recipients[0]?.status, 'failed')
     assert.equal(shown.recipients[0]?.next_attempt_at, null)
+    // No server said it.
+    const { enhanced_code, remote_mta, response, smtp_code } = shown.recipients[0]!
+    assert.deepEqual([smtp_code, enhanced_code, remote_mta, response], [null, null, null, 'Dropped by the operator.'])
     assert.deepEqual(eventTypes(id), ['email.delayed', 'email.bounced'])
     for (const on of ['drop', 'hold', 'release'] as const) assert.equal(await moveQueued(desk, id, on), 0)
     assert.equal(await retryNow(desk, id), 0)

@@ -20,6 +20,8 @@ import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { block, homeOf, report } from '../inbound/home.ts'
 import { until } from '../kit/until.ts'
+import type { EventType } from '../../src/states/events.ts'
+import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
 import { makeHook } from '../webhooks/hooks.ts'
 
 let exchanger: TestExchanger
@@ -459,4 +461,41 @@ test('a mail that is on its way is left, and said to be left', async () => {
   await until(async () => (await show(id)).status === 'delivered', 'the end')
   assert.equal(await walk(), false)
   assert.match((await show(id)).to, /erased/)
+})
+
+test('what payloads and names say of one who was forgotten goes too: subjects, texts, display names', async () => {
+  const hook = await makeHook(postrider, receiver, domain)
+  await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Z', address: 'z@here.test' }))
+  const { id } = await send('"Zelda Quux" <zelda@there.test>', {
+    subject: 'Zelda Quux, your results',
+    cc: ['"Dora Dee" <dora@there.test>'],
+  })
+  await until(async () => (await show(id)).status === 'delivered', 'the delivery')
+  const got = await receive(postrider, {
+    from: 'zelda@there.test',
+    to: 'z@here.test',
+    message: 'From: Zelda Quux <zelda@there.test>\nTo: z@here.test\nSubject: Quux asks\n\nI am Zelda Quux.\n',
+  })
+  const payloads = (): string[] =>
+    postrider.appliance.desk.store
+      .all(raw<{ payload: string }>('select payload from outbound_webhooks'))
+      .map(({ payload }) => payload)
+      .filter((payload) => payload.includes(id) || payload.includes(got.id))
+  const told = await until(() => {
+    const all = payloads()
+    return /results.*recipient":"dora@.*I am Zelda Quux/s.test(all.join()) ? all : undefined
+  }, 'the payloads')
+  await erased('zelda@there.test')
+
+  assert.doesNotMatch(payloads().join(), /quux|zelda/i)
+  assert.equal(payloads().length, told.length, 'what happened stays')
+  for (const text of payloads()) {
+    const { data, type } = JSON.parse(text) as { data: unknown; type: EventType }
+    assert.doesNotThrow(() => CATALOGUE[type].data.parse(data), text)
+  }
+  const mail = await show(id)
+  assert.match(mail.to, /^erased-\w+@erased\.invalid$/)
+  assert.deepEqual(mail.cc, ['"Dora Dee" <dora@there.test>'])
+  assert.deepEqual(await filesWith(postrider.dataDir, 'Quux'), [])
+  await postrider.api('DELETE', `/webhooks/${hook.id}`)
 })

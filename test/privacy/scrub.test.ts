@@ -158,9 +158,11 @@ async function fill(user: number, of: number, said: string): Promise<void> {
               ? Buffer.from(`From: ${said}\r\n\r\n${Buffer.from(`it is <${said}>`).toString('base64')}\r\n`)
               : JSON_LISTS.test(name) && table !== 'outbound_emails'
                 ? JSON.stringify([said])
-                : name === 'data'
-                  ? JSON.stringify({ url: `https://x.test/?to=${said.replace('@', '%40')}` })
-                  : `"${said}"`
+                : name === 'payload'
+                  ? JSON.stringify({ type: 'x', data: { recipient: said } })
+                  : name === 'data'
+                    ? JSON.stringify({ url: `https://x.test/?to=${said.replace('@', '%40')}` })
+                    : `"${said}"`
         else if (name === 'user_key') values[name] = user
         else if (name === 'domain_key') values[name] = user
         else if (name === 'campaign_key' || name === 'contact_key') values[name] = null
