@@ -19,8 +19,9 @@ export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 =
   tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed, created_at: now }))
 }
 
-export function markMailed({ store }: { store: Store }, key: number): Promise<void> {
-  return store.write((tx) => void tx.run(db.updateTable('notices').set({ mailed: 1 }).where('key', '=', key)))
+export function markNotice({ store }: { store: Store }, key: number, as: 'mailed' | 'given up'): Promise<void> {
+  const mailed = as === 'mailed' ? 1 : 2
+  return store.write((tx) => void tx.run(db.updateTable('notices').set({ mailed }).where('key', '=', key)))
 }
 
 /** Newest first, with their owner's address. */

@@ -88,6 +88,9 @@ export const audiences = define('audiences', {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** A lone surrogate, as JSON escapes it; what is behind a backslash that is itself escaped is text. */
+const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
+
 /** A free object of bounded size. */
 const object = (maxKeys: number) =>
   z
@@ -97,6 +100,10 @@ const object = (maxKeys: number) =>
       message: `must be at most ${MAX_OBJECT / 1024} KB as JSON`,
       params: { code: 'too_long' },
     })
+    .refine(
+      (value) => !LONE_SURROGATE.test(JSON.stringify(value)),
+      'must be Unicode text without lone surrogates throughout',
+    )
     .refine(
       (value) => Object.keys(value).every((key) => key !== '' && key.length <= 200),
       'must have keys of 1 to 200 characters',

@@ -4,10 +4,15 @@ import { DOMAIN_STATUSES } from '../states/domain.ts'
 import { field } from '../jsonapi/resource.ts'
 import { changeDomain, registerDomain, removeDomain, type DomainsDesk } from '../domains/register.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
+import { inheritSuppressions } from '../outbound/suppressions.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { line } from './schemas.ts'
 
-const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({ ...parts, ring: bells.domains })
+const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({
+  ...parts,
+  ring: bells.domains,
+  registered: inheritSuppressions,
+})
 
 const label = z
   .string('must be a string')

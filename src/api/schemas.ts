@@ -21,7 +21,8 @@ export const line = (max: number, unit: 'octets' | 'characters' = 'octets') =>
 export const text = (max: number) =>
   z
     .string('must be a string')
-    .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be Unicode text without NUL')
+    .refine((value) => value.isWellFormed(), 'must be Unicode text without lone surrogates')
+    .refine((value) => !value.includes('\0'), 'must be text without NUL')
     .refine((value) => octets(value) <= max, { message: `must be at most ${max} octets long`, ...code('too_long') })
 
 /** One address, with or without display name. */

@@ -5,6 +5,7 @@ import { hostname } from 'node:os'
 import { parse, TomlError } from 'smol-toml'
 import { z } from 'zod'
 import { OperatorError } from './errors.ts'
+import { issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
 import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { parseDuration, parseSize } from './units.ts'
@@ -24,6 +25,10 @@ const size = () =>
       context.addIssue({ code: 'custom', message: 'must be a size such as "40MB" (B, KB, MB, GB)' })
     return value ?? z.NEVER
   })
+
+/** Nothing would ever be done in no time, or with no room. */
+const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
+  unit.refine((value) => value > 0, 'must be more than 0')
 
 const endpoint = () =>
   z.string().transform((text, context) => {
@@ -96,7 +101,7 @@ export const schema = z.strictObject({
     max_connections_per_address: z.int().min(1).max(10_000).default(50),
   }),
   inbound: section({
-    max_message_bytes: size().prefault('40MB'),
+    max_message_bytes: more(size()).prefault('40MB'),
     clamav: text().default(''),
   }),
   dns: section({ servers: z.array(addressEndpoint()).default([]) }),
@@ -104,7 +109,7 @@ export const schema = z.strictObject({
     port: port().default(25),
     source: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
     retry: z.array(duration()).min(1).prefault(['5m', '15m', '30m', '1h', '2h', '4h', '6h']),
-    lifetime: duration().prefault('5d'),
+    lifetime: more(duration()).prefault('5d'),
     max_connections: z.int().min(1).max(10_000).default(200),
     routes: z.array(route).default([]),
   }),
@@ -112,10 +117,10 @@ export const schema = z.strictObject({
   webhooks: section({
     retry: z.array(duration()).min(1).prefault(['5s', '5m', '30m', '2h', '5h', '10h', '14h', '20h', '24h']),
     probe: z.array(duration()).min(1).prefault(['5s', '10s', '20s', '40s', '80s', '160s', '320s']),
-    timeout: duration().prefault('15s'),
+    timeout: more(duration()).prefault('15s'),
     ca_file: text().default(''),
   }),
-  domains: section({ verification_window: duration().prefault('72h') }),
+  domains: section({ verification_window: more(duration()).prefault('72h') }),
   api: section({
     rate_limit: z.int().min(0).default(20),
     rate_burst: z.int().min(1).default(100),
@@ -187,8 +192,10 @@ function readConfig(file: string): string {
   }
 }
 
-const sentence = (message: string): string =>
-  (message.startsWith('must ') ? message : `is wrong: ${message}`).replace(/\.$/, '')
+const sentence = (message: string): string => {
+  const words = issueWords(message)
+  return (words.startsWith('must ') ? words : `is wrong: ${words}`).replace(/\.$/, '')
+}
 
 /** Puts POSTRIDER_SECTION_KEY variables into the tree; returns which variable each path came from. */
 function applyEnvironment(

@@ -111,3 +111,9 @@ export function codeOf(thrown: unknown): string {
   const code = (thrown as { code?: unknown } | null | undefined)?.code
   return typeof code === 'string' ? code : ''
 }
+
+/** A file that an operator named and that cannot be written, as a sentence; all that is not the file's fault as it was thrown. */
+export const unwritable = (file: string, thrown: unknown): unknown =>
+  /^E[A-Z]+$/.test(codeOf(thrown))
+    ? new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place.`)
+    : thrown

@@ -1,6 +1,6 @@
 // A campaign by its owner's hand: made, edited while it is a draft, and moved along the state table. What is edited and where it is moved
 // in one request is one transaction.
-import { DAY, type Clock } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { inFamily, parseAddress } from '../message/address.ts'
@@ -43,7 +43,6 @@ export type CampaignChange = Partial<CampaignContent> & {
 }
 
 /** Nobody plans further. */
-const LONGEST_PLAN = 366 * DAY
 
 export function addCampaign(
   { clock, store }: CampaignDesk,
@@ -149,8 +148,6 @@ export function changeCampaign(
           before.status,
           edited.map(([name]) => name),
         )
-      if (typeof edits.scheduled_at === 'number' && edits.scheduled_at > now + LONGEST_PLAN)
-        throw refuseAttribute('invalid', 'scheduled_at', '"scheduled_at" must be within a year.')
       check(tx, before.domain_key, edits)
       tx.run(
         db
@@ -186,7 +183,7 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
     throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
   if (on === 'resume') requireSubscription(tx, campaign.user_key)
-  if (on === 'pause') return pauseCampaign(tx, campaign, now)
+  if (on === 'pause') return pauseCampaign(tx, campaign, on, now)
   const set = {
     ...(on === 'resume' ? { failure: null } : {}),
     ...(on === 'schedule' ? { scheduled_at: Math.max(campaign.scheduled_at ?? now, now) } : {}),
@@ -198,8 +195,14 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
 }
 
 /** sending -> paused, with what waits; `failure` says why where it is not the owner's wish. */
-export function pauseCampaign(tx: Tx, campaign: Campaign, now: number, failure: string | null = null): void {
-  moveCampaign(tx, campaign, 'pause', now, { failure })
+export function pauseCampaign(
+  tx: Tx,
+  campaign: Campaign,
+  on: 'pause' | 'lapse',
+  now: number,
+  failure: string | null = null,
+): void {
+  moveCampaign(tx, campaign, on, now, { failure })
   holdQueued(tx, campaign.key, now)
 }
 

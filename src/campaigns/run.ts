@@ -155,7 +155,7 @@ export class CampaignRunner {
     const { clock, log, store } = this.#desk
     await store.write((tx) => {
       const campaign = campaignByKey(tx, key)
-      if (campaign?.status === 'sending') pauseCampaign(tx, campaign, clock.now(), UNSUBSCRIBED)
+      if (campaign?.status === 'sending') pauseCampaign(tx, campaign, 'lapse', clock.now(), UNSUBSCRIBED)
     })
     log.warn('campaign paused without a subscription', { campaign: key })
     return false

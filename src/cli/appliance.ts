@@ -1,8 +1,9 @@
 // The whole appliance: the one place that starts and stops things. Every part gets what it needs here, and only here.
+import { accessSync, constants } from 'node:fs'
 import { schedule } from 'node-cron'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { OperatorError } from '../base/errors.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -80,8 +81,19 @@ function openData(config: Config): { store: Store; release: () => void } {
   )
 }
 
+/** Says which relays nobody can sign in to: their mail waits until the file is there. */
+function lookAtRoutes({ delivery }: Config, log: Log): void {
+  for (const { host, password_file } of delivery.routes)
+    try {
+      if (password_file !== '') accessSync(password_file, constants.R_OK)
+    } catch (thrown) {
+      log.warn('password file of a relay cannot be read', { host, password_file, error: codeOf(thrown) })
+    }
+}
+
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
+  lookAtRoutes(config, log)
   const { store, release } = openData(config)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {

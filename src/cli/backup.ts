@@ -19,7 +19,7 @@ import { crc32 } from 'node:zlib'
 import type { Command } from 'commander'
 import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
 import { ZipFile } from 'yazl'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError, unwritable } from '../base/errors.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { takeLock } from '../store/lock.ts'
 import { db } from '../store/query.ts'
@@ -79,7 +79,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
 async function backUp({ config, store }: Desk, target: string): Promise<number> {
   const { data_dir } = config
   // Beside the target: the copy of the database may be large.
-  const place = mkdtempSync(join(dirname(target), `.${basename(target)}-`))
+  const place = asideOf(target)
   try {
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
@@ -108,9 +108,18 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
     return count
   } catch (thrown) {
     if (codeOf(thrown) !== 'EEXIST') rmSync(target, { force: true })
-    throw thrown
+    throw unwritable(target, thrown)
   } finally {
     rmSync(place, { recursive: true, force: true })
+  }
+}
+
+/** A folder of our own beside a file to be. Throws an OperatorError. */
+function asideOf(target: string): string {
+  try {
+    return mkdtempSync(join(dirname(target), `.${basename(target)}-`))
+  } catch (thrown) {
+    throw unwritable(target, thrown)
   }
 }
 

@@ -14,6 +14,7 @@ import {
   type Domain,
 } from '../domains/register.ts'
 import { warnedDomains } from '../outbound/agents.ts'
+import { inheritSuppressions } from '../outbound/suppressions.ts'
 import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import type { Reader } from '../store/database.ts'
@@ -27,10 +28,14 @@ const show = (domain: Domain) => ({
   region: domain.region,
   mail_from_prefix: domain.mail_from_prefix,
   tls_policy: domain.tls_policy,
+  open_tracking_enabled: domain.open_tracking_enabled === 1,
+  click_tracking_enabled: domain.click_tracking_enabled === 1,
+  tracking_redirect_mode: domain.tracking_redirect_mode,
   status: domain.status,
   checked_at: domain.checked_at === null ? null : iso(domain.checked_at),
   next_check_at: domain.next_check_at === null ? null : iso(domain.next_check_at),
   created_at: iso(domain.created_at),
+  updated_at: iso(domain.updated_at),
 })
 
 const showRecord = ({ record_type, name, value, ttl, required, verified, observed }: DnsRecord) => ({
@@ -43,15 +48,31 @@ const showRecord = ({ record_type, name, value, ttl, required, verified, observe
   observed,
 })
 
-/** The domain of that name; --user tells apart those of several users. Throws an OperatorError. */
-export function theDomain(reader: Reader, name: string, user?: string): Domain & { email: string } {
+/** Which of several domains of one name is meant. */
+export interface Whose {
+  user?: string
+  region?: string
+}
+
+/** The options that tell them apart. */
+export const whose = (command: Command): Command =>
+  command
+    .option('--user <email>', 'whose domain, if several have it')
+    .option('--region <region>', 'the one of this region, if it is registered in several')
+
+/** The domain of that name; `Whose` tells apart several. Throws an OperatorError. */
+export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
   const found = listDomains(reader, name).filter(
-    ({ email }) => user === undefined || email.toLowerCase() === user.toLowerCase(),
+    (each) =>
+      (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
+      (region === undefined || each.region === region),
   )
   if (found.length === 0) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
   if (found.length > 1)
     throw new OperatorError(
-      `${name} is registered ${found.length} times; say whose with --user (${found.map(({ email }) => email).join(', ')}).`,
+      `${name} is registered ${found.length} times; say which with --user and --region (${found
+        .map(({ email, region: of }) => `${email} ${of}`)
+        .join(', ')}).`,
     )
   return found[0]!
 }
@@ -86,13 +107,9 @@ export function recordsText(records: readonly DnsRecord[]): string {
 export function domainCommand(program: Command, invocation: () => Invocation): void {
   const domain = program.command('domain').description('register, check and rotate sending domains')
   const terminal = () => invocation().terminal
-  const withDomain = (
-    name: string,
-    user: string | undefined,
-    work: (desk: Desk, found: Domain) => Promise<void> | void,
-  ) => withDesk(invocation(), (desk) => work(desk, theDomain(desk.store, name, user)))
-  const one = (usage: string, about: string) =>
-    domain.command(usage).description(about).option('--user <email>', 'whose domain, if several have it')
+  const withDomain = (name: string, which: Whose, work: (desk: Desk, found: Domain) => Promise<void> | void) =>
+    withDesk(invocation(), (desk) => work(desk, theDomain(desk.store, name, which)))
+  const one = (usage: string, about: string) => whose(domain.command(usage).description(about))
 
   domain
     .command('add <name>')
@@ -122,7 +139,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
           if (mailFromPrefix !== undefined && !/^(?!-)[a-z0-9-]{1,63}(?<!-)$/.test(mailFromPrefix))
             throw new OperatorError(`"${mailFromPrefix}" is not one lower-case DNS label such as "bounce".`)
           const { key } = requireUser(desk.store, options.user)
-          const added = await registerDomain(desk, key, {
+          const added = await registerDomain({ ...desk, registered: inheritSuppressions }, key, {
             name,
             purpose: options.purpose,
             region: options.region,
@@ -166,15 +183,14 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
         )
       }),
     )
-  one('records <name>', 'show the DNS records of a domain, also as a zone file').action(
-    (name: string, { user }: { user?: string }) =>
-      withDomain(name, user, ({ store }, found) => {
-        const records = recordsOf(store, found.key)
-        answer(terminal(), { records: records.map(showRecord), zone: zoneFile(records) }, () => recordsText(records))
-      }),
+  one('records <name>', 'show the DNS records of a domain, also as a zone file').action((name: string, which: Whose) =>
+    withDomain(name, which, ({ store }, found) => {
+      const records = recordsOf(store, found.key)
+      answer(terminal(), { records: records.map(showRecord), zone: zoneFile(records) }, () => recordsText(records))
+    }),
   )
-  one('check <name>', 'ask DNS now').action((name: string, { user }: { user?: string }) =>
-    withDomain(name, user, async (desk, found) => {
+  one('check <name>', 'ask DNS now').action((name: string, which: Whose) =>
+    withDomain(name, which, async (desk, found) => {
       const checked = (await checkDomain(desk, found.key)) ?? found
       const records = recordsOf(desk.store, found.key)
       answer(
@@ -184,31 +200,28 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
       )
     }),
   )
-  one('rotate-dkim <name>', 'promote the standby DKIM key and make a new one').action(
-    (name: string, { user }: { user?: string }) =>
-      withDomain(name, user, async (desk, found) => {
-        const rotated = await changeDomain(desk, found.key, { rotate_dkim_key: true })
-        answer(
-          terminal(),
-          show(rotated),
-          () => `Rotated. Publish what is new:\n\n${recordsText(recordsOf(desk.store, found.key))}`,
-        )
-      }),
+  one('rotate-dkim <name>', 'promote the standby DKIM key and make a new one').action((name: string, which: Whose) =>
+    withDomain(name, which, async (desk, found) => {
+      const rotated = await changeDomain(desk, found.key, { rotate_dkim_key: true })
+      answer(
+        terminal(),
+        show(rotated),
+        () => `Rotated. Publish what is new:\n\n${recordsText(recordsOf(desk.store, found.key))}`,
+      )
+    }),
   )
-  one('resume <name>', 'bring a suspended domain back into verification').action(
-    (name: string, { user }: { user?: string }) =>
-      withDomain(name, user, async (desk, found) => {
-        if (!(await resumeDomain(desk, found)))
-          throw new OperatorError(`${found.name} is ${found.status}; only a suspended domain is resumed.`)
-        answer(terminal(), show(domainByKey(desk.store, found.key)!), (shown) => `${shown.name} is ${shown.status}.`)
-      }),
+  one('resume <name>', 'bring a suspended domain back into verification').action((name: string, which: Whose) =>
+    withDomain(name, which, async (desk, found) => {
+      if (!(await resumeDomain(desk, found)))
+        throw new OperatorError(`${found.name} is ${found.status}; only a suspended domain is resumed.`)
+      answer(terminal(), show(domainByKey(desk.store, found.key)!), (shown) => `${shown.name} is ${shown.status}.`)
+    }),
   )
-  one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days').action(
-    (name: string, { user }: { user?: string }) =>
-      withDomain(name, user, async (desk, found) => {
-        await removeDomain(desk, found.key)
-        await closeInboxes(desk, found.key)
-        answer(terminal(), { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
-      }),
+  one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days').action((name: string, which: Whose) =>
+    withDomain(name, which, async (desk, found) => {
+      await removeDomain(desk, found.key)
+      await closeInboxes(desk, found.key)
+      answer(terminal(), { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
+    }),
   )
 }

@@ -3,7 +3,7 @@ import { copyFileSync, existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
-import { OperatorError } from '../base/errors.ts'
+import { OperatorError, unwritable } from '../base/errors.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
 import { listRequests } from '../privacy/requests.ts'
 import { withDesk, type Invocation } from './open.ts'
@@ -52,7 +52,11 @@ export function exportCommand(program: Command, invocation: () => Invocation): v
           )
         const target = resolve(out ?? `${id}.zip`)
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file with --out.`)
-        copyFileSync(kept, target)
+        try {
+          copyFileSync(kept, target)
+        } catch (thrown) {
+          throw unwritable(target, thrown)
+        }
         answer(invocation().terminal, { id, file: target }, () => `Written to ${target}. It holds personal data.`)
       }),
     )

@@ -1,13 +1,16 @@
 // `postrider notices`, and how a notice reaches its owner: by mail from the domain it is about, through the same queue as all
 // mail; where that domain cannot send, it stands in the list and in the log.
 import type { Command } from 'commander'
-import { iso } from '../base/clock.ts'
+import { DAY, iso } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
-import { listNotices, mailableNotices, markMailed } from '../accounts/notices.ts'
+import { listNotices, mailableNotices, markNotice } from '../accounts/notices.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
+
+/** So long a notice is news. */
+const PATIENCE = 7 * DAY
 
 /** Mails what was not mailed yet and can be now. A crash in between mails nothing twice: the notice's id is the key. */
 export async function mailNotices(desk: ApiDesk): Promise<void> {
@@ -18,11 +21,14 @@ export async function mailNotices(desk: ApiDesk): Promise<void> {
     const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
     const from = `Postrider <postmaster@${domain}>`
     const mail = { from, to: email, subject, html, text, idempotency_key: `notice-${id}` }
-    await submitEmail({ ...desk, ring: bells.deliveries }, notice.user_key, mail).catch((thrown: unknown) => {
-      // A suppressed owner or an inactive subscription: the notice stands in the list.
+    try {
+      await submitEmail({ ...desk, ring: bells.deliveries }, notice.user_key, mail)
+      await markNotice(desk, notice.key, 'mailed')
+    } catch (thrown) {
+      // A suppressed owner or an inactive subscription: the notice stands in the list, and is tried again for a while.
       log.warn('notice not mailed', { user: email, subject, error: messageOf(thrown) })
-    })
-    await markMailed(desk, notice.key)
+      if (desk.clock.now() - notice.created_at > PATIENCE) await markNotice(desk, notice.key, 'given up')
+    }
   }
 }
 

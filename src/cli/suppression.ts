@@ -10,7 +10,7 @@ import {
   suppress,
   type Suppression,
 } from '../outbound/suppressions.ts'
-import { theDomain } from './domain.ts'
+import { theDomain, whose, type Whose } from './domain.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -34,40 +34,39 @@ function addressOf(text: string): string {
 export function suppressionCommand(program: Command, invocation: () => Invocation): void {
   const suppression = program.command('suppression').description('addresses that must not be mailed')
   const terminal = () => invocation().terminal
-  suppression
-    .command('add <address>')
+  whose(suppression.command('add <address>'))
     .description('suppress an address on a sending domain')
     .requiredOption('--domain <name>', 'the sending domain')
     .addOption(
       new Option('--scope <scope>', 'all mail, or campaigns only').choices(['all', 'marketing']).default('all'),
     )
-    .action((text: string, { domain: name, scope }: { domain: string; scope: Suppression['scope'] }) =>
-      withDesk(invocation(), async ({ store, clock }) => {
-        const address = addressOf(text)
-        const domain = theDomain(store, name)
-        const about = {
-          user_key: domain.user_key,
-          domain_key: domain.key,
-          address,
-          reason: 'manual',
-          source: 'manual',
-          scope,
-        } as const
-        const added = await store.write((tx) => suppress(tx, about, clock.now()))
-        answer(
-          terminal(),
-          show(domain.name, added),
-          (shown) => `${shown.email} is suppressed on ${shown.domain} (${shown.scope}).`,
-        )
-      }),
+    .action(
+      (text: string, { domain: name, scope, ...which }: Whose & { domain: string; scope: Suppression['scope'] }) =>
+        withDesk(invocation(), async ({ store, clock }) => {
+          const address = addressOf(text)
+          const domain = theDomain(store, name, which)
+          const about = {
+            user_key: domain.user_key,
+            domain_key: domain.key,
+            address,
+            reason: 'manual',
+            source: 'manual',
+            scope,
+          } as const
+          const added = await store.write((tx) => suppress(tx, about, clock.now()))
+          answer(
+            terminal(),
+            show(domain.name, added),
+            (shown) => `${shown.email} is suppressed on ${shown.domain} (${shown.scope}).`,
+          )
+        }),
     )
-  suppression
-    .command('list')
+  whose(suppression.command('list'))
     .description('list suppressions, newest first')
     .option('--domain <name>', 'of this sending domain only')
-    .action(({ domain }: { domain?: string }) =>
+    .action(({ domain, ...which }: Whose & { domain?: string }) =>
       withDesk(invocation(), ({ store }) => {
-        const rows = listSuppressions(store, domain === undefined ? undefined : theDomain(store, domain).key)
+        const rows = listSuppressions(store, domain === undefined ? undefined : theDomain(store, domain, which).key)
         answer(
           terminal(),
           rows.map((row) => show(row.domain, row)),
@@ -89,14 +88,13 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
         )
       }),
     )
-  suppression
-    .command('remove <address>')
+  whose(suppression.command('remove <address>'))
     .description('let an address be mailed again, whatever the reason was')
     .requiredOption('--domain <name>', 'the sending domain')
-    .action((text: string, { domain: name }: { domain: string }) =>
+    .action((text: string, { domain: name, ...which }: Whose & { domain: string }) =>
       withDesk(invocation(), async (desk) => {
         const address = addressOf(text)
-        const domain = theDomain(desk.store, name)
+        const domain = theDomain(desk.store, name, which)
         const removed = await removeSuppressions(desk, domain.key, address)
         if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
         answer(

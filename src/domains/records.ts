@@ -14,6 +14,8 @@ type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 
 export const TTL = 3600
 const MX_PREFERENCE = 10
+/** Below the domain: where branded links lead. */
+export const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
 
 export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
@@ -45,7 +47,7 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
       ? [
           {
             record_type: 'TRACKING' as const,
-            name: `links.${domain.name}`,
+            name: `${TRACKING_LABEL}.${domain.name}`,
             value: new URL(config.http.public_url).hostname,
             required: 0 as const,
           },

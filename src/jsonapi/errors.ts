@@ -22,6 +22,9 @@ export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
 }
 
+/** A document with more errors than this tells nobody more. */
+const MAX_ERRORS = 100
+
 function respond(
   problems: readonly Problem[],
   status: number,
@@ -29,7 +32,7 @@ function respond(
   now: number,
   id?: string,
 ): ErrorAnswer {
-  const errors = problems.map(({ code, detail, source, meta }) => ({
+  const errors = problems.slice(0, MAX_ERRORS).map(({ code, detail, source, meta }) => ({
     id: id ?? newId(now),
     status: String(CODES[code][0]),
     code,

@@ -2,6 +2,7 @@
 // then each attribute (422), all of them at once and each with a pointer to what exists in the request (D6).
 import { z } from 'zod'
 import { release } from '../base/memory.ts'
+import { issueWords } from '../base/issues.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
 import type { Resource } from './resource.ts'
 
@@ -167,7 +168,10 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
     })
   if (issue.code === 'invalid_union') {
     // The alternative that came further says what is wrong: one item of a list, not the list.
-    const deeper = issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ?? []
+    const deeper =
+      issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ??
+      issue.errors.find((errors) => errors.some(({ code }) => code === 'too_big')) ??
+      []
     const problems = deeper.flatMap((inner) =>
       problemsOf({ ...inner, path: [...issue.path, ...inner.path] }, resource, document),
     )
@@ -192,7 +196,8 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       : issue.code === 'too_big'
         ? 'too_long'
         : 'invalid'
-  return [problem(code, `"${name}" ${lowerFirst(issue.message)}${/[.!]$/.test(issue.message) ? '' : '.'}`, issue.path)]
+  const words = issueWords(issue.message)
+  return [problem(code, `"${name}" ${lowerFirst(words)}${/[.!]$/.test(words) ? '' : '.'}`, issue.path)]
 }
 
 const lowerFirst = (text: string): string =>

@@ -42,7 +42,34 @@ export function refusalOf(filename: string, head: Uint8Array): string | undefine
   return magic && `is ${magic[0]}, whatever its name says`
 }
 
-/** The media type by the name's ending. */
-export function typeOf(filename: string): string {
-  return detectMimeType(filename)
+/** What stands where at the beginning of a file, and tells its media type whatever the name says. */
+const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = [
+  ['application/pdf', 0, '%PDF-'],
+  ['image/png', 0, '\x89PNG\r\n'],
+  ['image/jpeg', 0, '\xff\xd8\xff'],
+  ['image/gif', 0, 'GIF87a'],
+  ['image/gif', 0, 'GIF89a'],
+  ['image/webp', 8, 'WEBPVP8'],
+  ['image/tiff', 0, 'II*\0'],
+  ['image/tiff', 0, 'MM\0*'],
+  ['audio/wav', 8, 'WAVEfmt'],
+  ['audio/mpeg', 0, 'ID3'],
+  ['video/mp4', 4, 'ftypisom'],
+  ['video/mp4', 4, 'ftypmp4'],
+  ['application/rtf', 0, '{\\rtf'],
+]
+/** Those that many kinds of file are packed in: the name's ending says more. */
+const WRAPPERS: typeof SIGNS = [
+  ['application/zip', 0, 'PK\x03\x04'],
+  ['application/gzip', 0, '\x1f\x8b'],
+]
+const UNKNOWN = 'application/octet-stream'
+
+/** The media type by the first octets, else by the name's ending. */
+export function typeOf(filename: string, head: Uint8Array): string {
+  const text = Buffer.from(head.subarray(0, 16)).toString('latin1')
+  const by = (signs: typeof SIGNS): string | undefined =>
+    signs.find(([, at, octets]) => text.startsWith(octets, at))?.[0]
+  const named = /[^.]\.[^.]+$/.test(filename) ? detectMimeType(filename) : UNKNOWN
+  return by(SIGNS) ?? (named === UNKNOWN ? (by(WRAPPERS) ?? UNKNOWN) : named)
 }

@@ -63,7 +63,11 @@ export function admit(
     throw refuseAttribute(
       'domain_not_active',
       'from',
-      `The domain ${domain.name} is ${domain.status}, not active; publish its DNS records and wait until they are verified.`,
+      `The domain ${domain.name} is ${domain.status}, not active; ${
+        domain.status === 'suspended'
+          ? 'its removal was begun: delete it again, or ask the operator to resume it.'
+          : 'publish its DNS records and wait until they are verified.'
+      }`,
     )
   const problems = strangers(domain.name, given.reply_to)
   for (const [name, wanted, enabled] of [

@@ -60,7 +60,7 @@ async function receive(desk: FetchDesk, given: NewAttachment, index: number): Pr
     )
   return {
     filename: given.filename,
-    contentType: given.content_type ?? usable(fetchedType) ?? typeOf(given.filename),
+    contentType: given.content_type ?? usable(fetchedType) ?? typeOf(given.filename, bytes),
     contentId: given.content_id ?? null,
     disposition: given.disposition ?? (given.content_id === undefined ? 'attachment' : 'inline'),
     size: bytes.length,

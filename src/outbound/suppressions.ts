@@ -7,7 +7,7 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { db, statement } from '../store/query.ts'
+import { db, raw, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 
 export type Suppression = RowOf<'suppressions'>
@@ -126,6 +126,20 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
       )
       .returningAll(),
   )!
+}
+
+/** A domain that is registered again does not forget who must not be mailed: what its predecessors of the same owner knew is its own. */
+export function inheritSuppressions(
+  tx: Tx,
+  { key, name, region, user_key }: { key: number; name: string; region: string; user_key: number },
+): void {
+  tx.run(
+    raw(
+      `update or ignore suppressions set domain_key = ? where domain_key in (
+         select key from domains where user_key = ? and name = ? and region = ? and deleted_at is not null)`,
+      [key, user_key, name, region],
+    ),
+  )
 }
 
 /** Notes a soft bounce; the third within 72 hours suppresses for 7 days, doubling up to 30 each time it happens again. */

@@ -8,7 +8,7 @@ import { machine } from './machine.ts'
 
 export const CAMPAIGN_STATUSES = ['draft', 'scheduled', 'sending', 'paused', 'sent', 'cancelled', 'failed'] as const
 export type CampaignStatus = (typeof CAMPAIGN_STATUSES)[number]
-export type CampaignMove = 'schedule' | 'cancel' | 'pause' | 'resume' | 'due' | 'finished' | 'fail'
+export type CampaignMove = 'schedule' | 'cancel' | 'pause' | 'resume' | 'due' | 'finished' | 'fail' | 'lapse'
 
 export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns', [
   ['draft', 'schedule', 'scheduled', 'owner'],
@@ -20,6 +20,8 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
   ['scheduled', 'due', 'sending', 'auto', 'campaign.sending'],
   ['sending', 'finished', 'sent', 'auto', 'campaign.sent'],
   ['sending', 'fail', 'failed', 'auto', 'campaign.failed'],
+  // Beyond the specification's table: the owner's subscription has ended, without which nothing is sent; with one again the owner resumes.
+  ['sending', 'lapse', 'paused', 'auto', 'campaign.paused'],
 ])
 
 /** The move that leads from one status to another by the owner's hand; undefined when there is none. */

@@ -1,12 +1,13 @@
 // One attempt on the wire: a POST whose whole course (look-up, connection, TLS, headers, body) ends within the timeout. Nothing
 // is followed, nothing is trusted: the address is checked on the socket, the certificate must be good, little is read of what
 // comes back.
+import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:https'
 import { createSecureContext, rootCertificates } from 'node:tls'
 import { isIP } from 'node:net'
 import { SECOND } from '../base/clock.ts'
-import { codeOf, messageOf } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
 import { cleanText } from '../smtp/reply.ts'
 
@@ -20,6 +21,19 @@ export interface Response {
   retryAfter: string | undefined
   /** Why it failed, in words; null when a response was read whole. */
   reason: string | null
+}
+
+/** Throws an OperatorError. */
+function authorities(caFile: string): string {
+  try {
+    const pem = readFileSync(caFile, 'utf8')
+    void new X509Certificate(pem)
+    return pem
+  } catch (thrown) {
+    throw new OperatorError(
+      `webhooks.ca_file: ${caFile} holds no certificate in PEM that can be read (${codeOf(thrown)}).`,
+    )
+  }
 }
 
 const MAX_READ = 64 * 1024
@@ -41,7 +55,7 @@ export class Poster {
       // Made once: a context of a list of authorities costs milliseconds, and the list itself would be part of every socket's name.
       ...(caFile === ''
         ? {}
-        : { secureContext: createSecureContext({ ca: [...rootCertificates, readFileSync(caFile, 'utf8')] }) }),
+        : { secureContext: createSecureContext({ ca: [...rootCertificates, authorities(caFile)] }) }),
     })
   }
 

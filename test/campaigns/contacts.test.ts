@@ -109,6 +109,14 @@ test('what a contact may not be made of', async () => {
   assert.equal((await postrider.api('POST', `/audiences/${audience}/contacts`, document409)).status, 409)
 })
 
+test('a lone surrogate anywhere in a free object is refused: not every reader of JSON takes it', async () => {
+  for (const custom_fields of [{ a: '\ud800' }, { '\udc00': 1 }, { a: [{ b: 'x\\\ud83d' }] }])
+    assert.deepEqual(faults((await add({ email: 'lone@there.test', custom_fields })).body), [
+      'invalid /data/attributes/custom_fields',
+    ])
+  assert.equal((await add({ email: 'text@there.test', custom_fields: { a: '\\ud800', b: '😀' } })).status, 201)
+})
+
 test('custom fields and preferences come back as they were sent', async () => {
   const custom: Record<string, unknown> = {
     ...Object.fromEntries(Array.from({ length: 90 }, (_, n) => [`key ${n}`, n])),

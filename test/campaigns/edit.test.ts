@@ -133,7 +133,7 @@ test('what a campaign may not be made of', async () => {
     [{ reply_to: 'a@other.test' }, ['address_outside_domain /data/attributes/reply_to']],
     [{ reply_to: ['a@here.test', 'b@other.test'] }, ['address_outside_domain /data/attributes/reply_to/1']],
     [{ reply_to: ['a@here.test', 'none'] }, ['invalid /data/attributes/reply_to/1']],
-    [{ reply_to: eleven }, ['invalid /data/attributes/reply_to']],
+    [{ reply_to: eleven }, ['too_long /data/attributes/reply_to']],
     [{ test_mode: null }, ['invalid /data/attributes/test_mode']],
     [{ test_mode: 'true' }, ['invalid /data/attributes/test_mode']],
     [{ test_recipient_email: 'none' }, ['invalid /data/attributes/test_recipient_email']],
@@ -203,7 +203,7 @@ test('PATCH keeps what it does not name; a faulty one changes nothing', async ()
   assert.equal(moved.status, 403)
 })
 
-test('scheduled_at takes a timestamp of any offset, within a year', async () => {
+test('scheduled_at takes a timestamp of any offset, however far ahead', async () => {
   const id = await kit.draft(audience)
   const take = async (scheduled_at: unknown) => {
     const { body, status } = await patch(id, { scheduled_at })
@@ -214,11 +214,10 @@ test('scheduled_at takes a timestamp of any offset, within a year', async () => 
   assert.equal(await take('2026-02-01T09:00:00.5+02:00'), '2026-02-01T07:00:00.500Z')
   assert.equal(await take('2026-02-01T00:30:00-11:30'), '2026-02-01T12:00:00.000Z')
   assert.equal(await take('2020-02-29T00:00:00Z'), '2020-02-29T00:00:00.000Z')
-  assert.equal(await take(iso(now + 365 * DAY)), iso(now + 365 * DAY))
+  assert.equal(await take(iso(now + 3650 * DAY)), iso(now + 3650 * DAY))
+  assert.equal(await take('9999-12-31T23:59:59Z'), '9999-12-31T23:59:59.000Z')
   assert.equal(await take(null), null)
   for (const garbage of [
-    iso(now + 367 * DAY),
-    '9999-12-31T23:59:59Z',
     'tomorrow',
     '',
     '2026-02-30T00:00:00Z',

@@ -42,7 +42,7 @@ export const HOSTILE_VALUES = [
   '=3D=\r\n=',
   'line \nends \t\nwith \n',
   '\u2028\u2029\u0085\u00a0',
-  '\ud800',
+  '\ufffd',
   'nul\0nul',
   '--=_alt_',
   'javascript:alert(1)',

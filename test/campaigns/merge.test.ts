@@ -94,6 +94,24 @@ test(`${CAMPAIGNS * EACH} mails with hostile names and fields`, async () => {
   assert.equal(listIds.size, CAMPAIGNS, 'and another for each')
 })
 
+test('a link that is a merge tag counts clicks when it leads to the web, and stands as it is when not', async () => {
+  const domain = await postrider.activeDomain('links.here.test')
+  const attributes = { click_tracking_enabled: true }
+  await postrider.api('PATCH', `/domains/${domain.id}`, { data: { type: 'domains', id: domain.id, attributes } })
+  const audience = await kit.audience(domain, 'Links')
+  await kit.fill(audience, [
+    { email: 'web@there.test', custom_fields: { url: 'https://x.test/?a=1&b=2' } },
+    { email: 'not@there.test', custom_fields: { url: 'mailto:me@x.test' } },
+  ])
+  exchanger.heard.length = 0
+  const body_html = '<a href="{{url}}">x</a><a href="{{unsubscribe_url}}">Leave</a>'
+  assert.equal(await kit.send(await kit.draft(audience, { body_html, track_clicks: true })), 'sent')
+  const htmlTo = async (address: string): Promise<string> =>
+    (await simpleParser(exchanger.heard.find(({ to }) => to[0] === address)!.message)).html as string
+  assert.match(await htmlTo('web@there.test'), /<a href="[^"]*\/t\/c\/[\w-]+">x<\/a><a href="[^"]*\/u\/[\w-]+">Leave/)
+  assert.match(await htmlTo('not@there.test'), /<a href="mailto:me@x\.test">x<\/a>/)
+})
+
 async function check(
   { message, to }: Heard,
   contact: { name: string; custom_fields: Record<string, unknown> },

@@ -145,6 +145,23 @@ describe('usage', () => {
     assert.ok((await commands.fails('--config', wrong, 'user', 'list')).startsWith(`${wrong}:3: "http.listen" `))
   })
 
+  test('a file that cannot be written is one sentence', async () => {
+    const nowhere = join(folder, 'nowhere', 'b.zip')
+    assert.ok((await commands.fails('backup', nowhere)).startsWith(`${nowhere} cannot be written (ENOENT)`))
+  })
+
+  test('authorities that are none are one sentence', async () => {
+    const junk = join(folder, 'junk.pem')
+    writeFileSync(junk, 'no certificate')
+    for (const file of [junk, join(folder, 'nowhere.pem')]) {
+      const env = { POSTRIDER_WEBHOOKS_CA_FILE: file, POSTRIDER_HTTP_LISTEN: '127.0.0.1:0' }
+      const { code, stderr } = await commands.run(['serve'], { env })
+      assert.equal(code, 1)
+      assert.match(stderr, /^postrider: webhooks\.ca_file: [^\n]+\.\n$/)
+      assert.ok(stderr.includes(file), stderr)
+    }
+  })
+
   test('a reader that goes away is no fault', () => {
     const shell = spawnSync(
       'bash',
@@ -318,6 +335,21 @@ describe('domain', () => {
     await commands.json('domain', 'add', 'twice.test', '--user', 'second@owner.test')
     assert.match(await commands.fails('domain', 'records', 'twice.test'), /--user/)
     assert.ok((await commands.json('domain', 'records', 'twice.test', '--user', 'second@owner.test')).zone)
+  })
+
+  test('the same name in two regions told apart by --region, for suppressions too', async () => {
+    const { open_tracking_enabled, tracking_redirect_mode } = await commands.json(...add('regions.test'))
+    assert.deepEqual([open_tracking_enabled, tracking_redirect_mode], [false, 'shared'])
+    await commands.json(...add('regions.test'), '--region', 'eu')
+    assert.match(await commands.fails('domain', 'records', 'regions.test'), /--region.*ann@owner\.test default.*eu/)
+    const checked = await commands.json('domain', 'check', 'regions.test', '--region', 'eu')
+    assert.equal(checked.region, 'eu')
+    const suppress = ['suppression', 'add', 'x@there.test', '--domain', 'regions.test']
+    assert.match(await commands.fails(...suppress), /--region/)
+    assert.equal((await commands.json(...suppress, '--region', 'eu')).email, 'x@there.test')
+    const [, , ...them] = suppress
+    assert.equal((await commands.json('suppression', 'remove', ...them, '--region', 'eu')).removed, 1)
+    for (const region of ['default', 'eu']) await commands.json('domain', 'remove', 'regions.test', '--region', region)
   })
 
   test('what cannot be registered is said in a sentence', async () => {

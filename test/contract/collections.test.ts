@@ -181,6 +181,13 @@ test('what is included is there also where a sparse fieldset leaves its relation
   )
 })
 
+test('a refusal of very much tells a hundred places, not all of them', async () => {
+  const headers = Object.fromEntries(Array.from({ length: 5000 }, (_, n) => [`bad name ${n}`, 'x']))
+  const answer = await ask('POST', '/outbound-emails', { body: mailDocument({ headers }) })
+  assert.equal(answer.status, 422)
+  assert.equal(answer.body.errors.length, 100)
+})
+
 test('one filter in two spellings is refused in either order (D9)', async () => {
   for (const query of [`inbox=${MISSING}&filter[inbox]=x`, `filter[inbox]=x&inbox=${MISSING}`]) {
     const answer = await ask('GET', `/inbound-emails?${query}`)

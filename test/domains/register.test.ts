@@ -382,3 +382,10 @@ test('branded tracking needs a plan that has it', async () => {
     assert.equal(body.data.attributes.tracking_redirect_mode, 'branded', name)
   }
 })
+
+test('branded links and the return path cannot have one name: a CNAME stands alone (RFC 1034 §3.6.2)', async () => {
+  const { id } = made(await create({ name: 'linked.example.org', purpose: 'both', mail_from_prefix: 'links' }))
+  refused(await patch(id, { tracking_redirect_mode: 'branded' }), 'tracking_redirect_mode')
+  assert.equal((await patch(id, { tracking_redirect_mode: 'branded', mail_from_prefix: 'back' })).status, 200)
+  refused(await patch(id, { mail_from_prefix: 'links' }), 'mail_from_prefix')
+})

@@ -16,6 +16,7 @@ import { parseAddress } from '../../src/message/address.ts'
 import { compose } from '../../src/message/compose.ts'
 import { encodedSize } from '../../src/message/size.ts'
 import { fetchFile } from '../../src/outbound/fetch.ts'
+import { typeOf } from '../../src/message/file-type.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { dkimOf, fieldsOf, heardAs, judgeAll, readByPython, shapeOf, withoutPython } from './captured.ts'
@@ -311,6 +312,23 @@ test('the size that is told without composing is at least the true one, and near
     assert.ok(told >= whole, `told ${told}, true ${whole}`)
     assert.ok(told < whole + 64 * 1024 || text === null, `told ${told}, true ${whole}`)
   }
+})
+
+test('a media type that is not given is told by the first octets, else by the name (D28)', async () => {
+  for (const [filename, head, type] of [
+    ['pic', '\x89PNG\r\n\x1a\n', 'image/png'],
+    ['photo.dat', '\xff\xd8\xff\xe0', 'image/jpeg'],
+    ['report.xyz', '%PDF-1.4', 'application/pdf'],
+    ['doc', 'words', 'application/octet-stream'],
+    ['html', '<p>', 'application/octet-stream'],
+    ['.txt', 'words', 'application/octet-stream'],
+    ['list.csv', 'a,b', 'text/csv'],
+    ['archive', 'PK\x03\x04', 'application/zip'],
+    ['page.docx', 'PK\x03\x04', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
+    ['clip.mov', '\0\0\0\x18ftypisom', 'video/mp4'],
+    ['', '', 'application/octet-stream'],
+  ] as const)
+    assert.equal(typeOf(filename, Buffer.from(head, 'latin1')), type, filename)
 })
 
 // ---- Fetching

@@ -171,7 +171,7 @@ test('reply_to: ten addresses, not eleven', async () => {
     parsed.replyTo?.value.map(({ address }) => address),
     list(10),
   )
-  await refused({ reply_to: list(11) }, 422, at('invalid', 'reply_to'))
+  await refused({ reply_to: list(11) }, 422, at('too_long', 'reply_to'))
 })
 
 test('limits: subject 998 octets, html and text 5 MB, each on both sides (D27)', async () => {

@@ -35,6 +35,32 @@ after(async () => {
   await exchanger.close()
   await postrider.stop()
 })
+test('a domain that is registered again does not forget who must not be mailed', async () => {
+  const { store, clock } = postrider.appliance.desk
+  const first = await postrider.activeDomain('again.test')
+  const entry = { user_key: first.user_key, domain_key: first.key, source: 'smtp' } as const
+  await store.write((tx) => {
+    suppress(tx, { ...entry, address: 'gone@there.test', reason: 'hard_bounce', scope: 'all' }, clock.now())
+    suppress(tx, { ...entry, address: 'left@there.test', reason: 'unsubscribe', scope: 'marketing' }, clock.now())
+  })
+  assert.equal((await postrider.api('DELETE', `/domains/${first.id}`)).status, 204)
+  const attributes = { name: 'again.test', purpose: 'both' }
+  const made = await postrider.api('POST', '/domains', { data: { type: 'domains', attributes } })
+  const { data } = (await postrider.api('GET', `/suppressions?filter[domain]=${made.body.data.id}&sort=created_at`))
+    .body
+  assert.deepEqual(
+    data.map(({ attributes: one }: { attributes: Record<string, string> }) => [one['email'], one['reason']]),
+    [
+      ['gone@there.test', 'hard_bounce'],
+      ['left@there.test', 'unsubscribe'],
+    ],
+  )
+  // Another owner's domain of that name has nothing to do with it.
+  const theirs = await postrider.asOther('POST', '/domains', { data: { type: 'domains', attributes } })
+  const none = await postrider.asOther('GET', `/suppressions?filter[domain]=${theirs.body.data.id}`)
+  assert.deepEqual(none.body.data, [])
+})
+
 beforeEach(async () => {
   delete exchanger.script.answer
   delete exchanger.script.final

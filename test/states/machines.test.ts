@@ -118,10 +118,11 @@ const CAMPAIGN = `
   sending    pause     paused     owner  campaign.paused
   sending    finished  sent       auto   campaign.sent
   sending    fail      failed     auto   campaign.failed
+  sending    lapse     paused     auto   campaign.paused
   paused     resume    sending    owner  campaign.sending
   paused     cancel    cancelled  owner  -
 `
-const CAMPAIGN_MOVES = ['schedule', 'cancel', 'pause', 'resume', 'due', 'finished', 'fail']
+const CAMPAIGN_MOVES = ['schedule', 'cancel', 'pause', 'resume', 'due', 'finished', 'fail', 'lapse']
 
 interface Drawn {
   from: string

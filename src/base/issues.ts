@@ -1,0 +1,22 @@
+// What zod says of a value, in the words of our own refusals: "must be …", to follow the name of what is meant.
+
+const KINDS: Record<string, string> = {
+  array: 'a list',
+  boolean: 'true or false',
+  int: 'a whole number',
+  number: 'a number',
+  object: 'an object',
+  record: 'an object',
+  string: 'a text',
+}
+
+/** The library's own sentences made ours; what is ours already stays. */
+export function issueWords(message: string): string {
+  const [, kind] = /^Invalid input: expected (\w+)/.exec(message) ?? []
+  if (kind !== undefined) return `must be ${KINDS[kind] ?? `a ${kind}`}`
+  const [, options] = /^Invalid (?:option: expected one of|input: expected) ("[^]*)$/.exec(message) ?? []
+  if (options !== undefined) return `must be ${options.replaceAll('"|"', '", "').replace(/, (?="[^"]*"$)/, ' or ')}`
+  const [, bound, number] = /^Too (?:small|big): expected .* to (?:be|have) ([<>]=?)(-?\d+)/.exec(message) ?? []
+  if (bound !== undefined) return `must be at ${bound.startsWith('>') ? 'least' : 'most'} ${number}`
+  return message
+}
