@@ -15,7 +15,7 @@ import { db, statement } from '../store/query.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
 import type { Lane } from './lanes.ts'
-import type { Delivery } from './settle.ts'
+import { emailOf, moveEmail, type Delivery } from './settle.ts'
 import { suppressedFor } from './suppressions.ts'
 import { composeJob, envelopeOf, trackingBase, type LetterDesk } from './letter.ts'
 
@@ -218,12 +218,31 @@ async function talk(
 const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
   stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
 
+/** The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may know (D25). A
+ *  campaign's mails are many, and their owner looks at the whole. */
+function noteHanded({ clock, log, store }: AttemptDesk, deliveries: readonly Delivery[]): void {
+  const primary = deliveries.find(({ role }) => role === 'to')
+  if (!primary) return
+  store
+    .writeSoon((tx) => {
+      const email = tx.first(emailOf({ key: primary.email_key }))
+      if (email?.campaign_key === null) moveEmail(tx, email, 'handed', clock.now(), primary)
+    })
+    .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
+}
+
 /** One transaction, and further ones for recipients that were one too many for it. */
 async function sendToAll(desk: AttemptDesk, session: SmtpSession, work: Consignment, wire: Buffer): Promise<Verdict[]> {
   const verdicts = new Map<Delivery, Verdict>()
   let rest = work.deliveries
   for (;;) {
-    const answers = await session.send(envelopeOf({ ...work, deliveries: rest }, desk.keyring), wire)
+    const tried = rest
+    const answers = await session.send(envelopeOf({ ...work, deliveries: tried }, desk.keyring), wire, (taken) =>
+      noteHanded(
+        desk,
+        taken.map((index) => tried[index]!),
+      ),
+    )
     for (const [index, delivery] of rest.entries()) verdicts.set(delivery, answers[index]!)
     const left = rest.filter((_, index) => tooMany(answers[index]!))
     if (left.length === 0 || left.length === rest.length || !session.usable) break

@@ -24,6 +24,8 @@ export const TIMEOUTS = {
   data: 2 * MINUTE,
   block: 3 * MINUTE,
   finalDot: 10 * MINUTE,
+  /** So long an answer to the final dot may take until somebody is told that it is waited for. */
+  patience: 2 * SECOND,
   /** No connection is used for longer than this. */
   session: 2 * HOUR,
 }
@@ -106,8 +108,9 @@ export class SmtpSession {
     return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
   }
 
-  /** Sends one mail to its recipients; one verdict for each, in their order. */
-  async send(envelope: Envelope, wire: Buffer): Promise<Verdict[]> {
+  /** Sends one mail to its recipients; one verdict for each, in their order. `waiting` hears, when the answer to the final dot takes
+   *  its time, which of them the mail was handed over for. */
+  async send(envelope: Envelope, wire: Buffer, waiting?: (recipients: number[]) => void): Promise<Verdict[]> {
     const { recipients } = envelope
     this.#channel.beginMail()
     const parameters = this.#parameters(envelope, wire)
@@ -125,7 +128,8 @@ export class SmtpSession {
         (verdict) => mail ?? verdict ?? refused ?? this.#own('deferred', '4.5.0', 'DATA was not taken.', 'data'),
       )
     }
-    const outcome = this.#outcome(await this.#data(nobody ? NOTHING : wire))
+    const taken = rcpt.flatMap((verdict, index) => (verdict ? [] : [index]))
+    const outcome = this.#outcome(await this.#data(nobody ? NOTHING : wire, () => nobody || waiting?.(taken)))
     return rcpt.map((verdict) => mail ?? verdict ?? outcome)
   }
 
@@ -221,8 +225,15 @@ export class SmtpSession {
     return welcome ? { answers, data: await this.#channel.command('DATA', data) } : { answers }
   }
 
-  async #data(wire: Buffer): Promise<Reply | Failure> {
-    return (await this.#channel.writeData(wire, this.#timeouts.block)) ?? this.#channel.reply(this.#timeouts.finalDot)
+  async #data(wire: Buffer, waiting: () => void): Promise<Reply | Failure> {
+    const failed = await this.#channel.writeData(wire, this.#timeouts.block)
+    if (failed) return failed
+    const wait = setTimeout(waiting, this.#timeouts.patience)
+    try {
+      return await this.#channel.reply(this.#timeouts.finalDot)
+    } finally {
+      clearTimeout(wait)
+    }
   }
 
   /** What came after the final dot. No answer leaves it unknown: tried again, never called delivered or bounced. */

@@ -326,6 +326,7 @@ describe('time and network', () => {
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'inbound/reader.ts setTimeout': 'DNS may hold up one message so long',
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
+    'smtp/client.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
     'api/server.ts setTimeout': 'a stop waits so long for open requests',
     'outbound/deliver.ts setTimeout': 'a stop waits so long for open connections',

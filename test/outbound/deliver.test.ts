@@ -30,7 +30,7 @@ before(async () => {
   })
   postrider = await startTestAppliance({
     config: { delivery: { port: exchanger.port } },
-    timeouts: { ...TIMEOUTS, command: 10_000, finalDot: 10_000 },
+    timeouts: { ...TIMEOUTS, command: 10_000, finalDot: 10_000, patience: 20 },
   })
   await Promise.all([postrider.activeDomain('here.test'), postrider.activeDomain('second.test')])
 })
@@ -94,6 +94,32 @@ test('refused at RCPT: bounced, never sent', async () => {
   assert.match(recipient?.response ?? '', /No such user here/)
   assert.deepEqual(eventTypes(id), ['email.bounced'])
   assert.equal(heardBy('a@refusing.test').length, 0)
+})
+
+test('an exchanger that takes its time after the final dot: sent as long as it says nothing, a copy alone moves nothing', async () => {
+  receiver('slow.test')
+  const said = Promise.withResolvers<string>()
+  for (const name of ['a', 'b', 'c']) final.set(`${name}@slow.test`, said.promise)
+  rcpt.set('gone@slow.test', '550 5.1.1 No such user here')
+  const id = await post({ to: 'a@slow.test' })
+  const other = await post({ to: 'gone@slow.test', cc: ['b@slow.test'] })
+  try {
+    const waiting = await become(id, 'sent')
+    assert.deepEqual(times(waiting), ['sent_at'])
+    assert.deepEqual(eventTypes(id), ['email.sent'])
+    assert.equal(waiting.recipients[0]?.smtp_code, null)
+    await until(() => heardBy('b@slow.test').length === 1, 'the copy')
+    // By when this one is, the copy has waited longer.
+    await become(await post({ to: 'c@slow.test' }), 'sent')
+    assert.equal((await show(other)).status, 'queued')
+  } finally {
+    said.resolve('250 2.0.0 At last')
+  }
+  assert.deepEqual(times(await become(id, 'delivered')), ['delivered_at', 'sent_at'])
+  assert.deepEqual(eventTypes(id), ['email.sent', 'email.delivered'])
+  assert.deepEqual(times(await become(other, 'bounced')), ['bounced_at'])
+  // The last test of this file is about mails with one recipient.
+  assert.equal((await postrider.api('DELETE', `/outbound-emails/${other}`)).status, 204)
 })
 
 test('refused after the final dot: sent, then bounced', async () => {
