@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { listDomains } from '../domains/register.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -69,6 +70,14 @@ export function detail(mail: Shown): string {
   return [...head, ...each].join('\n')
 }
 
+/** Why no recipient of a mail can be tried now. */
+function whyNothing(id: string, mail: QueuedMail | undefined): string {
+  if (!mail) return `There is no mail ${id}.`
+  return mail.deliveries.some(({ status }) => status === 'held')
+    ? `The mail ${id} is held; "postrider queue release ${id}" lets it go.`
+    : `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
+}
+
 export function queueCommand(program: Command, invocation: () => Invocation): void {
   const queue = program.command('queue').description('see and steer what waits to be delivered')
   const terminal = () => invocation().terminal
@@ -77,7 +86,11 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .description('list mails with undecided recipients, oldest first')
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain }: { domain?: string }) =>
-      withDesk(invocation(), ({ store }) => answer(terminal(), listQueue(store, domain).map(showMail), listing)),
+      withDesk(invocation(), ({ store }) => {
+        if (domain !== undefined && listDomains(store, domain).length === 0)
+          throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
+        answer(terminal(), listQueue(store, domain).map(showMail), listing)
+      }),
     )
   queue
     .command('show <id>')
@@ -101,12 +114,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         if ((id === undefined) === (all === undefined))
           queue.error('Say which: "postrider queue retry ID" or "postrider queue retry --all".', { exitCode: 2 })
         const count = await retryNow(desk, id)
-        if (count === 0 && id !== undefined)
-          throw new OperatorError(
-            showQueued(desk.store, id!)
-              ? `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
-              : `There is no mail ${id}.`,
-          )
+        if (count === 0 && id !== undefined) throw new OperatorError(whyNothing(id, showQueued(desk.store, id)))
         answer(
           terminal(),
           { retried: count },

@@ -62,7 +62,9 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
 function downgradeOf(to: string | undefined, at: string | undefined): { to: string; at: number } | undefined {
   if (to === undefined && at === undefined) return undefined
   const time = at === undefined ? NaN : timeOf(at)
-  if (to === undefined || Number.isNaN(time))
+  if (at !== undefined && Number.isNaN(time))
+    throw new OperatorError(`"${at}" is no date; write it as 2026-02-01, or with a time as 2026-02-01T09:00:00Z.`)
+  if (to === undefined || at === undefined)
     throw new OperatorError('A downgrade needs both: --downgrade-to PLAN --at DATE, such as --at 2026-02-01.')
   return { to, at: time }
 }

@@ -14,7 +14,11 @@ export function parseScopes(text: string): (typeof SCOPES)[number][] {
   return text.split(',').map((part) => {
     const scope = part.trim()
     if (!isScope(scope))
-      throw new OperatorError(`"${scope}" is not a scope; use "all" or some of ${SCOPES.join(', ')}.`)
+      throw new OperatorError(
+        scope === 'all'
+          ? '"all" stands alone: it is every scope.'
+          : `"${scope}" is not a scope; use "all" or some of ${SCOPES.join(', ')}.`,
+      )
     return scope
   })
 }
