@@ -76,6 +76,9 @@ const base64 = z
   .string('must be a string')
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 
+/** A media type with its parameters (RFC 2045 §5.1); the name of a file is said by `filename` alone. */
+const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?:; ?(?!(?:file)?name\b)[\w-]+=(?:[\w.+-]+|"[\w .+:/-]*"))*$/i
+
 /** One attachment: inline or by URL, exactly one of the two. */
 export const attachment = () =>
   z
@@ -87,7 +90,7 @@ export const attachment = () =>
         'must be a file name without a path',
       ),
       content_type: line(127)
-        .regex(/^[\w.+-]+\/[\w.+-]+$/, 'must be a media type such as "application/pdf"')
+        .regex(MEDIA_TYPE, 'must be a media type such as "application/pdf" or "text/calendar; method=REQUEST"')
         .optional(),
       content_id: line(78)
         .regex(/^[\w.!#$%&'*+/=?^`{|}~@-]+$/, 'must be letters, digits and . _ - @ without spaces or angle brackets')

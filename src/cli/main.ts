@@ -76,7 +76,24 @@ export function createProgram(environment: Invocation['environment']): Command {
     }
   }
   for (const add of COMMANDS) add(program, invocation)
+  helpCommand(program)
   return program
+}
+
+/** The library's own knows only one word after "help". */
+function helpCommand(program: Command): void {
+  program.helpCommand(false)
+  program
+    .command('help [command...]')
+    .description('show what a command takes, such as "help user add"')
+    .action((path: string[]) => {
+      let command = program
+      for (const name of path)
+        command =
+          command.commands.find((each) => each.name() === name) ??
+          program.error(`error: there is no command '${path.join(' ')}'`, { exitCode: 2 })
+      command.outputHelp()
+    })
 }
 
 export async function main(argv: readonly string[]): Promise<number> {

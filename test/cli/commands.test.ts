@@ -104,6 +104,12 @@ describe('usage', () => {
       assert.deepEqual([code, stderr], [0, ''])
       assert.match(stdout, /^Usage: postrider domain/)
     }
+    assert.match(
+      (await commands.run(['help', 'domain', 'add'], { bare: true })).stdout,
+      /^Usage: postrider domain add /,
+    )
+    assert.match(await commands.misused('help', 'nothing'), /no command 'nothing'/)
+    assert.match(await commands.misused('help', 'domain', 'nothing'), /no command 'domain nothing'/)
     assert.deepEqual(await commands.run(['--version'], { bare: true }), { code: 0, stdout: `${version}\n`, stderr: '' })
   })
 

@@ -192,7 +192,18 @@ test('CR, LF, NUL and what else would end a field, in every member that becomes 
     await refused([file({ content_type: `text/plain${evil}` })], 'invalid /0/content_type')
   }
   for (const bad of ['<a@b>', 'a b', 'a"b', 'ü']) await refused([file({ content_id: bad })], 'invalid /0/content_id')
-  for (const bad of ['text', 'text/', '/plain', 'text/plain; charset=utf-8', 'text plain/x', 'a/b/c'])
+  for (const bad of [
+    'text',
+    'text/',
+    '/plain',
+    'text/plain; name=x',
+    'text/plain;',
+    'text/x; a',
+    'text/x; a=b c',
+    'text/x; a="\\"',
+    'text plain/x',
+    'a/b/c',
+  ])
     await refused([file({ content_type: bad })], 'invalid /0/content_type')
   await refused([file({ disposition: 'sideways' })], 'invalid /0/disposition')
   for (const bad of ['../a.txt', 'a/b.txt', 'a\\b.txt']) await refused([file({ filename: bad })], 'invalid /0/filename')
@@ -673,13 +684,23 @@ test('media types: as given, else by the name; a message or a multipart in disgu
       file({ filename: 'a.unheard-of' }),
       file({ filename: 'mail.eml', content_type: 'message/rfc822', content: base64('Subject: x\r\n\r\n--\r\n.\r\n') }),
       file({ filename: 'b.txt', content_type: 'multipart/mixed' }),
+      file({ filename: 'invite.ics', content_type: 'text/calendar; method=REQUEST; charset="utf-8"' }),
     ],
+  })
+  // An invitation is one by its method (RFC 5546).
+  const invitation = parsed.attachments.at(-1)! as unknown as {
+    headers: Map<string, { params: Record<string, string> }>
+  }
+  assert.deepEqual(invitation.headers.get('content-type')!.params, {
+    method: 'REQUEST',
+    charset: 'utf-8',
+    name: 'invite.ics',
   })
   assert.deepEqual(
     parsed.attachments.slice(0, 3).map(({ contentType }) => contentType),
     ['application/x-own', 'image/png', 'application/octet-stream'],
   )
-  assert.equal(parsed.attachments.length, 5)
+  assert.equal(parsed.attachments.length, 6)
   assert.equal(parsed.attachments[3]!.content.toString(), 'Subject: x\r\n\r\n--\r\n.\r\n')
 })
 
