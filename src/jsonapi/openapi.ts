@@ -200,7 +200,10 @@ function parameters(resource: Resource<never>, action: AnyAction): Json[] {
       Object.keys(resource.filters ?? {}).map((name) => query(`filter[${name}]`, 'Exact match; commas mean any of.')),
     sort: () => [query('sort', `Comma-separated, "-" for descending: ${sortable(resource).join(', ')}.`)],
     include: () => [
-      query('include', `Related resources: ${Object.keys(resource.relationships ?? {}).join(', ') || 'none'}.`),
+      query(
+        'include',
+        `Related resources, each with the scope that reads it: ${Object.keys(resource.relationships ?? {}).join(', ') || 'none'}.`,
+      ),
     ],
     fields: () => [query(`fields[${resource.type}]`, 'Sparse fieldset.')],
     inbox: () => [query('inbox', 'The same as filter[inbox].')],
