@@ -38,7 +38,7 @@ export function listNotices(reader: Reader): (Notice & { email: string })[] {
 }
 
 /** Those not mailed yet whose domain can send now, oldest first, with the addresses of both ends. */
-export function mailableNotices(reader: Reader): (Notice & { email: string; domain: string })[] {
+export function mailableNotices(reader: Reader, after: number): (Notice & { email: string; domain: string })[] {
   return reader.all(
     db
       .selectFrom('notices')
@@ -47,6 +47,7 @@ export function mailableNotices(reader: Reader): (Notice & { email: string; doma
       .selectAll('notices')
       .select(['users.email', 'domains.name as domain'])
       .where('notices.mailed', '=', 0)
+      .where('notices.key', '>', after)
       .where('domains.status', '=', 'active')
       .where('domains.deleted_at', 'is', null)
       .orderBy('notices.key')

@@ -77,7 +77,7 @@ const base64 = z
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 
 /** A media type with its parameters (RFC 2045 §5.1); the name of a file is said by `filename` alone. */
-const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?:; ?(?!(?:file)?name\b)[\w-]+=(?:[\w.+-]+|"[\w .+:/-]*"))*$/i
+const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+-]+|"[\x20!#-[\]-~]*"))*$/i
 
 /** One attachment: inline or by URL, exactly one of the two. */
 export const attachment = () =>

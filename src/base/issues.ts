@@ -10,13 +10,17 @@ const KINDS: Record<string, string> = {
   string: 'a text',
 }
 
+const BOUNDS: Record<string, string> = { '>=': 'at least', '<=': 'at most', '>': 'more than', '<': 'less than' }
+
 /** The library's own sentences made ours; what is ours already stays. */
 export function issueWords(message: string): string {
   const [, kind] = /^Invalid input: expected (\w+)/.exec(message) ?? []
-  if (kind !== undefined) return `must be ${KINDS[kind] ?? `a ${kind}`}`
+  if (kind !== undefined) return `must be ${KINDS[kind] ?? kind}`
   const [, options] = /^Invalid (?:option: expected one of|input: expected) ("[^]*)$/.exec(message) ?? []
   if (options !== undefined) return `must be ${options.replaceAll('"|"', '", "').replace(/, (?="[^"]*"$)/, ' or ')}`
-  const [, bound, number] = /^Too (?:small|big): expected .* to (?:be|have) ([<>]=?)(-?\d+)/.exec(message) ?? []
-  if (bound !== undefined) return `must be at ${bound.startsWith('>') ? 'least' : 'most'} ${number}`
+  const [, verb, bound, number, unit] =
+    /^Too (?:small|big): expected \w+ to (be|have) ([<>]=?)(-?\d+)(?: (\w+))?$/.exec(message) ?? []
+  if (bound !== undefined)
+    return `must ${verb} ${BOUNDS[bound]} ${number}${unit === undefined ? '' : ` ${number === '1' ? unit.replace(/s$/, '') : unit}`}`
   return message
 }

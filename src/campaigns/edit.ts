@@ -42,8 +42,6 @@ export type CampaignChange = Partial<CampaignContent> & {
   status?: CampaignStatus | undefined
 }
 
-/** Nobody plans further. */
-
 export function addCampaign(
   { clock, store }: CampaignDesk,
   audience: Audience,

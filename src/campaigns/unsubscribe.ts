@@ -3,7 +3,14 @@
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { emailOf, emit, type Delivery } from '../outbound/settle.ts'
-import { keptForm, marketingSuppressed, suppress, takeAll, type Suppression } from '../outbound/suppressions.ts'
+import {
+  keptForm,
+  livingDomain,
+  marketingSuppressed,
+  suppress,
+  takeAll,
+  type Suppression,
+} from '../outbound/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Leaving } from './unsubscribe-token.ts'
@@ -15,7 +22,8 @@ export function unsubscribe(
   source: Suppression['source'],
   now: number,
 ): boolean {
-  const leaving = { delivery: delivery.key, domain: delivery.domain_key, email: delivery.address }
+  const domain = livingDomain(tx, delivery.domain_key)
+  const leaving = { delivery: delivery.key, domain, email: delivery.address }
   return leaveDomain(tx, leaving, source, now)
 }
 
@@ -44,19 +52,25 @@ export interface LeaveDesk {
 /** Unsubscribes by a link. */
 export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
   return store.write((tx) => {
-    const email = keptForm(tx, keyring, leaving.domain, leaving.email)
-    return leaveDomain(tx, { ...leaving, email }, 'unsubscribe_link', clock.now())
+    const domain = livingDomain(tx, leaving.domain)
+    const email = keptForm(tx, keyring, domain, leaving.email)
+    return leaveDomain(tx, { ...leaving, domain, email }, 'unsubscribe_link', clock.now())
   })
 }
 
 /** Takes it back. */
-export function rejoin({ clock, keyring, store }: LeaveDesk, { domain, email }: Leaving): Promise<void> {
-  return store.write((tx) => void takeAll(tx, domain, keptForm(tx, keyring, domain, email), clock.now(), 'unsubscribe'))
+export function rejoin({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<void> {
+  return store.write((tx) => {
+    const domain = livingDomain(tx, leaving.domain)
+    takeAll(tx, domain, keptForm(tx, keyring, domain, leaving.email), clock.now(), 'unsubscribe')
+  })
 }
 
 /** Whether the recipient has left. */
-export const hasLeft = ({ keyring, store }: LeaveDesk, { domain, email }: Leaving): boolean =>
-  marketingSuppressed(store, domain, keptForm(store, keyring, domain, email))
+export function hasLeft({ keyring, store }: LeaveDesk, leaving: Leaving): boolean {
+  const domain = livingDomain(store, leaving.domain)
+  return marketingSuppressed(store, domain, keptForm(store, keyring, domain, leaving.email))
+}
 
 /** What the page calls the sender. */
 export function senderOf(reader: Reader, { domain, audience }: Leaving): { domain: string; audience: string | null } {

@@ -103,7 +103,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
     const parts = { store, spool, clock, keyring, log, config, resolver }
     const { composer, engine, keys, letters } = createEngine(parts, {
-      home: (domain) => (isHosted(store, domain) ? inbound.home() : undefined),
+      home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
       timeouts: options.timeouts,
       stsPort: options.stsPort,
     })
@@ -153,9 +153,10 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       undo.push(() => part.stop(0))
       await part.start()
     }
-    for (const part of [engine, polling, dispatcher, runner, reputation, privacy]) await begin(part)
     await inbound.engine.start()
+    // Before the queue: mail from here to here is delivered to it.
     await inbound.listen(options.keys?.smtp)
+    for (const part of [engine, polling, dispatcher, runner, reputation, privacy]) await begin(part)
     noticed()
     const hourly = schedule('7 * * * *', () => tidy(desk, { engine, keys }), { name: 'tidy', noOverlap: true })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)

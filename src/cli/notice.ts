@@ -14,21 +14,25 @@ const PATIENCE = 7 * DAY
 
 /** Mails what was not mailed yet and can be now. A crash in between mails nothing twice: the notice's id is the key. */
 export async function mailNotices(desk: ApiDesk): Promise<void> {
-  const { bells, log, store } = desk
-  for (const notice of mailableNotices(store)) {
-    const { domain, email, id, subject, text } = notice
-    log.warn('notice', { user: email, subject })
-    const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
-    const from = `Postrider <postmaster@${domain}>`
-    const mail = { from, to: email, subject, html, text, idempotency_key: `notice-${id}` }
-    try {
-      await submitEmail({ ...desk, ring: bells.deliveries }, notice.user_key, mail)
-      await markNotice(desk, notice.key, 'mailed')
-    } catch (thrown) {
-      // A suppressed owner or an inactive subscription: the notice stands in the list, and is tried again for a while.
-      log.warn('notice not mailed', { user: email, subject, error: messageOf(thrown) })
-      if (desk.clock.now() - notice.created_at > PATIENCE) await markNotice(desk, notice.key, 'given up')
-    }
+  const { store } = desk
+  for (let page = mailableNotices(store, 0); page.length > 0; page = mailableNotices(store, page.at(-1)!.key))
+    for (const notice of page) await mailNotice(desk, notice)
+}
+
+async function mailNotice(desk: ApiDesk, notice: ReturnType<typeof mailableNotices>[number]): Promise<void> {
+  const { bells, log } = desk
+  const { domain, email, id, subject, text } = notice
+  log.warn('notice', { user: email, subject })
+  const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
+  const from = `Postrider <postmaster@${domain}>`
+  const mail = { from, to: email, subject, html, text, idempotency_key: `notice-${id}` }
+  try {
+    await submitEmail({ ...desk, ring: bells.deliveries }, notice.user_key, mail)
+    await markNotice(desk, notice.key, 'mailed')
+  } catch (thrown) {
+    // A suppressed owner or an inactive subscription: the notice stands in the list, and is tried again for a while.
+    log.warn('notice not mailed', { user: email, subject, error: messageOf(thrown) })
+    if (desk.clock.now() - notice.created_at > PATIENCE) await markNotice(desk, notice.key, 'given up')
   }
 }
 

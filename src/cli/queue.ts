@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains } from '../domains/register.ts'
+import { toAscii } from '../message/address.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -87,9 +88,11 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain }: { domain?: string }) =>
       withDesk(invocation(), ({ store }) => {
-        if (domain !== undefined && listDomains(store, domain).length === 0)
+        const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
+        // Mail of a removed domain may still wait.
+        if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
-        answer(terminal(), listQueue(store, domain).map(showMail), listing)
+        answer(terminal(), mails.map(showMail), listing)
       }),
     )
   queue

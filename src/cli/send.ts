@@ -8,6 +8,7 @@ import { parseAddress } from '../message/address.ts'
 import { listDomains } from '../domains/register.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { submitEmail } from '../outbound/submit.ts'
+import { isHosted } from '../inbound/recipients.ts'
 import { createEngine, fetchingOf } from './engine.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { detail, showMail } from './queue.ts'
@@ -51,7 +52,9 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
 /** Waits until the mail was attempted once; delivers itself when no server does. */
 async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const release = takeLock(desk.config.data_dir)
-  const own = release && createEngine(desk, { workers: 1 })
+  const own =
+    release &&
+    createEngine(desk, { workers: 1, home: (domain) => (isHosted(desk.store, domain) ? 'closed' : undefined) })
   try {
     await own?.engine.recover()
     own?.engine.start()

@@ -66,6 +66,10 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain, ...which }: Whose & { domain?: string }) =>
       withDesk(invocation(), ({ store }) => {
+        if (domain === undefined && (which.user ?? which.region) !== undefined)
+          suppression.error('Say which with --domain; --user and --region only tell several of one name apart.', {
+            exitCode: 2,
+          })
         const rows = listSuppressions(store, domain === undefined ? undefined : theDomain(store, domain, which).key)
         answer(
           terminal(),

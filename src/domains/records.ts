@@ -1,6 +1,7 @@
 // The DNS records that a sending domain needs (D19), and how what DNS answers is judged. One row per record; its value is
 // what we ask for, `observed` what was found.
 import type { Config } from '../base/config.ts'
+import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Answer, Mx, Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
@@ -15,7 +16,7 @@ type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 export const TTL = 3600
 const MX_PREFERENCE = 10
 /** Below the domain: where branded links lead. */
-export const TRACKING_LABEL = 'links'
+const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
 
 export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
@@ -60,6 +61,24 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
       required: 0,
     },
   ]
+}
+
+type Names = Pick<RowOf<'domains'>, 'mail_from_prefix' | 'tracking_redirect_mode'>
+
+/** A CNAME stands alone (RFC 1034 §3.6.2): branded links and the return path cannot share a name. Throws 422 when a change would. */
+export function refuseSharedName(
+  { name, ...before }: Names & { name: string },
+  change: { [Key in keyof Names]?: Names[Key] | undefined },
+): void {
+  const { mail_from_prefix: prefix, tracking_redirect_mode: mode } = change
+  if (prefix === undefined && mode === undefined) return
+  if ((mode ?? before.tracking_redirect_mode) !== 'branded') return
+  if ((prefix ?? before.mail_from_prefix) !== TRACKING_LABEL) return
+  throw refuseAttribute(
+    'invalid',
+    prefix === undefined ? 'tracking_redirect_mode' : 'mail_from_prefix',
+    `Branded links live at ${TRACKING_LABEL}.${name}, where a return path cannot be as well; use another mail_from_prefix.`,
+  )
 }
 
 /** Whether the domain has an inbox. */

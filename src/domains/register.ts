@@ -14,7 +14,7 @@ import type { RowOf } from '../store/tables.ts'
 import { planOf } from '../accounts/plan.ts'
 import { moveDomain } from './check.ts'
 import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
-import { syncRecords, TRACKING_LABEL, type RecordsConfig } from './records.ts'
+import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
 
 export type Domain = RowOf<'domains'>
 
@@ -143,13 +143,7 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
         'tracking_redirect_mode',
         'Branded tracking needs the plan "growth" or above.',
       )
-    const mode = change.tracking_redirect_mode ?? before.tracking_redirect_mode
-    if (mode === 'branded' && (change.mail_from_prefix ?? before.mail_from_prefix) === TRACKING_LABEL)
-      throw refuseAttribute(
-        'invalid',
-        change.mail_from_prefix === undefined ? 'tracking_redirect_mode' : 'mail_from_prefix',
-        `Branded links live at ${TRACKING_LABEL}.${before.name}, where a return path cannot be as well; use another mail_from_prefix.`,
-      )
+    refuseSharedName(before, change)
     const moved = change.mail_from_prefix !== undefined && change.mail_from_prefix !== before.mail_from_prefix
     const flag = (value: boolean): 0 | 1 => (value ? 1 : 0)
     tx.run(

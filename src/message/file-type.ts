@@ -53,7 +53,8 @@ const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = 
   ['image/tiff', 0, 'II*\0'],
   ['image/tiff', 0, 'MM\0*'],
   ['audio/wav', 8, 'WAVEfmt'],
-  ['audio/mpeg', 0, 'ID3'],
+  ['audio/mpeg', 0, 'ID3\x03\0'],
+  ['audio/mpeg', 0, 'ID3\x04\0'],
   ['video/mp4', 4, 'ftypisom'],
   ['video/mp4', 4, 'ftypmp4'],
   ['application/rtf', 0, '{\\rtf'],
@@ -70,6 +71,6 @@ export function typeOf(filename: string, head: Uint8Array): string {
   const text = Buffer.from(head.subarray(0, 16)).toString('latin1')
   const by = (signs: typeof SIGNS): string | undefined =>
     signs.find(([, at, octets]) => text.startsWith(octets, at))?.[0]
-  const named = /[^.]\.[^.]+$/.test(filename) ? detectMimeType(filename) : UNKNOWN
+  const named = /.\.[^.]+$/.test(filename) ? detectMimeType(filename) : UNKNOWN
   return by(SIGNS) ?? (named === UNKNOWN ? (by(WRAPPERS) ?? UNKNOWN) : named)
 }

@@ -110,7 +110,8 @@ export interface NewSuppression {
 /** Adds an entry or renews the one of the same reason. */
 export function suppress(tx: Tx, given: NewSuppression, now: number): Suppression {
   const { address, ...rest } = given
-  const row = { strikes: 0, expires_at: null, ...rest, email: normalised(address), updated_at: now }
+  const domain_key = livingDomain(tx, given.domain_key)
+  const row = { strikes: 0, expires_at: null, ...rest, domain_key, email: normalised(address), updated_at: now }
   return tx.first(
     db
       .insertInto('suppressions')
@@ -126,6 +127,18 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
       )
       .returningAll(),
   )!
+}
+
+/** The domain that stands in the place of a removed one, for links and reports that still name that; else the same. */
+export function livingDomain(reader: Reader, key: number): number {
+  const heir = reader.first(
+    raw<{ key: number }>(
+      `select n.key from domains d join domains n on n.user_key = d.user_key and n.name = d.name and n.region = d.region
+       where d.key = ? and d.deleted_at is not null and n.deleted_at is null`,
+      [key],
+    ),
+  )
+  return heir?.key ?? key
 }
 
 /** A domain that is registered again does not forget who must not be mailed: what its predecessors of the same owner knew is its own. */

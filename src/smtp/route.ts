@@ -24,7 +24,7 @@ export interface RouteOptions {
   /** Our own host name: an exchanger of that name would be a loop. */
   hostname: string
   /** Our own listener, if it takes mail for the domain: then it is no loop but the destination. */
-  home?: ((domain: string) => Host | undefined) | undefined
+  home?: ((domain: string) => Host | 'closed' | undefined) | undefined
 }
 
 /** Hosts beyond this many are not tried; a domain with more is a trap or a mistake. */
@@ -67,9 +67,11 @@ export async function findHosts(
     .sort((a, b) => a.priority - b.priority || a.order - b.order)
   const self = sorted.find(({ exchange }) => exchange === options.hostname)
   // Exchangers no better than ourselves would only send it back (RFC 5321 §5.1).
-  const home = self && options.home?.(domain)
-  if (home) return [home]
   const usable = self ? sorted.filter(({ priority }) => priority < self.priority) : sorted
+  const home = usable.length === 0 ? options.home?.(domain) : undefined
+  if (home === 'closed')
+    return ownVerdict('deferred', '4.4.1', `Mail for ${domain} is taken here, by a server that does not run now.`, at)
+  if (home) return [home]
   if (usable.length === 0)
     return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
   return usable.slice(0, MAX_HOSTS).map(({ exchange }) => ({ name: exchange, port: options.port }))

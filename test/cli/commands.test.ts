@@ -353,6 +353,7 @@ describe('domain', () => {
     const suppress = ['suppression', 'add', 'x@there.test', '--domain', 'regions.test']
     assert.match(await commands.fails(...suppress), /--region/)
     assert.equal((await commands.json(...suppress, '--region', 'eu')).email, 'x@there.test')
+    await commands.misused('suppression', 'list', '--region', 'eu')
     const [, , ...them] = suppress
     assert.equal((await commands.json('suppression', 'remove', ...them, '--region', 'eu')).removed, 1)
     for (const region of ['default', 'eu']) await commands.json('domain', 'remove', 'regions.test', '--region', region)

@@ -333,7 +333,8 @@ test('a media type that is not given is told by the first octets, else by the na
     ['doc', 'words', 'application/octet-stream'],
     ['html', '<p>', 'application/octet-stream'],
     ['.txt', 'words', 'application/octet-stream'],
-    ['list.csv', 'a,b', 'text/csv'],
+    ['list.csv', 'ID3;a,b', 'text/csv'],
+    ['a..txt', 'words', 'text/plain'],
     ['archive', 'PK\x03\x04', 'application/zip'],
     ['page.docx', 'PK\x03\x04', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
     ['clip.mov', '\0\0\0\x18ftypisom', 'video/mp4'],
@@ -684,7 +685,7 @@ test('media types: as given, else by the name; a message or a multipart in disgu
       file({ filename: 'a.unheard-of' }),
       file({ filename: 'mail.eml', content_type: 'message/rfc822', content: base64('Subject: x\r\n\r\n--\r\n.\r\n') }),
       file({ filename: 'b.txt', content_type: 'multipart/mixed' }),
-      file({ filename: 'invite.ics', content_type: 'text/calendar; method=REQUEST; charset="utf-8"' }),
+      file({ filename: 'invite.ics', content_type: 'text/calendar;  method=REQUEST ; charset="utf-8"' }),
     ],
   })
   // An invitation is one by its method (RFC 5546).

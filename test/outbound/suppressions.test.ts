@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/outbound/suppressions.ts'
+import { hasLeft, leave, rejoin } from '../../src/campaigns/unsubscribe.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/register.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -55,6 +56,18 @@ test('a domain that is registered again does not forget who must not be mailed',
       ['left@there.test', 'unsubscribe'],
     ],
   )
+  // A link or a report that still names the old domain means the new one.
+  const late = { ...entry, address: 'late@there.test', reason: 'complaint', scope: 'all' } as const
+  await store.write((tx) => suppress(tx, late, clock.now()))
+  const { data: now } = (await postrider.api('GET', `/suppressions?filter[domain]=${made.body.data.id}`)).body
+  assert.equal(now.length, 3)
+  const link = { delivery: 0, domain: first.key, audience: 0, email: 'leaves@there.test' }
+  const { desk } = postrider.appliance
+  assert.equal(hasLeft(desk, link), false)
+  assert.equal(await leave(desk, link), true)
+  assert.equal(hasLeft(desk, link), true)
+  await rejoin(desk, link)
+  assert.equal(hasLeft(desk, link), false)
   // Another owner's domain of that name has nothing to do with it.
   const theirs = await postrider.asOther('POST', '/domains', { data: { type: 'domains', attributes } })
   const none = await postrider.asOther('GET', `/suppressions?filter[domain]=${theirs.body.data.id}`)

@@ -106,6 +106,16 @@ test('our own host among the exchangers: only better ones are tried, and none me
   }
 })
 
+test('a domain whose mail we take ourselves: our own listener, unless there is a better exchanger; it waits for one that is closed', async () => {
+  const own = { name: 'mx.here.test', port: 2525, address: '127.0.0.1' }
+  const home = (domain: string) => (domain === 'there.test' ? own : undefined)
+  assert.deepEqual(await hostsFor(mx([10, 'mx.here.test'], [20, 'a.test']), { home }), [own])
+  assert.deepEqual(names(await hostsFor(mx([1, 'a.test'], [20, 'mx.here.test']), { home })), ['a.test'])
+  assert.deepEqual(names(await hostsFor(mx([1, 'a.test']), { home })), ['a.test'])
+  const closed = verdict(await hostsFor(mx([10, 'mx.here.test']), { home: () => 'closed' }))
+  assert.deepEqual([closed.kind, closed.enhanced], ['deferred', '4.4.1'])
+})
+
 test('a relay takes its domains, the nearest rule first, and the DNS is not asked', async () => {
   const asked: string[] = []
   const relay = (host: string, domains: string[]) => ({
