@@ -9,7 +9,7 @@ import { silentLog } from '../../src/base/log.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
 import { listQueue, moveQueued, retryNow, showQueued } from '../../src/outbound/queue.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 import { HOUR, mailsOf } from './mails.ts'
@@ -371,6 +371,23 @@ test('what a process that died had in its hands falls due again at the next star
     const second = await restart()
     await until(() => statuses(second)['delivered'] === 1)
     assert.equal(heardBy('a@orphan.test').length, 1)
+  }))
+
+test('mail to an inbox of this server that waits over a restart finds the listener open', () =>
+  withRestarts(async (first, restart, mails) => {
+    const { desk } = first.appliance
+    const made = document('inboxes', { name: 'Box', address: 'box@here.test' })
+    assert.equal((await first.api('POST', '/inboxes', made)).status, 201)
+    // Its exchanger is not known yet: the mail waits.
+    first.dns.fail(true)
+    await mails.attempted(await mails.post({ to: 'box@here.test' }), 1)
+    first.dns.fail(false)
+    first.dns.set('here.test', 'MX', [`10 ${first.config.hostname}`])
+    await desk.store.write((tx) => tx.run(raw('update deliveries set next_attempt_at = ?', [desk.clock.now()])))
+    await first.appliance.stop()
+    const second = await restart()
+    await until(() => statuses(second)['delivered'] === 1 || statuses(second)['failed'] === 1)
+    assert.deepEqual(statuses(second), { delivered: 1 })
   }))
 
 test('files in the spool that no email refers to are swept at the next start; the others stay', () =>
