@@ -2,6 +2,7 @@
 // makes keys but no certificates, so the few structures needed are written in DER here.
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 import { DAY } from './clock.ts'
+import { bits, der, ECDSA_SHA256, octets, oid, pem, sequence, SUBJECT_ALT_NAME, yes } from './der.ts'
 
 export interface Certificate {
   /** PEM. */
@@ -12,30 +13,11 @@ export interface Certificate {
 
 const LIFETIME = 3650 * DAY
 
-function der(tag: number, ...parts: Uint8Array[]): Buffer {
-  const body = Buffer.concat(parts)
-  const length =
-    body.length < 128
-      ? Buffer.from([body.length])
-      : body.length < 256
-        ? Buffer.from([0x81, body.length])
-        : Buffer.from([0x82, body.length >> 8, body.length & 255])
-  return Buffer.concat([Buffer.from([tag]), length, body])
-}
-
-const sequence = (...parts: Uint8Array[]): Buffer => der(0x30, ...parts)
-const oid = (...bytes: number[]): Buffer => der(0x06, Buffer.from(bytes))
-const octets = (body: Uint8Array): Buffer => der(0x04, body)
-const bits = (body: Uint8Array): Buffer => der(0x03, Buffer.from([0]), body)
-const yes = der(0x01, Buffer.from([0xff]))
-
 // GeneralizedTime: YYYYMMDDHHMMSSZ.
 const time = (at: number): Buffer =>
   der(0x18, Buffer.from(`${new Date(at).toISOString().replace(/[-:T]/g, '').slice(0, 14)}Z`))
 
-const ECDSA_SHA256 = sequence(oid(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
 const COMMON_NAME = oid(0x55, 0x04, 0x03)
-const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
 const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
 
 /** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now`. */
@@ -60,9 +42,8 @@ export function makeCertificate(hostname: string, now: number): Certificate {
     der(0xa3, extensions),
   )
   const whole = sequence(body, ECDSA_SHA256, bits(sign('sha256', body, privateKey)))
-  const lines = whole.toString('base64').replace(/.{64}/g, '$&\n').trimEnd()
   return {
-    cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`,
+    cert: pem('CERTIFICATE', whole),
     key: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
   }
 }

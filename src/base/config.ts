@@ -4,66 +4,23 @@ import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { parse, TomlError } from 'smol-toml'
 import { z } from 'zod'
+import {
+  addressEndpoint,
+  duration,
+  endpoint,
+  hostName,
+  mailAddress,
+  more,
+  network,
+  port,
+  publicUrl,
+  secureUrl,
+  size,
+  text,
+} from './config-values.ts'
 import { OperatorError } from './errors.ts'
 import { issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
-import { isAddress, isNetwork, parseEndpoint } from './network.ts'
-import { parseDuration, parseSize } from './units.ts'
-
-const duration = () =>
-  z.union([z.string(), z.number()], 'must be a duration such as "5m"').transform((text, context) => {
-    const value = parseDuration(String(text))
-    if (value === undefined)
-      context.addIssue({ code: 'custom', message: 'must be a duration such as "5m" (ms, s, m, h, d)' })
-    return value ?? z.NEVER
-  })
-
-const size = () =>
-  z.union([z.string(), z.int().min(0)]).transform((text, context) => {
-    const value = typeof text === 'number' ? text : parseSize(text)
-    if (value === undefined)
-      context.addIssue({ code: 'custom', message: 'must be a size such as "40MB" (B, KB, MB, GB)' })
-    return value ?? z.NEVER
-  })
-
-/** Nothing would ever be done in no time, or with no room. */
-const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
-  unit.refine((value) => value > 0, 'must be more than 0')
-
-const endpoint = () =>
-  z.string().transform((text, context) => {
-    const value = parseEndpoint(text)
-    if (!value) context.addIssue({ code: 'custom', message: 'must be host:port, such as "127.0.0.1:8025"' })
-    return value ?? z.NEVER
-  })
-
-/** An endpoint that is used before names can be looked up. */
-const addressEndpoint = () =>
-  endpoint().refine(({ host }) => isAddress(host), 'must be address:port, such as "127.0.0.1:53"')
-
-const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
-const port = () => z.int('must be a port number').min(0).max(65535)
-const text = () => z.string('must be a text')
-
-const publicUrl = () =>
-  z.string().transform((value, context) => {
-    const url = URL.canParse(value) ? new URL(value) : undefined
-    const fits =
-      url && /^https?:$/.test(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username
-    if (!fits)
-      context.addIssue({ code: 'custom', message: 'must be a URL without a path, such as "https://mail.example.org"' })
-    return fits ? url.origin : z.NEVER
-  })
-
-const hostName = () =>
-  z
-    .string()
-    .refine(
-      (value) =>
-        value === '' ||
-        /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i.test(value),
-      'must be a host name such as "mx.example.org"',
-    )
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
@@ -90,15 +47,38 @@ export const schema = z.strictObject({
     .default(['default']),
   http: section({
     listen: endpoint().prefault('127.0.0.1:8025'),
+    tls_listen: z.array(endpoint()).default([]),
     public_url: publicUrl().prefault('http://127.0.0.1:8025'),
     trusted_proxies: z.array(network()).default([]),
   }),
   smtp: section({
-    listen: z.array(endpoint()).prefault(['0.0.0.0:25']),
+    listen: z.array(endpoint()).prefault(['[::]:25', '0.0.0.0:25']),
     tls_cert: text().default(''),
     tls_key: text().default(''),
     max_connections: z.int().min(1).max(10_000).default(1000),
     max_connections_per_address: z.int().min(1).max(10_000).default(50),
+  }),
+  submission: section({
+    listen: z.array(endpoint()).default([]),
+    tls_listen: z.array(endpoint()).default([]),
+    max_connections: z.int().min(1).max(10_000).default(1000),
+    max_recipients: z.int().min(1).max(1000).default(100),
+  }),
+  tls: section({
+    cert: text().default(''),
+    key: text().default(''),
+    ca_file: text().default(''),
+  }),
+  acme: section({
+    enabled: z.boolean().default(false),
+    directory: secureUrl().prefault('https://acme-v02.api.letsencrypt.org/directory'),
+    email: mailAddress(),
+    accept_terms: z.boolean().default(false),
+    listen: z.array(endpoint()).prefault(['[::]:80']),
+    ca_file: text().default(''),
+    names: z.array(hostName()).default([]),
+    eab_kid: text().default(''),
+    eab_key_file: text().default(''),
   }),
   inbound: section({
     max_message_bytes: more(size()).prefault('40MB'),
@@ -134,13 +114,28 @@ export const schema = z.strictObject({
     events: duration().prefault('90d'),
     inbound: duration().prefault('0'),
   }),
-  log: section({ level: z.enum(LEVELS).default('info') }),
+  privacy: section({ ledger_copy: text().default('') }),
+  storage: section({ reserve: size().prefault('500MB') }),
+  metrics: section({
+    token: text()
+      .refine((value) => value === '' || /^[\w.~+/-]{16,}=*$/.test(value), 'must be 16 or more letters and digits')
+      .default(''),
+  }),
+  notices: section({ from: mailAddress(), operator: mailAddress() }),
+  log: section({
+    level: z.enum(LEVELS).default('info'),
+    deliveries: z.enum(['all', 'failures', 'none']).default('all'),
+  }),
 })
 
 /** The configuration with every key present: durations in ms, sizes in bytes, endpoints as {host, port}. */
 export type Config = z.output<typeof schema>
 /** What a file or a test may write: any subset. */
 export type ConfigInput = z.input<typeof schema>
+
+/** The file of extra certificate authorities, '' for none: webhooks.ca_file is its name of 0.1.0. */
+export const authoritiesOf = ({ tls, webhooks }: Pick<Config, 'tls' | 'webhooks'>): string =>
+  tls.ca_file || webhooks.ca_file
 
 /** Checks a configuration given as an object (tests, the sandbox). Throws an OperatorError. */
 export function parseConfig(
@@ -242,6 +237,7 @@ function fromText(raw: string, path: readonly string[]): unknown {
       .split(',')
       .map((item) => item.trim())
       .filter(Boolean)
+  if (typeof model === 'boolean' && /^(?:true|false)$/.test(raw)) return raw === 'true'
   if (typeof model === 'number' && /^\d+$/.test(raw)) return Number(raw)
   return raw
 }

@@ -24,6 +24,7 @@ export const CODES = {
   type_mismatch: [409, 'Resource type does not match the endpoint'],
   id_mismatch: [409, 'Resource id does not match the URL'],
   idempotency_conflict: [409, 'Idempotency key reused with a different payload'],
+  agent_paused: [409, 'The agent is paused'],
   payload_too_large: [413, 'Request body too large'],
   unsupported_media_type: [415, 'Unsupported media type'],
   required: [422, 'Required value is missing'],
@@ -48,6 +49,8 @@ export const CODES = {
   rate_limited: [429, 'Too many requests'],
   internal: [500, 'Internal error'],
   teardown_failed: [502, 'Teardown of the sending domain failed'],
+  overloaded: [503, 'Too many requests under way'],
+  insufficient_storage: [507, 'The server is short of storage'],
 } as const satisfies Record<string, readonly [number, string]>
 
 export type Code = keyof typeof CODES
@@ -111,6 +114,14 @@ export function codeOf(thrown: unknown): string {
   const code = (thrown as { code?: unknown } | null | undefined)?.code
   return typeof code === 'string' ? code : ''
 }
+
+/** Codes of system errors that say something about this machine and nothing about whom it talks to (D72). */
+const LOCAL_CODES = new Set(
+  'EACCES EADDRNOTAVAIL EAGAIN EDQUOT EIO EMFILE ENFILE ENOBUFS ENOMEM ENOSPC EPERM EROFS'.split(' '),
+)
+
+/** Whether a connection failed because of this machine: no descriptor, no memory, no right, no such local address. */
+export const isLocal = (thrown: unknown): boolean => LOCAL_CODES.has(codeOf(thrown))
 
 /** A file that an operator named and that cannot be written, as a sentence; all that is not the file's fault as it was thrown. */
 export const unwritable = (file: string, thrown: unknown): unknown =>

@@ -1,30 +1,127 @@
-// The other end of a pool (base/pool.ts), inside a worker thread: jobs come in lots and go back in lots, since a message between threads
-// costs as much as a small job; and a job may ask the server something.
-import { parentPort } from 'node:worker_threads'
-import { messageOf } from './errors.ts'
+// The other end of a pool (base/pool.ts), inside a worker thread. Jobs take turns: one runs until it is done or waits for an answer of
+// the server, then the next. So it is known at any moment whose work the thread does, and what each job costs.
+// Jobs come in lots and, where they are small, go back in lots: a message between threads costs as much as a small job.
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { parentPort, workerData } from 'node:worker_threads'
+import { codeOf, messageOf } from './errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
+import { TurnBoard } from './turn.ts'
 
 /** Results go back when so many are ready, or nothing else is to be done just now. */
 const LOT = 8
 
 type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; answer: unknown }
 
-const asked = new Map<number, (answer: unknown) => void>()
+interface Task {
+  id: number
+  /** Questions without an answer. */
+  open: number
+  /** CPU time of its turns so far, in microseconds. */
+  spent: number
+  /** It is done, though questions of it may be open: their answers take no turn, which nobody would end. */
+  over: boolean
+}
+
+const board = new TurnBoard((workerData as { board: SharedArrayBuffer } | null)?.board)
+const tasks = new AsyncLocalStorage<Task>()
+const turns: { task: Task; go: () => void }[] = []
+let running: Task | undefined
+let began = 0
+
+function cpuTime(): number {
+  const { system, user } = process.threadCpuUsage()
+  return system + user
+}
+
+function take(task: Task, go: () => void): void {
+  turns.push({ task, go })
+  next()
+}
+
+function next(): void {
+  if (running) return
+  const turn = turns.shift()
+  if (!turn) return
+  const { go, task } = turn
+  if (task.over) {
+    go()
+    return next()
+  }
+  running = task
+  began = cpuTime()
+  board.begin(task.id, began, task.spent)
+  go()
+  if (task.open > 0) setImmediate(pause, task)
+}
+
+/** What a job does before it waits is done once the event loop turns. */
+function pause(task: Task): void {
+  if (task.open > 0) leave(task)
+}
+
+function leave(task: Task): void {
+  if (running !== task) return
+  task.spent += cpuTime() - began
+  running = undefined
+  board.end()
+  next()
+}
+
+const asked = new Map<number, { task: Task | undefined; resolve: (answer: unknown) => void }>()
 let questions = 0
 
-/** Asks the server; undefined when it has no answer. Both sides know what is asked and answered. */
-export function ask<Answer>(question: unknown): Promise<Answer | undefined> {
+function answered(id: number, answer: unknown): void {
+  const question = asked.get(id)
+  if (!question) return
+  asked.delete(id)
+  const { resolve, task } = question
+  if (!task) return resolve(answer)
+  task.open--
+  // It may not even have paused.
+  if (task === running || task.over) resolve(answer)
+  else take(task, () => resolve(answer))
+}
+
+/** Asks the server; undefined when it has no answer, or none within `patience` ms. Both sides know what is asked and answered. */
+export function ask<Answer>(question: unknown, patience?: number): Promise<Answer | undefined> {
   const id = ++questions
+  const task = tasks.getStore()
   return new Promise((resolve) => {
-    asked.set(id, resolve as (answer: unknown) => void)
+    const late = patience === undefined ? undefined : setTimeout(answered, patience, id, undefined)
+    asked.set(id, {
+      task,
+      resolve(answer) {
+        clearTimeout(late)
+        resolve(answer as Answer | undefined)
+      },
+    })
     parentPort!.postMessage({ question: id, ask: question } satisfies Question)
+    if (!task) return
+    task.open++
+    setImmediate(pause, task)
   })
 }
 
-/** Performs what comes. `transfer` names the buffers of a result that move instead of being copied. */
+/**
+ * The same for what several jobs wait for, such as a key that all of them use. Its answer belongs to no job's turn: a job that waits for it
+ * keeps its turn meanwhile, and would never get on if the answer had to wait for another's.
+ */
+export const askForAll = <Answer>(question: unknown): Promise<Answer | undefined> => tasks.exit(() => ask(question))
+
+/** Libraries have codes of their own; only the system names its call. */
+const ofSystem = (thrown: unknown): boolean => thrown instanceof Error && 'syscall' in thrown
+
+export interface Serving<Result> {
+  /** Names the buffers of a result that move instead of being copied. */
+  transfer?: (result: Result) => ArrayBuffer[]
+  /** Results that go back together; 1 where a job may take long: none waits for another. */
+  lot?: number
+}
+
+/** Performs what comes. */
 export function serveJobs<Job, Result>(
   perform: (job: Job) => Promise<Result> | Result,
-  transfer: (result: Result) => ArrayBuffer[] = () => [],
+  { lot = LOT, transfer = () => [] }: Serving<Result> = {},
 ): void {
   let ready: Reply[] = []
   let buffers: ArrayBuffer[] = []
@@ -33,25 +130,27 @@ export function serveJobs<Job, Result>(
     ready = []
     buffers = []
   }
-  const work = async (id: number, job: Job): Promise<void> => {
+  const work = async (task: Task, job: Job): Promise<void> => {
+    const { id } = task
     try {
       const value = await perform(job)
       ready.push({ id, value })
       buffers.push(...transfer(value))
     } catch (thrown) {
-      ready.push({ id, error: messageOf(thrown) })
+      ready.push({ id, error: messageOf(thrown), code: ofSystem(thrown) ? codeOf(thrown) : '' })
     }
-    if (ready.length >= LOT) send()
+    if (ready.length >= lot) send()
     else if (ready.length === 1) setImmediate(send)
+    task.over = true
+    leave(task)
   }
   parentPort!.on('message', (message: Incoming<Job>) => {
-    if ('question' in message) {
-      asked.get(message.question)?.(message.answer)
-      asked.delete(message.question)
-      return
+    if ('question' in message) return answered(message.question, message.answer)
+    for (const { id, job } of message.jobs) {
+      const task = { id, open: 0, spent: 0, over: false }
+      take(task, () => tasks.run(task, () => void work(task, job)))
     }
-    for (const { id, job } of message.jobs) void work(id, job)
   })
-  // Whatever its module needed is loaded: time limits of jobs begin to run.
+  // Whatever its module needed is loaded.
   parentPort!.postMessage({ ready: true } satisfies Ready)
 }

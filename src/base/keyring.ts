@@ -9,6 +9,8 @@ import { codeOf, OperatorError } from './errors.ts'
 /** What keys are derived for. */
 export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient'
 
+export const KEY_FILE = 'instance.key'
+
 const NONCE = 12
 const TAG = 16
 
@@ -66,7 +68,7 @@ export class Keyring {
 
 /** Reads the instance key of a data directory, making it on the first call. Throws an OperatorError. */
 export function openKeyring(dataDir: string): Keyring {
-  const file = join(dataDir, 'instance.key')
+  const file = join(dataDir, KEY_FILE)
   const root = readKey(file) ?? makeKey(file)
   if (root.length !== 32)
     throw new OperatorError(`${file} is damaged: it must hold 32 bytes in base64; put it back from a backup.`)

@@ -1,6 +1,7 @@
 // One line per event: JSON for machines, text on a terminal. Never a secret, never a body; addresses only where an
 // operator needs them to follow a mail.
 import { iso, type Clock } from './clock.ts'
+import { counters } from './counters.ts'
 import { newId } from './ids.ts'
 
 export const LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -12,35 +13,43 @@ export interface Log {
   info(event: string, fields?: Fields): void
   warn(event: string, fields?: Fields): void
   error(event: string, fields?: Fields): void
+  /** What is logged whatever the level: that the server is ready, stops, could not start. */
+  always(event: string, fields?: Fields): void
   /** Logs a fault of ours with its stack, and returns the id under which it can be found. */
   fault(where: string, thrown: unknown): string
 }
 
+/** Of syslog (RFC 5424 §6.2.1). */
+const PRIORITIES: Record<Level, number> = { debug: 7, info: 6, warn: 4, error: 3 }
+
 export interface LogOptions {
   clock: Clock
   level: Level
-  form: 'json' | 'text'
+  /** `journal`: JSON behind the priority that systemd reads (sd-daemon(3)). */
+  form: 'json' | 'text' | 'journal'
   write: (line: string) => void
 }
 
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
+  const say = (at: Level, event: string, fields?: Fields): void => {
+    if (LEVELS.indexOf(at) >= least) line(at, event, fields)
+  }
   const line = (at: Level, event: string, fields: Fields = {}): void => {
-    if (LEVELS.indexOf(at) < least) return
     const time = iso(clock.now())
-    write(
-      form === 'json'
-        ? JSON.stringify({ event, ...fields, level: at, time }) + '\n'
-        : textLine(time, at, event, fields),
-    )
+    if (form === 'text') return write(textLine(time, at, event, fields))
+    const priority = form === 'journal' ? `<${PRIORITIES[at]}>` : ''
+    write(`${priority}${JSON.stringify({ event, ...fields, level: at, time })}\n`)
   }
   return {
-    debug: (event, fields) => line('debug', event, fields),
-    info: (event, fields) => line('info', event, fields),
-    warn: (event, fields) => line('warn', event, fields),
-    error: (event, fields) => line('error', event, fields),
+    debug: (event, fields) => say('debug', event, fields),
+    info: (event, fields) => say('info', event, fields),
+    warn: (event, fields) => say('warn', event, fields),
+    error: (event, fields) => say('error', event, fields),
+    always: (event, fields) => line('info', event, fields),
     fault(where, thrown) {
       const id = newId(clock.now())
+      counters.faults.add()
       line('error', 'fault', {
         where,
         id,
@@ -51,7 +60,7 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
   }
 }
 
-export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, fault: () => '' }
+export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, always() {}, fault: () => '' }
 
 function textLine(time: string, level: Level, event: string, fields: Fields): string {
   const pairs = Object.entries(fields).map(([name, value]) => {

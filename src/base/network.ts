@@ -3,37 +3,65 @@
 // `network.allow_private` (D28, D55).
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
-const FORBIDDEN = new BlockList()
-for (const [network, bits] of [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
+/** Networks of IPv4 that lead nowhere public: the IANA special-purpose address registry, multicast and the reserved class E. */
+const SPECIAL_V4 = new BlockList()
+for (const network of [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
   // The metadata service of one large cloud has a public address.
-  ['168.63.129.16', 32],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['224.0.0.0', 4],
-  ['240.0.0.0', 4],
-] as const)
-  FORBIDDEN.addSubnet(network, bits, 'ipv4')
-for (const [network, bits] of [
-  // With the IPv4-compatible addresses of old, ::127.0.0.1 and its like.
-  ['::', 96],
-  ['64:ff9b::', 96],
-  ['64:ff9b:1::', 48],
-  ['100::', 64],
-  ['2002::', 16],
-  ['fc00::', 7],
-  ['fe80::', 9],
-  ['ff00::', 8],
-] as const)
-  FORBIDDEN.addSubnet(network, bits, 'ipv6')
+  '168.63.129.16/32',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '192.88.99.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+])
+  addNetwork(SPECIAL_V4, network)
 
-/** Says yes or no to one address literal; see `allowOnly`. */
+/** Public addresses of IPv6 begin with 2000::/3 (IANA, "Internet Protocol Version 6 Address Space"); everything else is special. */
+const GLOBAL_V6 = new BlockList()
+addNetwork(GLOBAL_V6, '2000::/3')
+/** Special-purpose networks within 2000::/3: protocol assignments with Teredo, documentation, 6to4. */
+const SPECIAL_V6 = new BlockList()
+for (const network of ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']) addNetwork(SPECIAL_V6, network)
+
+/** Networks whose addresses are an IPv4 address in their last 32 bits and lead there: mapped (RFC 4291) and NAT64 (RFC 6052). */
+const EMBEDDING = new BlockList()
+for (const network of ['::ffff:0:0/96', '64:ff9b::/96']) addNetwork(EMBEDDING, network)
+
+function addNetwork(list: BlockList, network: string): void {
+  const [address, bits] = network.split('/') as [string, string | undefined]
+  const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+  list.addSubnet(address, Number(bits ?? (family === 'ipv6' ? 128 : 32)), family)
+}
+
+/** The address that a connection to this one ends at: of an IPv6 address that embeds one, the IPv4 address. */
+function targetOf(address: string): string {
+  // BlockList takes a mapped address for the IPv4 address itself.
+  if (!isIPv6(address)) return address
+  const groups = groupsOf(address).map((group) => parseInt(group, 16))
+  const mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
+  if (!mapped && !EMBEDDING.check(address, 'ipv6')) return address
+  const [high = 0, low = 0] = groups.slice(6)
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.')
+}
+
+/** Whether an address literal is one of the public network. */
+function isPublic(address: string): boolean {
+  const target = targetOf(address)
+  if (!isIPv6(target)) return isIP(target) !== 0 && !SPECIAL_V4.check(target, 'ipv4')
+  return GLOBAL_V6.check(target, 'ipv6') && !SPECIAL_V6.check(target, 'ipv6')
+}
+
+/** Says yes or no to one address literal; see `allowPublicAnd`. */
 export type AddressCheck = (address: string) => boolean
 
 /** True for an IP address literal. */
@@ -74,14 +102,11 @@ export function isNetwork(text: string): boolean {
 /** A check that admits public addresses and those in `allowed` (CIDR networks or single addresses). */
 export function allowPublicAnd(allowed: readonly string[]): AddressCheck {
   const list = new BlockList()
-  for (const network of allowed) {
-    const [address, bits] = network.split('/') as [string, string | undefined]
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
-    list.addSubnet(address, Number(bits ?? (family === 'ipv6' ? 128 : 32)), family)
-  }
+  for (const network of allowed) addNetwork(list, network)
   return (address) => {
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
-    return isIP(address) !== 0 && (!FORBIDDEN.check(address, family) || list.check(address, family))
+    if (isIP(address) === 0) return false
+    const target = targetOf(address)
+    return isPublic(address) || list.check(target, isIPv6(target) ? 'ipv6' : 'ipv4')
   }
 }
 
@@ -95,3 +120,9 @@ export function parseEndpoint(text: string): { host: string; port: number } | un
 export function formatEndpoint(host: string, port: number): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
 }
+
+/** Every address of the other family is listened on beside it: then that of IPv6 must not take both (RFC 3493 §5.3). */
+export const isBeside = (
+  endpoint: { host: string; port: number },
+  all: readonly { host: string; port: number }[],
+): boolean => endpoint.host === '::' && all.some(({ host, port }) => host === '0.0.0.0' && port === endpoint.port)

@@ -1,2 +1,7 @@
 // The version of this program; package.json says the same, a test holds it.
-export const version = '0.1.0'
+export const version = '0.2.0'
+
+declare const POSTRIDER_COMMIT: string | undefined
+
+/** The commit that an executable was built from; null when it runs from its sources. */
+export const commit: string | null = typeof POSTRIDER_COMMIT === 'string' ? POSTRIDER_COMMIT : null

@@ -45,12 +45,32 @@ data_dir  = "/var/lib/postrider"
 regions   = ["default"]
 [http]
 listen          = "127.0.0.1:8025"
+tls_listen      = []
 public_url      = "http://127.0.0.1:8025"
 trusted_proxies = []
 [smtp]
-listen   = ["0.0.0.0:25"]
+listen   = ["[::]:25", "0.0.0.0:25"]
 tls_cert = ""
 tls_key  = ""
+[submission]
+listen     = []
+tls_listen = []
+max_connections = 1000
+max_recipients  = 100
+[tls]
+cert = ""
+key = ""
+ca_file = ""
+[acme]
+enabled = false
+directory = "https://acme-v02.api.letsencrypt.org/directory"
+email = ""
+accept_terms = false
+listen = ["[::]:80"]
+ca_file = ""
+names = []
+eab_kid = ""
+eab_key_file = ""
 [inbound]
 max_message_bytes = "40MB"
 clamav            = ""
@@ -83,8 +103,19 @@ branded_tracking  = true
 outbound_bodies = "30d"
 events          = "90d"
 inbound         = "0"
+[privacy]
+ledger_copy = ""
+[storage]
+reserve = "500MB"
+[metrics]
+token = ""
+
+[notices]
+from = ""
+operator = ""
 [log]
 level = "info"
+deliveries = "all"
 `
 
 /** Every leaf of a tree of tables: "http.listen" -> its value. */
@@ -110,7 +141,10 @@ describe('defaults', () => {
     const config = loadConfig(undefined)
     assert.equal(config.hostname, hostname().toLowerCase())
     assert.deepEqual(config.http.listen, { host: '127.0.0.1', port: 8025 })
-    assert.deepEqual(config.smtp.listen, [{ host: '0.0.0.0', port: 25 }])
+    assert.deepEqual(config.smtp.listen, [
+      { host: '::', port: 25 },
+      { host: '0.0.0.0', port: 25 },
+    ])
     assert.equal(config.inbound.max_message_bytes, 40 * 1024 * 1024)
     assert.deepEqual(
       config.delivery.retry,
@@ -208,6 +242,23 @@ describe('environment', () => {
         { host: '::1', port: 2525 },
       ],
     ],
+    'http.tls_listen': ['[::]:443', [{ host: '::', port: 443 }]],
+    'submission.listen': ['[::]:587', [{ host: '::', port: 587 }]],
+    'submission.tls_listen': ['[::]:465', [{ host: '::', port: 465 }]],
+    'submission.max_connections': ['20', 20],
+    'submission.max_recipients': ['50', 50],
+    'tls.cert': ['/etc/cert.pem', '/etc/cert.pem'],
+    'tls.key': ['/etc/key.pem', '/etc/key.pem'],
+    'tls.ca_file': ['/etc/ca.pem', '/etc/ca.pem'],
+    'acme.enabled': ['true', true],
+    'acme.directory': ['https://ca.example/dir', 'https://ca.example/dir'],
+    'acme.email': ['root@example.org', 'root@example.org'],
+    'acme.accept_terms': ['true', true],
+    'acme.listen': ['127.0.0.1:5002', [{ host: '127.0.0.1', port: 5002 }]],
+    'acme.ca_file': ['/etc/ca.pem', '/etc/ca.pem'],
+    'acme.names': ['a.example.org,b.example.org', ['a.example.org', 'b.example.org']],
+    'acme.eab_kid': ['kid', 'kid'],
+    'acme.eab_key_file': ['/etc/eab', '/etc/eab'],
     'smtp.max_connections': ['20', 20],
     'smtp.max_connections_per_address': ['5', 5],
     'smtp.tls_cert': ['/etc/cert.pem', '/etc/cert.pem'],
@@ -232,7 +283,13 @@ describe('environment', () => {
     'retention.outbound_bodies': ['0', 0],
     'retention.events': ['1d', DAY],
     'retention.inbound': ['365d', 365 * DAY],
+    'metrics.token': ['0123456789abcdef', '0123456789abcdef'],
     'log.level': ['debug', 'debug'],
+    'log.deliveries': ['failures', 'failures'],
+    'storage.reserve': ['1GB', 1024 ** 3],
+    'notices.from': ['robot@example.org', 'robot@example.org'],
+    'notices.operator': ['root@example.org', 'root@example.org'],
+    'privacy.ledger_copy': ['/mnt/ledger', '/mnt/ledger'],
   }
   const variableOf = (key: string): string => `POSTRIDER_${key.replaceAll('.', '_').toUpperCase()}`
   const valueAt = (tree: unknown, key: string): unknown =>

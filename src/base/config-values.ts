@@ -1,0 +1,75 @@
+// The kinds of values that the configuration is made of; each says in a few words what it must be.
+import { z } from 'zod'
+import { isAddress, isNetwork, parseEndpoint } from './network.ts'
+import { parseDuration, parseSize } from './units.ts'
+
+export const duration = () =>
+  z.union([z.string(), z.number()], 'must be a duration such as "5m"').transform((text, context) => {
+    const value = parseDuration(String(text))
+    if (value === undefined)
+      context.addIssue({ code: 'custom', message: 'must be a duration such as "5m" (ms, s, m, h, d)' })
+    return value ?? z.NEVER
+  })
+
+export const size = () =>
+  z.union([z.string(), z.int().min(0)]).transform((text, context) => {
+    const value = typeof text === 'number' ? text : parseSize(text)
+    if (value === undefined)
+      context.addIssue({ code: 'custom', message: 'must be a size such as "40MB" (B, KB, MB, GB)' })
+    return value ?? z.NEVER
+  })
+
+/** Nothing would ever be done in no time, or with no room. */
+export const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
+  unit.refine((value) => value > 0, 'must be more than 0')
+
+export const endpoint = () =>
+  z.string().transform((text, context) => {
+    const value = parseEndpoint(text)
+    if (!value) context.addIssue({ code: 'custom', message: 'must be host:port, such as "127.0.0.1:8025"' })
+    return value ?? z.NEVER
+  })
+
+/** An endpoint that is used before names can be looked up. */
+export const addressEndpoint = () =>
+  endpoint().refine(({ host }) => isAddress(host), 'must be address:port, such as "127.0.0.1:53"')
+
+export const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
+export const port = () => z.int('must be a port number').min(0).max(65535)
+export const text = () => z.string('must be a text')
+
+export const mailAddress = () =>
+  text()
+    .refine(
+      (value) => value === '' || z.email().safeParse(value).success,
+      'must be an address such as "postrider@example.org"',
+    )
+    .default('')
+
+export const publicUrl = () =>
+  z.string().transform((value, context) => {
+    const url = URL.canParse(value) ? new URL(value) : undefined
+    const fits =
+      url && /^https?:$/.test(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username
+    if (!fits)
+      context.addIssue({ code: 'custom', message: 'must be a URL without a path, such as "https://mail.example.org"' })
+    return fits ? url.origin : z.NEVER
+  })
+
+export const hostName = () =>
+  z
+    .string()
+    .refine(
+      (value) =>
+        value === '' ||
+        /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i.test(value),
+      'must be a host name such as "mx.example.org"',
+    )
+
+export const secureUrl = () =>
+  z
+    .string()
+    .refine(
+      (value) => URL.canParse(value) && new URL(value).protocol === 'https:',
+      'must be an https address such as "https://acme-v02.api.letsencrypt.org/directory"',
+    )

@@ -1,0 +1,111 @@
+// What happened since this process began, as sums for a monitoring system. Whoever makes something happen counts it, after the commit
+// where it is a write; /metrics reads the sums. They belong to the process, as its processor time does, and begin at nothing with it.
+
+export type Labels = Record<string, string>
+
+const keyOf = (labels: Labels): string => JSON.stringify(labels)
+
+export class Counter {
+  readonly name: string
+  readonly help: string
+  readonly #sums = new Map<string, [Labels, number]>()
+
+  /** `known`: labels that are shown as 0 before they occur, so that a first time is seen as a rise. */
+  constructor(name: string, help: string, known: readonly Labels[] = []) {
+    this.name = name
+    this.help = help
+    for (const labels of known) this.#sums.set(keyOf(labels), [labels, 0])
+  }
+
+  add(labels: Labels = {}, amount = 1): void {
+    const key = keyOf(labels)
+    const sum = this.#sums.get(key)
+    if (sum) sum[1] += amount
+    else this.#sums.set(key, [labels, amount])
+  }
+
+  values(): readonly (readonly [Labels, number])[] {
+    return [...this.#sums.values()]
+  }
+}
+
+/** Upper bounds in seconds. */
+const BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+interface Observed {
+  labels: Labels
+  /** By bound, not summed up; the last is beyond all. */
+  buckets: number[]
+  sum: number
+}
+
+export class Histogram {
+  readonly name: string
+  readonly help: string
+  readonly #observed = new Map<string, Observed>()
+
+  constructor(name: string, help: string) {
+    this.name = name
+    this.help = help
+  }
+
+  observe(labels: Labels, seconds: number): void {
+    const key = keyOf(labels)
+    const observed = this.#observed.get(key) ?? { labels, buckets: BOUNDS.map(() => 0).concat(0), sum: 0 }
+    this.#observed.set(key, observed)
+    const place = BOUNDS.findIndex((bound) => seconds <= bound)
+    observed.buckets[place < 0 ? BOUNDS.length : place]! += 1
+    observed.sum += seconds
+  }
+
+  /** Lines of Prometheus' text format: name, labels, value. */
+  lines(): (readonly [name: string, Labels, number])[] {
+    return [...this.#observed.values()].flatMap(({ buckets, labels, sum }) => {
+      let count = 0
+      const upTo = buckets.map((amount, index) => {
+        count += amount
+        const le = index < BOUNDS.length ? String(BOUNDS[index]) : '+Inf'
+        return [`${this.name}_bucket`, { ...labels, le }, count] as const
+      })
+      return [...upTo, [`${this.name}_sum`, labels, sum] as const, [`${this.name}_count`, labels, count] as const]
+    })
+  }
+}
+
+const each = (name: string, values: string): Labels[] => values.split(' ').map((value) => ({ [name]: value }))
+
+export const counters = {
+  mails: new Counter(
+    'postrider_mails_total',
+    'What became of recipients: each end, and each attempt that is repeated later (deferred).',
+    each('outcome', 'delivered deferred bounced complained failed rejected suppressed'),
+  ),
+  inbound: new Counter(
+    'postrider_inbound_total',
+    'What came in, by what it was: a mail in an inbox, one that was withheld or not readable, a report, an unsubscription, a letter to the owner.',
+    each('outcome', 'received oversized virus_detected parse_rejected report unsubscribe notice'),
+  ),
+  http: new Counter('postrider_http_requests_total', 'Requests, by the form of their path and by status.'),
+  smtp: new Counter(
+    'postrider_smtp_replies_total',
+    'Replies of SMTP by their first digit: in is what this server said, out what exchangers said to it.',
+    ['in', 'out'].flatMap((direction) => ['2xx', '3xx', '4xx', '5xx'].map((code) => ({ direction, class: code }))),
+  ),
+  webhooks: new Counter(
+    'postrider_webhook_attempts_total',
+    'Attempts to reach endpoints, by the class of the answer; error: there was none.',
+    each('result', '2xx 3xx 4xx 5xx error'),
+  ),
+  refused: new Counter(
+    'postrider_auth_failures_total',
+    'Credentials that were wrong, expired or missing.',
+    each('where', 'api mcp sign_in metrics'),
+  ),
+  limited: new Counter('postrider_rate_limited_total', 'Requests that came too soon after others (429).', [{}]),
+  faults: new Counter('postrider_faults_total', 'Faults of this program, which the log describes.', [{}]),
+}
+
+export const requestSeconds = new Histogram(
+  'postrider_http_request_seconds',
+  'How long requests took, by the form of their path.',
+)

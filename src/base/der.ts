@@ -1,0 +1,25 @@
+// The few structures of ASN.1 that certificates and requests for them are made of, in DER (X.690).
+
+export function der(tag: number, ...parts: Uint8Array[]): Buffer {
+  const body = Buffer.concat(parts)
+  const length =
+    body.length < 128
+      ? Buffer.from([body.length])
+      : body.length < 256
+        ? Buffer.from([0x81, body.length])
+        : Buffer.from([0x82, body.length >> 8, body.length & 255])
+  return Buffer.concat([Buffer.from([tag]), length, body])
+}
+
+export const sequence = (...parts: Uint8Array[]): Buffer => der(0x30, ...parts)
+export const oid = (...bytes: number[]): Buffer => der(0x06, Buffer.from(bytes))
+export const octets = (body: Uint8Array): Buffer => der(0x04, body)
+export const bits = (body: Uint8Array): Buffer => der(0x03, Buffer.from([0]), body)
+export const yes = der(0x01, Buffer.from([0xff]))
+
+/** ecdsa-with-SHA256 (RFC 5758 §3.2). */
+export const ECDSA_SHA256 = sequence(oid(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
+export const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
+
+export const pem = (label: string, octets: Uint8Array): string =>
+  `-----BEGIN ${label}-----\n${Buffer.from(octets).toString('base64').replace(/.{64}/g, '$&\n').trimEnd()}\n-----END ${label}-----\n`

@@ -1,0 +1,134 @@
+// One worker thread of a pool (base/pool.ts) and the jobs that it has in hand.
+import { createRequire } from 'node:module'
+import { Worker } from 'node:worker_threads'
+import { TurnBoard } from './turn.ts'
+
+/** A job on its way through a pool. */
+export interface Task<Job = unknown> {
+  id: number
+  job: Job
+  /** CPU time that it may take, in ms; undefined: any. */
+  cpu: number | undefined
+  /** Threads that died while it was their turn, and such that died under another's turn. */
+  killed: number
+  moved: number
+  /** It outlasts the others: may it go on in the slow lane? */
+  outlasts: () => boolean
+  resolve: (value: never) => void
+  reject: (error: Error) => void
+}
+
+/** What a worker may ask for while it works. */
+export interface Question {
+  question: number
+  ask: unknown
+}
+
+/** What a worker says once it has loaded. */
+export interface Ready {
+  ready: true
+}
+
+export interface Reply {
+  id: number
+  value?: unknown
+  error?: string
+  /** The code of a system error. */
+  code?: string
+}
+
+export interface Ears {
+  replied: (hand: Hand, replies: Reply[]) => void
+  asked: (hand: Hand, question: Question) => void
+  ended: (hand: Hand, cause: Error | undefined) => void
+}
+
+/** Jobs leave much behind that lives for moments; left to itself each worker lets a hundred megabytes of it gather. */
+const YOUNG_MB = 16
+
+/** How much CPU time the job had whose turn it is; `asked` is how long, in ms, the thread has not even said that. */
+export interface Spent {
+  job: number
+  ms: number
+  asked: number
+}
+
+export class Hand {
+  readonly worker: Worker
+  readonly pending = new Map<number, Task>()
+  ready = false
+  retirement: NodeJS.Timeout | undefined
+  readonly #board = new TurnBoard()
+  #outbox: { id: number; job: unknown }[] = []
+  #seen = 0
+  #asking: { since: number } | undefined
+
+  /** Starts the thread. Throws where none can be had. */
+  constructor(source: URL, heapMb: number, ears: Ears) {
+    this.worker = startWorker(source, heapMb, this.#board.memory)
+    this.worker.on('message', (message: Reply[] | Question | Ready) => {
+      if ('ready' in message) this.ready = true
+      else if ('question' in message) ears.asked(this, message)
+      else ears.replied(this, message)
+    })
+    let cause: Error | undefined
+    this.worker.on('error', (error) => (cause = error as Error))
+    this.worker.on('exit', () => ears.ended(this, cause))
+  }
+
+  take(task: Task): void {
+    const { id, job } = task
+    this.pending.set(id, task)
+    clearTimeout(this.retirement)
+    // A worker keeps the process alive only while it has work.
+    this.worker.ref()
+    if (this.#outbox.push({ id, job }) === 1)
+      setImmediate(() => this.worker.postMessage({ jobs: this.#outbox.splice(0) }))
+  }
+
+  /** Takes jobs out of hand. What the worker says of them later is not heard. */
+  release(which: (task: Task) => boolean = () => true): Task[] {
+    const released = [...this.pending.values()].filter(which)
+    for (const { id } of released) this.pending.delete(id)
+    this.#outbox = this.#outbox.filter(({ id }) => this.pending.has(id))
+    return released
+  }
+
+  /** The job whose turn it is. */
+  get turn(): Task | undefined {
+    return this.pending.get(this.#board.read().job)
+  }
+
+  /** What the job at its turn has cost, where it was at its turn the last time already: short ones are never asked about. */
+  async spent(now: number): Promise<Spent | undefined> {
+    const { job } = this.#board.read()
+    const again = job !== 0 && job === this.#seen
+    this.#seen = job
+    if (!again) return undefined
+    // A thread inside a function of the system or of a library answers when that is done.
+    if (this.#asking) return { job, ms: 0, asked: now - this.#asking.since }
+    this.#asking = { since: now }
+    const used = await this.worker.cpuUsage().catch(() => undefined)
+    this.#asking = undefined
+    const turn = this.#board.read()
+    if (!used || turn.job !== job) return undefined
+    return { job, ms: (used.user + used.system - turn.began + turn.spent) / 1000, asked: 0 }
+  }
+}
+
+/** node:sea where this is the single executable, else undefined. */
+export function singleExecutable():
+  | { getAsset(name: string, encoding: 'utf8'): string; getRawAsset(name: string): ArrayBuffer }
+  | undefined {
+  const sea = createRequire(import.meta.url)('node:sea') as typeof import('node:sea')
+  return sea.isSea() ? (sea as never) : undefined
+}
+
+function startWorker(source: URL, heapMb: number, board: SharedArrayBuffer): Worker {
+  const sea = singleExecutable()
+  const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB, maxOldGenerationSizeMb: heapMb }
+  const options = { resourceLimits, workerData: { board } }
+  if (!sea) return new Worker(source, options)
+  const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
+  return new Worker(sea.getAsset(name, 'utf8'), { eval: true, ...options })
+}

@@ -1,0 +1,91 @@
+// Writes that must not be forgotten: what the wire said of a mail is known to this process alone until the store takes it.
+//
+// Guarantees: a write that fails is tried again after a second, doubling to half a minute, for as long as the process runs; once `end` was
+// called it is tried every quarter of a second until `giveUp`. What is given up is reported by its name and never thrown.
+import { SECOND, type Clock } from './clock.ts'
+import type { Log } from './log.ts'
+import type { Troubles } from './trouble.ts'
+
+const LONGEST_PAUSE = 30 * SECOND
+const PAUSE_AT_END = 250
+
+export class Insistence {
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #troubles: Troubles
+  readonly #sleepers = new Set<() => void>()
+  #ending = false
+  #over = false
+
+  constructor({ clock, log, troubles }: { clock: Clock; log: Log; troubles: Troubles }) {
+    this.#clock = clock
+    this.#log = log
+    this.#troubles = troubles
+  }
+
+  /**
+   * Runs `write` until it succeeds; answers its value, undefined when it was given up. `what` names what is lost then, for the log.
+   * `waits` hears true when the first try has failed and false when a later one succeeded.
+   */
+  async run<T>(
+    what: () => string,
+    write: () => Promise<T>,
+    waits: (failing: boolean) => void = () => {},
+  ): Promise<T | undefined> {
+    let failed = false
+    for (let pause = SECOND; ; pause = Math.min(pause * 2, LONGEST_PAUSE)) {
+      try {
+        const value = await write()
+        if (failed) {
+          waits(false)
+          this.#troubles.clear('store')
+        }
+        return value
+      } catch (thrown) {
+        this.#troubles.report(
+          'store',
+          'The database cannot be written; what was sent is kept in memory until it can.',
+          thrown,
+        )
+        if (!failed) waits(true)
+        failed = true
+        if (this.#over) {
+          waits(false)
+          this.#log.error('not written down', { what: what() })
+          return undefined
+        }
+        await this.#sleep(pause)
+      }
+    }
+  }
+
+  /** The process is to stop: what waits is tried at once, and often. */
+  end(): void {
+    this.#ending = true
+    this.#wake()
+  }
+
+  /** What waits is tried once more and then given up. */
+  giveUp(): void {
+    this.#over = true
+    this.end()
+  }
+
+  #wake(): void {
+    for (const wake of this.#sleepers) wake()
+  }
+
+  #sleep(pause: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        cancel()
+        this.#sleepers.delete(end)
+        resolve()
+      }
+      // At the end the process's own life is measured, not the time of the trade.
+      const timer = this.#ending ? setTimeout(end, PAUSE_AT_END) : undefined
+      const cancel = timer ? () => clearTimeout(timer) : this.#clock.wake(this.#clock.now() + pause, end)
+      this.#sleepers.add(end)
+    })
+  }
+}

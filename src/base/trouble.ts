@@ -1,0 +1,66 @@
+// Local trouble: what fails on this machine (disk, descriptors, memory, threads, keys, a fault of ours) and says nothing about any mail (D72).
+// Whoever meets it reports it here and tries again; the log, /health, /metrics and the operator's notices read it from here.
+import { MINUTE, type Clock } from './clock.ts'
+import { codeOf, messageOf } from './errors.ts'
+import type { Log } from './log.ts'
+
+export interface Trouble {
+  /** What fails: "store", "spool", "compose", "storage" … */
+  name: string
+  /** One sentence for whoever asks /health: no path, no address. */
+  sentence: string
+  /** When it was reported first, and last; ms since the epoch. */
+  since: number
+  at: number
+}
+
+/** Trouble that nobody reported again for this long is over. */
+const MEMORY = 15 * MINUTE
+/** The same trouble stands in the log again after this long. */
+const LOG_AGAIN = 5 * MINUTE
+
+export class Troubles {
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #known = new Map<string, Trouble & { logged: number }>()
+
+  constructor({ clock, log }: { clock: Clock; log: Log }) {
+    this.#clock = clock
+    this.#log = log
+  }
+
+  /** Notes that something fails. The first report is logged with its cause, a lasting one again every five minutes. */
+  report(name: string, sentence: string, thrown?: unknown): void {
+    const at = this.#clock.now()
+    const known = this.#current(name, at)
+    const again = !known || at - known.logged >= LOG_AGAIN
+    this.#known.set(name, { name, sentence, since: known?.since ?? at, at, logged: again ? at : known.logged })
+    if (!again) return
+    const cause = thrown === undefined ? {} : { code: codeOf(thrown) || undefined, error: messageOf(thrown) }
+    this.#log.error('trouble', { what: name, reason: sentence, ...cause })
+  }
+
+  /** Notes that it works again. */
+  clear(name: string): void {
+    const known = this.#known.get(name)
+    if (!known) return
+    this.#known.delete(name)
+    this.#log.warn('trouble over', { what: name, seconds: Math.round((this.#clock.now() - known.since) / 1000) })
+  }
+
+  /** What fails now, the oldest first. */
+  list(): Trouble[] {
+    const now = this.#clock.now()
+    return [...this.#known.values()]
+      .filter(({ name }) => this.#current(name, now) !== undefined)
+      .map(({ at, name, sentence, since }) => ({ name, sentence, since, at }))
+      .sort((one, other) => one.since - other.since)
+  }
+
+  #current(name: string, now: number): (Trouble & { logged: number }) | undefined {
+    const known = this.#known.get(name)
+    if (known && now - known.at <= MEMORY) return known
+    this.#known.delete(name)
+    return undefined
+  }
+}

@@ -1,0 +1,45 @@
+// Whose turn it is in a worker thread, in memory that both sides see: a thread that is busy answers nobody, and yet the server must know
+// which job keeps it so, and how much CPU time that job has had.
+const RUNNING = 0
+const BEGAN = 1
+const SPENT = 2
+
+/** What the server reads. CPU times are in microseconds. */
+export interface Turn {
+  /** The job whose turn it is, 0 when there is none. */
+  job: number
+  /** The thread's CPU time when the turn began. */
+  began: number
+  /** What the job had before. */
+  spent: number
+}
+
+export class TurnBoard {
+  readonly memory: SharedArrayBuffer
+  readonly #job: Int32Array
+  readonly #times: Float64Array
+
+  constructor(memory = new SharedArrayBuffer(24)) {
+    this.memory = memory
+    this.#job = new Int32Array(memory)
+    this.#times = new Float64Array(memory)
+  }
+
+  read(): Turn {
+    return {
+      job: Atomics.load(this.#job, RUNNING),
+      began: this.#times[BEGAN]!,
+      spent: this.#times[SPENT]!,
+    }
+  }
+
+  begin(job: number, began: number, spent: number): void {
+    this.#times[BEGAN] = began
+    this.#times[SPENT] = spent
+    Atomics.store(this.#job, RUNNING, job)
+  }
+
+  end(): void {
+    Atomics.store(this.#job, RUNNING, 0)
+  }
+}
