@@ -3,7 +3,7 @@
 //
 //   queued --claim--> active --accept--> delivered --return--> bounced
 //     ^  ^              |  '---refuse, expire, reject, suppress--> their ends
-//     |  '-- defer, lapse '
+//     |  '-- defer, lapse, wait '
 //     '-- release -- held <-- hold -- queued
 import { machine } from './machine.ts'
 
@@ -24,6 +24,9 @@ export type DeliveryMove =
   | 'accept'
   | 'defer'
   | 'lapse'
+  | 'wait'
+  | 'withdraw'
+  | 'withhold'
   | 'refuse'
   | 'expire'
   | 'reject'
@@ -39,10 +42,18 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['active', 'accept', 'delivered', 'auto'],
   ['active', 'defer', 'queued', 'auto'],
   ['active', 'lapse', 'queued', 'auto'],
+  // Trouble of this server: no attempt is counted (D72).
+  ['active', 'wait', 'queued', 'auto'],
+  // A campaign that does not send now takes back what was claimed, as if it had not been: to the queue, or to what it holds.
+  ['active', 'withdraw', 'queued', 'auto'],
+  ['active', 'withhold', 'held', 'auto'],
   ['active', 'refuse', 'bounced', 'auto'],
   ['active', 'expire', 'failed', 'auto'],
   ['active', 'reject', 'rejected', 'auto'],
   ['active', 'suppress', 'suppressed', 'auto'],
+  // Its recipient was erased while it waited.
+  ['queued', 'suppress', 'suppressed', 'auto'],
+  ['held', 'suppress', 'suppressed', 'auto'],
   ['delivered', 'return', 'bounced', 'auto'],
   ['delivered', 'complain', 'complained', 'auto'],
   // Its connection was cut after the final dot, or its answer is still awaited: the report says that the mail had been taken, and

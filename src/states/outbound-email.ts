@@ -27,6 +27,8 @@ export type EmailMove =
   | 'rejected'
   | 'suppressed'
   | 'expired'
+  | 'taken'
+  | 'dropped'
 
 export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['queued', 'handed', 'sent', 'auto', 'email.sent'],
@@ -45,6 +47,11 @@ export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['sent', 'rejected', 'rejected', 'auto', 'email.rejected'],
   ['queued', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
   ['sent', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
+  // A campaign's mail, handed over and accepted in one: its figures are those of the campaign, and nobody is told of each.
+  ['queued', 'taken', 'delivered', 'auto'],
+  // A campaign was cancelled, or deleted: its owner did it, and is not told of each mail.
+  ['queued', 'dropped', 'failed', 'owner'],
+  ['sent', 'dropped', 'failed', 'owner'],
   // The event list has no type for "failed": its receivers learn of it as a bounce whose data says why.
   ['queued', 'expired', 'failed', 'auto', 'email.bounced'],
   ['sent', 'expired', 'failed', 'auto', 'email.bounced'],

@@ -3,13 +3,11 @@
 // Guarantees: `write` answers only after its transaction is on the disk. Writes that are asked for in the same turn of the
 // event loop share one transaction, each in a savepoint of its own, so that durability costs one fsync for all of them and
 // the failure of one harms no other. Transactions are synchronous: work that returns a promise is refused.
-import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
-import Database from 'better-sqlite3'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
-import { sqliteAddon } from './addon.ts'
+import type Database from 'better-sqlite3'
+import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
-import { migrations } from './migrations.ts'
+import { damagedRows, defineDigest } from './digests.ts'
+import { Presence } from './presence.ts'
 import type { Compiled, Runnable } from './query.ts'
 
 export interface Reader {
@@ -48,18 +46,27 @@ function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (err
 const BATCH_MS = 6
 /** A write that nobody waits for waits at most this long for others to share its commit. */
 const PATIENCE_MS = 5
-const BUSY_TIMEOUT = 5000
-const FILE = 'postrider.db'
+
+/** Pragma auto_vacuum: free pages go back when they are asked for. */
+const INCREMENTAL = 2
+/** Pages (4 KB) that stay free at least, and that one step gives back at most. */
+const KEPT_PAGES = 256
+const STEP_PAGES = 64
 
 export class Store implements Reader {
   readonly #db: Database.Database
   readonly #statements = new Map<string, Database.Statement>()
   readonly #batches = new Batches<Job>((jobs) => this.#commit(jobs))
   readonly #listeners = new Map<string, (() => void)[]>()
+  readonly #presence: Presence | undefined
   #version: unknown
+  #failing: unknown
 
-  constructor(database: Database.Database) {
+  /** `file` is watched: a database whose file is gone promises nothing any more. */
+  constructor(database: Database.Database, file?: string) {
     this.#db = database
+    defineDigest(database)
+    this.#presence = file === undefined ? undefined : new Presence(file)
     this.#version = this.#dataVersion()
   }
 
@@ -91,6 +98,24 @@ export class Store implements Reader {
     this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
+  /** What the last commit failed with; undefined when it succeeded. */
+  get failing(): unknown {
+    return this.#failing
+  }
+
+  /** Writes and commits what changes nothing; rejects when that fails. */
+  async prove(): Promise<void> {
+    await this.write(() => {
+      const version = Number(this.#db.pragma('user_version', { simple: true }))
+      this.#db.pragma(`user_version = ${version}`)
+    })
+  }
+
+  /** Throws an OperatorError when the database's files are no longer where they were opened. */
+  demandPresence(): void {
+    this.#presence?.demand()
+  }
+
   /** True when another process has changed the database since the last call. */
   changedOutside(): boolean {
     const version = this.#dataVersion()
@@ -116,13 +141,27 @@ export class Store implements Reader {
     // References can only be followed where the pages are whole.
     if (damaged.length > 0) return damaged
     const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
-    return broken > 0 ? [`${broken} rows refer to rows that do not exist`] : []
+    const texts = damagedRows(this.#db)
+    return broken > 0 ? [...texts, `${broken} rows refer to rows that do not exist`] : texts
   }
 
   /** Brings the whole log into the database and empties it; false when another process kept it from that. */
   checkpoint(): boolean {
     const [result] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as { busy: 0 | 1 }[]
     return result?.busy === 0
+  }
+
+  /**
+   * Gives some free space back to the disk, at most so much that nobody waits for it; false when there is no more to give. A little stays
+   * for what comes next. Does nothing for a database that was made without `auto_vacuum`, until `rebuild`.
+   */
+  giveBack(): boolean {
+    const pragma = (name: string): number => Number(this.#db.pragma(name, { simple: true }))
+    const kept = Math.max(KEPT_PAGES, pragma('page_count') / 20)
+    const most = pragma('freelist_count') - kept
+    if (pragma('auto_vacuum') !== INCREMENTAL || most <= 0) return false
+    this.#db.pragma(`incremental_vacuum(${Math.ceil(Math.min(most, STEP_PAGES))})`)
+    return pragma('freelist_count') > kept
   }
 
   /** Every octet of the database, free space too. */
@@ -170,7 +209,11 @@ export class Store implements Reader {
       while (taken < jobs.length && (taken === 0 || performance.now() < end))
         settled.push(this.#perform(jobs[taken++]!))
       this.#prepare('commit').run()
+      // A commit into a file that nobody will find again keeps no promise.
+      this.#presence?.demand()
+      this.#failing = undefined
     } catch (thrown) {
+      this.#failing = thrown
       if (this.#db.inTransaction) this.#prepare('rollback').run()
       const failed = jobs.slice(0, Math.max(taken, 1))
       for (const job of failed) job.reject(thrown)
@@ -215,81 +258,5 @@ export class Store implements Reader {
       signal: (news) => void job.signals.push(news),
       afterCommit: (run) => void job.hooks.push(run),
     }
-  }
-}
-
-/** Opens the database of a data directory, making it and running what migrations it lacks. Throws an OperatorError. */
-export function openStore(dataDir: string): Store {
-  const file = join(dataDir, FILE)
-  try {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
-  } catch (thrown) {
-    throw new OperatorError(
-      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or mend its permissions.`,
-    )
-  }
-  let database: Database.Database | undefined
-  try {
-    database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
-    database.pragma('journal_mode = WAL')
-    database.pragma('synchronous = FULL')
-    database.pragma('foreign_keys = ON')
-    // What is deleted is overwritten: an erased address is not to be found in free space.
-    database.pragma('secure_delete = ON')
-    database.pragma('cache_size = -16000')
-    database.pragma('temp_store = MEMORY')
-    // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
-    database.pragma('wal_autocheckpoint = 4000')
-    migrate(database, file)
-    return new Store(database)
-  } catch (thrown) {
-    database?.close()
-    if (thrown instanceof OperatorError) throw thrown
-    throw new OperatorError(sentenceFor(thrown, file), { cause: thrown })
-  }
-}
-
-/** What the database's files are to blame for (damage, a full disk, no rights) as a sentence; all else as it was thrown. */
-export function explained(thrown: unknown, dataDir: string): unknown {
-  return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
-    ? new OperatorError(sentenceFor(thrown, join(dataDir, FILE)), { cause: thrown })
-    : thrown
-}
-
-function migrate(database: Database.Database, file: string): void {
-  const version = (): number => database.pragma('user_version', { simple: true }) as number
-  if (version() > migrations.length)
-    throw new OperatorError(
-      `${file} was written by a newer Postrider (schema ${version()}, this one knows ${migrations.length}); start that version, or restore a backup made before the upgrade.`,
-    )
-  if (version() === migrations.length) return
-  database.exec('begin immediate')
-  try {
-    for (const { sql } of migrations.slice(version())) database.exec(sql)
-    database.pragma(`user_version = ${migrations.length}`)
-    database.exec('commit')
-  } catch (thrown) {
-    if (database.inTransaction) database.exec('rollback')
-    throw thrown
-  }
-}
-
-function sentenceFor(thrown: unknown, file: string): string {
-  switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
-    case 'SQLITE_NOTADB':
-    case 'SQLITE_CORRUPT':
-      return `${file} is damaged; stop here, keep the file, and put a backup of the data directory in its place.`
-    case 'SQLITE_FULL':
-      return `The disk that holds ${file} is full; free some space and start again. Nothing was changed.`
-    case 'SQLITE_CANTOPEN':
-    case 'SQLITE_READONLY':
-    case 'SQLITE_PERM':
-      return `${file} cannot be opened for writing; run Postrider as the user who owns the data directory.`
-    case 'SQLITE_BUSY':
-      return `${file} is locked by another program; end it and start again.`
-    case 'SQLITE_IOERR':
-      return `${file} cannot be read or written (${codeOf(thrown)}); see whether its disk is full or failing, then start again.`
-    default:
-      return `${file} cannot be opened: ${messageOf(thrown)}.`
   }
 }

@@ -1,19 +1,24 @@
-// One server to a data directory. The lock is an exclusive transaction on a small database of its own: the system drops it
-// when the process ends, however it ends.
+// One server to a data directory. The lock is an exclusive transaction on a small database of its own: the system drops it when the process
+// ends, however it ends. It is taken before anything else is opened, and nothing is ever written into its file, so that a full disk
+// does not keep it.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
+import { makeDataDir } from './open.ts'
 
 /** Locks in hand: one that nobody refers to would be collected, and closed with it. */
 const held = new Set<Database.Database>()
 
 /** Takes the lock of a data directory; undefined when another process has it, else the function that gives it back. */
 export function takeLock(dataDir: string): (() => void) | undefined {
+  makeDataDir(dataDir)
   const file = join(dataDir, 'serve.lock')
   let database: Database.Database | undefined
   try {
     const lock = (database = new Database(file, { timeout: 0, ...sqliteAddon(dataDir) }))
+    // Nothing goes to the disk, not even a journal.
+    lock.pragma('journal_mode = memory')
     lock.exec('begin exclusive')
     held.add(lock)
     return () => {
@@ -24,6 +29,8 @@ export function takeLock(dataDir: string): (() => void) | undefined {
     database?.close()
     if (codeOf(thrown) === 'SQLITE_BUSY') return undefined
     if (thrown instanceof OperatorError) throw thrown
-    throw new OperatorError(`${file} cannot be locked (${codeOf(thrown)}); remove it, or run Postrider as its owner.`)
+    throw new OperatorError(
+      `${file} cannot be locked (${codeOf(thrown)}); see that the disk has room and is not read-only, and that Postrider runs as the owner of ${dataDir}.`,
+    )
   }
 }

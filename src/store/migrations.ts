@@ -7,7 +7,14 @@
 import { agents } from './schema-agents.ts'
 import { campaigns } from './schema-campaigns.ts'
 import { foundation } from './schema-foundation.ts'
+import { frontDoor } from './schema-front-door.ts'
 import { inbound } from './schema-inbound.ts'
+import { notices } from './schema-notices.ts'
+import { oauthAllowed } from './schema-oauth-allowed.ts'
+import { promises } from './schema-promises.ts'
+import { space } from './schema-space.ts'
+import { submission } from './schema-submission.ts'
+import { unsubscribeLink } from './schema-unsubscribe-link.ts'
 import { webhooks } from './schema-webhooks.ts'
 
 export const migrations: readonly { name: string; sql: string }[] = [
@@ -16,4 +23,11 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'inbound', sql: inbound },
   { name: 'campaigns', sql: campaigns },
   { name: 'agents', sql: agents },
+  { name: 'promises', sql: promises },
+  { name: 'unsubscribe-link', sql: unsubscribeLink },
+  { name: 'notices', sql: notices },
+  { name: 'oauth-allowed', sql: oauthAllowed },
+  { name: 'space', sql: space },
+  { name: 'submission', sql: submission },
+  { name: 'front-door', sql: frontDoor },
 ]

@@ -1,5 +1,6 @@
-// The one function that changes a status. It reads the state table: an event that the table does not know for the row's
-// present status changes nothing and answers undefined.
+// The two functions that change a status: of one row, and of many. They read the state table: an event that the table does not know for a
+// row's present status changes nothing.
+import { counters } from '../base/counters.ts'
 import type { Machine, Row } from '../states/machine.ts'
 import type { Tx } from './database.ts'
 import { raw } from './query.ts'
@@ -27,5 +28,53 @@ export function move<Status extends string, On extends string>(
       row[0],
     ]),
   )
+  if (machine.table === 'deliveries') countFate(tx, on, row[2])
   return row
+}
+
+export interface Many {
+  /** SQL of further columns to set, "attempts = attempts + 1, leased_until = ?". */
+  set: string
+  /** SQL that chooses among the rows whose status allows the move. */
+  where: string
+  /** Of `set`, then of `where`. */
+  parameters: readonly unknown[]
+}
+
+/** Moves every chosen row that the table lets go; returns how many. */
+export function moveAll<Status extends string, On extends string>(
+  tx: Tx,
+  machine: Machine<Status, On>,
+  on: On,
+  many: Many,
+): number {
+  return tx.run(raw(statementOf(machine, on, many), [...many.parameters])).changes
+}
+
+/** The same, and returns the rows as they are then. */
+export function takeAll<Output>(tx: Tx, machine: Machine<string, string>, on: string, many: Many): Output[] {
+  return tx.all(raw<Output>(`${statementOf(machine, on, many)} returning *`, [...many.parameters]))
+}
+
+/** One statement for all rows of the table that the event moves. Throws when they lead to different statuses: that would be two moves. */
+function statementOf<Status extends string, On extends string>(
+  { rows, table }: Pick<Machine<Status, On>, 'rows' | 'table'>,
+  on: On,
+  { set, where }: Many,
+): string {
+  const moves = rows.filter((row) => row[1] === on)
+  const [to, ...others] = new Set(moves.map((row) => row[2]))
+  if (to === undefined || others.length > 0) throw new Error(`${table}: ${on} does not lead to one status.`)
+  const from = moves.map((row) => `'${row[0]}'`)
+  // One status alone is compared as the partial indexes have it.
+  const stands = from.length === 1 ? `status = ${from[0]}` : `status in (${from.join(', ')})`
+  return `update ${table} set status = '${to}', ${set} where ${stands} and ${where}`
+}
+
+const FATES = ['delivered', 'bounced', 'complained', 'failed', 'rejected', 'suppressed']
+
+/** Counts what became of a recipient, once it is written. */
+function countFate(tx: Tx, on: string, status: string): void {
+  const outcome = on === 'defer' ? 'deferred' : FATES.includes(status) ? status : undefined
+  if (outcome !== undefined) tx.afterCommit(() => counters.mails.add({ outcome }))
 }

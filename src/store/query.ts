@@ -7,6 +7,9 @@
 import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
 import type { Tables } from './tables.ts'
 
+/** A piece of SQL within a built query, for what the builder has no words for. */
+export { sql } from 'kysely'
+
 export interface Compiled {
   readonly sql: string
   readonly parameters: readonly unknown[]

@@ -1,36 +1,46 @@
 // Letters too large for the database: files in the data directory's spool, on the disk before anybody is told yes. A file
-// is named by the row that refers to it; one that no row refers to is swept at start.
-import { open, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+// is named by the row that refers to it; one that no row refers to is moved into the quarantine at start, and removed 30 days later.
+import { createHash } from 'node:crypto'
+import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { syncPath } from '../base/durable.ts'
+import { provenName } from '../base/spooled.ts'
+import { codeOf } from '../base/errors.ts'
 
 /** Above this many bytes a body lies in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
+
+/** Where files lie that no row names. */
+export const QUARANTINE = 'quarantine'
 
 export interface Draft {
   /** Where it lies until it is kept. */
   path: string
   write(bytes: string | Uint8Array): Promise<void>
-  keep(): Promise<void>
+  /** Answers the name under which it lies from now on (base/spooled.ts). */
+  keep(): Promise<string>
   drop(): Promise<void>
 }
 
 export class Spool {
   readonly #directory: string
+  readonly #quarantine: string
 
   constructor(dataDir: string) {
     this.#directory = join(dataDir, 'spool')
+    this.#quarantine = join(this.#directory, QUARANTINE)
   }
 
   path(name: string): string {
     return join(this.#directory, name)
   }
 
-  /** Writes a file whole and durable (file and directory entry), or not at all. */
-  async put(name: string, bytes: string | Uint8Array): Promise<void> {
+  /** Writes a file whole and durable (file and directory entry), or not at all; answers the name under which it lies. */
+  async put(name: string, bytes: string | Uint8Array): Promise<string> {
     const draft = await this.draft(name)
     try {
       await draft.write(bytes)
-      await draft.keep()
+      return await draft.keep()
     } catch (thrown) {
       await draft.drop()
       throw thrown
@@ -39,22 +49,32 @@ export class Spool {
 
   /** A file that grows piece by piece; it is nothing until `keep`, after which it is durable under its name. */
   async draft(name: string): Promise<Draft> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+    // Of a directory that was made just now the entry has to last too.
+    const made = await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+    if (made !== undefined) syncPath(dirname(made))
     const path = this.path(`${name}.part`)
     const file = await open(path, 'wx', 0o600)
+    const hash = createHash('sha256')
+    let octets = 0
     return {
       path,
-      write: (bytes) => file.writeFile(bytes),
+      write: async (bytes) => {
+        hash.update(bytes)
+        octets += Buffer.byteLength(bytes)
+        await file.writeFile(bytes)
+      },
       keep: async () => {
         await file.datasync()
         await file.close()
-        await rename(path, this.path(name))
+        const proven = provenName(name, octets, hash.digest())
+        await rename(path, this.path(proven))
         const directory = await open(this.#directory)
         try {
           await directory.sync()
         } finally {
           await directory.close()
         }
+        return proven
       },
       drop: async () => {
         await file.close().catch(() => {})
@@ -71,9 +91,42 @@ export class Spool {
     await rm(this.path(name), { force: true })
   }
 
-  /** Removes every file of which `known` says no: what a crash left between the file and its row. */
-  async sweep(known: (name: string) => boolean): Promise<void> {
-    const names = await readdir(this.#directory).catch(() => [] as string[])
-    await Promise.all(names.filter((name) => !known(name)).map((name) => this.remove(name)))
+  /** Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its row. Should the
+   *  database be the one that is wrong, nothing is lost. Answers their names. */
+  async sweep(known: (name: string) => boolean): Promise<string[]> {
+    const unknown = (await filesIn(this.#directory)).filter((name) => !known(name))
+    if (unknown.length > 0) await mkdir(this.#quarantine, { recursive: true, mode: 0o700 })
+    await Promise.all(unknown.map((name) => rename(this.path(name), join(this.#quarantine, name))))
+    return unknown
+  }
+
+  /** The files that nobody names, by their names. */
+  quarantined(): Promise<string[]> {
+    return filesIn(this.#quarantine)
+  }
+
+  /** Removes what was moved into the quarantine before a time (ms); returns how many. */
+  async emptyQuarantine(before: number): Promise<number> {
+    const names = await filesIn(this.#quarantine)
+    const removed = await Promise.all(
+      names.map(async (name) => {
+        const file = join(this.#quarantine, name)
+        // Moving a file sets its ctime.
+        if ((await stat(file)).ctimeMs >= before) return 0
+        await rm(file, { force: true })
+        return 1
+      }),
+    )
+    return removed.reduce<number>((sum, each) => sum + each, 0)
+  }
+}
+
+/** The plain files of a directory; none when it is not there. */
+async function filesIn(directory: string): Promise<string[]> {
+  try {
+    return (await readdir(directory, { withFileTypes: true })).filter((each) => each.isFile()).map(({ name }) => name)
+  } catch (thrown) {
+    if (codeOf(thrown) === 'ENOENT') return []
+    throw thrown
   }
 }

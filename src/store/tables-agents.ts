@@ -35,6 +35,8 @@ export interface Agents {
   status_at: number
   /** Its next mail goes out no sooner. */
   next_slot_at: number
+  /** Since when its mail is refused; null = it is taken. */
+  paused_at: number | null
   created_at: number
   updated_at: number
 }
@@ -43,6 +45,13 @@ export interface DomainReputations {
   domain_key: number
   /** Since when domain.reputation_warning stands; null: all is well. */
   warned_at: number | null
+}
+
+/** Whom the operator lets programs lead back to. */
+export interface OauthAllowed {
+  /** A known program or an origin. */
+  name: string
+  created_at: number
 }
 
 export interface OauthClients {

@@ -51,6 +51,8 @@ export interface Campaigns {
   reply_to: Json | null
   test_mode: Flag
   test_recipient_email: string | null
+  /** It does not start without an unsubscribe link in its html. */
+  require_unsubscribe_link: Flag
   scheduled_at: number | null
   /** As asked for; null follows the domain. */
   track_opens: Flag | null

@@ -78,6 +78,8 @@ export interface Deliveries {
   tls: string | null
   /** The SMTP dialogue of the last attempt, bounded. */
   dialogue: string | null
+  /** Since when local trouble keeps it from being tried; null when nothing does. */
+  trouble_since: number | null
   updated_at: number
 }
 

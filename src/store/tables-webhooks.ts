@@ -77,12 +77,20 @@ export interface EventCursors {
 export interface Notices {
   key: Key
   id: string
-  user_key: number
-  /** The domain that it is about and may be mailed from. */
-  domain_key: number
+  /** Null: it is the operator's, who is no user. */
+  user_key: number | null
+  /** Where it goes when not to the user's address. */
+  recipient: string | null
+  /** The domain that it is about, if any. */
+  domain_key: number | null
   subject: string
   text: string
-  /** 2: it is only for the list. */
+  /** 2: it is only for the list, or was given up. */
   mailed: Flag | 2
+  attempts: number
+  /** Null: it is not to be mailed any more. */
+  next_attempt_at: number | null
+  /** What the last attempt came to. */
+  response: string | null
   created_at: number
 }

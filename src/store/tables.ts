@@ -7,6 +7,7 @@ import type { Flag, Json, Key } from './columns.ts'
 import type {
   Agents,
   DomainReputations,
+  OauthAllowed,
   OauthClients,
   OauthGrants,
   OauthTokens,
@@ -26,6 +27,13 @@ import type {
 import type { InboundBodies, InboundEmails, InboundMessages, Inboxes } from './tables-inbound.ts'
 import type { EventCursors, Notices, OutboundWebhooks, WebhookAttempts, Webhooks } from './tables-webhooks.ts'
 
+/** Of the texts of other tables, kept by triggers (digests.ts). */
+export interface Digests {
+  of: number
+  row_key: number
+  digest: Uint8Array
+}
+
 export interface Users {
   key: Key
   id: string
@@ -37,6 +45,9 @@ export interface Users {
   /** The plan that a downgrade leads to, and when. */
   downgrade_to: string | null
   downgrade_at: number | null
+  /** Whether a summary of each day is mailed to them, and when the last one was made. */
+  summary: 'none' | 'daily'
+  summary_at: number | null
   created_at: number
   updated_at: number
 }
@@ -52,10 +63,20 @@ export interface Tokens {
   /** SHA-256 of the plaintext. */
   hash: Uint8Array
   last_four: string
+  agent_id: string | null
+  /** Recipients in a day; null: no cap of its own. */
+  daily: number | null
   expires_at: number
   last_used_at: number | null
   created_at: number
   updated_at: number
+}
+
+/** Recipients of a token's mail by day (UTC, days since the epoch). */
+export interface TokenDays {
+  token_key: number
+  day: number
+  recipients: number
 }
 
 export interface Domains {
@@ -80,6 +101,11 @@ export interface Domains {
   missing_since: number | null
   checked_at: number | null
   next_check_at: number | null
+  /** The MTA-STS policy for mail that it receives, and when that last changed; null: it never had one. */
+  sts_mode: 'none' | 'testing' | 'enforce'
+  sts_changed_at: number | null
+  /** What its DMARC record is asked to say. */
+  dmarc_policy: 'none' | 'quarantine' | 'reject'
   deleted_at: number | null
   created_at: number
   updated_at: number
@@ -131,16 +157,30 @@ export interface Events {
   created_at: number
 }
 
+/** What was told about mails by events that are gone. */
+export interface EventSums {
+  email_key: number
+  type: EventType
+  /** 0: no one delivery. */
+  delivery: number
+  machine: Flag
+  campaign_key: number | null
+  times: number
+}
+
 export interface Tables {
   users: Users
   tokens: Tokens
+  token_days: TokenDays
   domains: Domains
   dkim_keys: DkimKeys
   records: Records
   outbound_emails: OutboundEmails
   outbound_bodies: OutboundBodies
+  digests: Digests
   deliveries: Deliveries
   events: Events
+  event_sums: EventSums
   webhooks: Webhooks
   outbound_webhooks: OutboundWebhooks
   webhook_attempts: WebhookAttempts
@@ -156,6 +196,7 @@ export interface Tables {
   tallies: Tallies
   agents: Agents
   domain_reputations: DomainReputations
+  oauth_allowed: OauthAllowed
   oauth_clients: OauthClients
   oauth_grants: OauthGrants
   oauth_tokens: OauthTokens
@@ -174,13 +215,16 @@ export type NewRow<T extends TableName> = Insertable<Tables[T]>
 export const OWNERS: Record<TableName, string> = {
   users: 'accounts',
   tokens: 'accounts',
+  token_days: 'accounts',
   domains: 'domains',
   dkim_keys: 'domains',
   records: 'domains',
   outbound_emails: 'outbound',
   outbound_bodies: 'outbound',
+  digests: 'store',
   deliveries: 'outbound',
   events: 'store',
+  event_sums: 'store',
   webhooks: 'webhooks',
   outbound_webhooks: 'webhooks',
   webhook_attempts: 'webhooks',
@@ -196,6 +240,7 @@ export const OWNERS: Record<TableName, string> = {
   tallies: 'outbound',
   agents: 'outbound',
   domain_reputations: 'outbound',
+  oauth_allowed: 'accounts',
   oauth_clients: 'accounts',
   oauth_grants: 'accounts',
   oauth_tokens: 'accounts',

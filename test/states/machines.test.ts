@@ -10,8 +10,9 @@ import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
 import { machine, type Machine } from '../../src/states/machine.ts'
 import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
-import { openStore, type Store } from '../../src/store/database.ts'
-import { move } from '../../src/store/move.ts'
+import type { Store } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
+import { move, moveAll } from '../../src/store/move.ts'
 import { raw } from '../../src/store/query.ts'
 
 // The tables as the specification draws them: "States and transitions" of the interface, with D20, D21, D23 and D25 for what
@@ -55,8 +56,22 @@ const EMAIL = `
   sent       suppressed  suppressed  auto  email.rejected
   queued     expired     failed      auto  email.bounced
   sent       expired     failed      auto  email.bounced
+  queued     taken       delivered   auto  -
+  queued     dropped     failed      owner -
+  sent       dropped     failed      owner -
 `
-const EMAIL_MOVES = ['handed', 'accepted', 'refused', 'returned', 'complained', 'rejected', 'suppressed', 'expired']
+const EMAIL_MOVES = [
+  'handed',
+  'accepted',
+  'refused',
+  'returned',
+  'complained',
+  'rejected',
+  'suppressed',
+  'expired',
+  'taken',
+  'dropped',
+]
 
 // Ours alone: the queue behind the email (D24 names a recipient's statuses, the commands hold, release and drop).
 const DELIVERY = `
@@ -64,6 +79,11 @@ const DELIVERY = `
   active     accept    delivered   auto      -
   active     defer     queued      auto      -
   active     lapse     queued      auto      -
+  active     wait      queued      auto      -
+  active     withdraw  queued      auto      -
+  active     withhold  held        auto      -
+  queued     suppress  suppressed  auto      -
+  held       suppress  suppressed  auto      -
   active     refuse    bounced     auto      -
   active     expire    failed      auto      -
   active     reject    rejected    auto      -
@@ -86,6 +106,9 @@ const DELIVERY_MOVES = [
   'accept',
   'defer',
   'lapse',
+  'wait',
+  'withdraw',
+  'withhold',
   'refuse',
   'expire',
   'reject',
@@ -263,6 +286,26 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
         }
     })
     assert.equal(legal, drawn.length)
+  })
+
+  test(`${name}: many rows are moved as each alone would be`, async () => {
+    const key = keys[built.table]!
+    await store.write((tx) => {
+      for (const from of statuses)
+        for (const on of moves) {
+          const to = new Set(drawn.filter((row) => row.on === on).map((row) => row.to))
+          const many = { set: 'updated_at = ?', where: 'key = ?', parameters: [3, key] }
+          if (to.size > 1) {
+            assert.throws(() => moveAll(tx, built, on, many), /does not lead to one status/)
+            continue
+          }
+          const wanted = drawn.find((row) => row.from === from && row.on === on)
+          tx.run(raw(`update ${built.table} set status = ? where key = ?`, [from, key]))
+          assert.equal(moveAll(tx, built, on, many), wanted ? 1 : 0, `${from} ${on}`)
+          const now = tx.first<{ status: string }>(raw(`select status from ${built.table} where key = ?`, [key]))
+          assert.equal(now?.status, wanted?.to ?? from, `${from} ${on}`)
+        }
+    })
   })
 
   test(`${name}: a row that is gone is not moved`, async () => {

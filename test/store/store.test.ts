@@ -10,7 +10,9 @@ import { after, describe, test, type TestContext } from 'node:test'
 import Database from 'better-sqlite3'
 import { OperatorError } from '../../src/base/errors.ts'
 import { machine } from '../../src/states/machine.ts'
-import { openStore, Store, type Tx } from '../../src/store/database.ts'
+import { Store, type Tx } from '../../src/store/database.ts'
+import { Damaged, ownName, readProven } from '../../src/base/spooled.ts'
+import { openStore } from '../../src/store/open.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { findByKeys, findOwned, listPage, placeOf, type ListQuery, type Order } from '../../src/store/list.ts'
 import { takeLock } from '../../src/store/lock.ts'
@@ -19,7 +21,6 @@ import { move } from '../../src/store/move.ts'
 import { db, raw, statement } from '../../src/store/query.ts'
 import { Spool, SPOOL_ABOVE } from '../../src/store/spool.ts'
 import { OWNERS } from '../../src/store/tables.ts'
-import { until } from '../kit/until.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'postrider-store-'))
 after(() => rmSync(root, { recursive: true }))
@@ -57,6 +58,7 @@ const addUser = (tx: Tx, name: string, more: { plan?: string; key?: number } = {
       password_hash: null,
       plan: more.plan ?? 'unlimited',
       subscription_state: 'active',
+      summary: 'none',
       created_at: 1,
       updated_at: 1,
     }),
@@ -394,7 +396,7 @@ describe('the file', () => {
 
   test('whose migration fails half-way is as it was before', (t) => {
     const dir = dataDir()
-    mkdirSync(dir)
+    mkdirSync(dir, { mode: 0o700 })
     // A table of that name is in the way of the first migration's third statement.
     const path = join(dir, 'postrider.db')
     const foreign = new Database(path)
@@ -429,7 +431,7 @@ describe('the file', () => {
 describe('the lock of a data directory', () => {
   test('is had by one at a time and given back', () => {
     const dir = dataDir()
-    mkdirSync(dir)
+    mkdirSync(dir, { mode: 0o700 })
     const release = takeLock(dir)
     assert.ok(release)
     assert.equal(takeLock(dir), undefined)
@@ -441,7 +443,7 @@ describe('the lock of a data directory', () => {
 
   test('keeps a second process out until the first ends, even by kill -9', async () => {
     const dir = dataDir()
-    mkdirSync(dir)
+    mkdirSync(dir, { mode: 0o700 })
     const source = new URL('../../src/store/lock.ts', import.meta.url).href
     const holder = spawn(
       process.execPath,
@@ -496,6 +498,8 @@ describe('pages of a list', () => {
         open_tracking_enabled: 0,
         click_tracking_enabled: 0,
         tracking_redirect_mode: 'shared',
+        sts_mode: 'none',
+        dmarc_policy: 'none',
         status: at === 1 ? 'active' : 'pending',
         status_at: at,
         poll_from: at,
@@ -739,45 +743,97 @@ describe('the spool', () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     const letter = 'ä'.repeat(SPOOL_ABOVE)
-    await spool.put('one', letter)
-    await spool.put('two', Uint8Array.of(0, 255, 13, 10))
-    assert.equal((await spool.read('one')).toString(), letter)
-    assert.deepEqual([...(await spool.read('two'))], [0, 255, 13, 10])
-    assert.deepEqual(readdirSync(join(dir, 'spool')).sort(), ['one', 'two'])
-    assert.equal(statSync(spool.path('one')).mode & 0o777, 0o600)
-    await spool.remove('one')
-    await spool.remove('one')
-    await assert.rejects(spool.read('one'), { code: 'ENOENT' })
+    const one = await spool.put('one', letter)
+    const two = await spool.put('two', Uint8Array.of(0, 255, 13, 10))
+    assert.match(one, /^one~\d+-[\w-]{43}$/)
+    assert.equal(ownName(two), 'two')
+    assert.equal((await spool.read(one)).toString(), letter)
+    assert.deepEqual([...readProven(spool.path(two))], [0, 255, 13, 10])
+    assert.deepEqual(readdirSync(join(dir, 'spool')).sort(), [one, two])
+    assert.equal(statSync(spool.path(one)).mode & 0o777, 0o600)
+    await spool.remove(one)
+    await spool.remove(one)
+    await assert.rejects(spool.read(one), { code: 'ENOENT' })
+  })
+
+  test('a file of which one bit changed, or the end is missing, is not read', async () => {
+    const spool = new Spool(dataDir())
+    for (const harm of [(bytes: Buffer) => bytes.fill(bytes[7]! ^ 1, 7, 8), (bytes: Buffer) => bytes.subarray(0, -1)]) {
+      const name = await spool.put('one', 'x'.repeat(1000))
+      writeFileSync(spool.path(name), harm(await spool.read(name)))
+      assert.throws(() => readProven(spool.path(name)), Damaged)
+    }
+    // Version 0.1.0 wrote names without a proof.
+    writeFileSync(spool.path('old'), 'text')
+    assert.equal(readProven(spool.path('old')).toString(), 'text')
   })
 
   test('what cannot be written whole leaves nothing', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     // A directory stands where the file should.
-    mkdirSync(join(dir, 'spool', 'taken'), { recursive: true })
+    mkdirSync(join(dir, 'spool', 'taken.part'), { recursive: true })
     await assert.rejects(spool.put('taken', 'text'))
-    assert.deepEqual(readdirSync(join(dir, 'spool')), ['taken'])
+    assert.deepEqual(readdirSync(join(dir, 'spool')), ['taken.part'])
     const blocked = dataDir()
     mkdirSync(blocked)
     writeFileSync(join(blocked, 'spool'), '')
     await assert.rejects(new Spool(blocked).put('one', 'text'))
   })
 
-  test('a sweep removes what no row knows, drafts of a crash included', async () => {
+  test('a sweep puts what no row knows into quarantine, drafts of a crash included, where it stays for a while', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     await spool.sweep(() => true)
-    for (const name of ['kept', 'lost']) await spool.put(name, name)
+    const [kept = '', lost = ''] = await Promise.all(['kept', 'lost'].map((name) => spool.put(name, name)))
     writeFileSync(spool.path('kept.part'), 'half')
-    await spool.sweep((name) => name === 'kept')
-    assert.deepEqual(readdirSync(join(dir, 'spool')), ['kept'])
+    assert.deepEqual((await spool.sweep((name) => name === kept)).toSorted(), ['kept.part', lost])
+    assert.deepEqual(readdirSync(join(dir, 'spool')).toSorted(), [kept, 'quarantine'])
+    assert.deepEqual((await spool.quarantined()).toSorted(), ['kept.part', lost])
+    assert.equal(readFileSync(join(dir, 'spool', 'quarantine', lost), 'utf8'), 'lost')
+    // A second sweep finds nothing: the quarantine is no letter.
+    assert.deepEqual(await spool.sweep((name) => name === kept), [])
+    assert.equal(await spool.emptyQuarantine(0), 0)
+    assert.equal(await spool.emptyQuarantine(8.64e15), 2)
+    assert.deepEqual(await spool.quarantined(), [])
   })
 
   test('files of many letters written at once are all there', async () => {
     const spool = new Spool(dataDir())
     const all = Array.from({ length: 20 }, (_, i) => `letter-${i}`)
-    await Promise.all(all.map((name) => spool.put(name, name)))
-    await until(async () => (await Promise.all(all.map((name) => spool.read(name)))).length === 20)
-    for (const name of all) assert.equal((await spool.read(name)).toString(), name)
+    const names = await Promise.all(all.map((name) => spool.put(name, name)))
+    for (const name of names) assert.equal((await spool.read(name)).toString(), ownName(name))
   })
+})
+
+test('texts are held to digests that no statement can forget: a changed bit is found, a change by us is none', async () => {
+  const dir = dataDir()
+  const store = openStore(dir)
+  const at = 1
+  await store.write((tx) => {
+    tx.run(
+      raw(`insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts)
+      values ('m', 'a@b.test', '[]', '', '', '', 3, x'616263', 0, 1, 0)`),
+    )
+    tx.run(
+      raw(
+        `insert into inbound_bodies (message_key, headers, text, html, attachments) values (?, '{}', 'hello', null, '[]')`,
+        [at],
+      ),
+    )
+  })
+  assert.deepEqual(store.verify(), [])
+  await store.write((tx) => tx.run(raw(`update inbound_bodies set text = 'zebra crossing', headers = '{"a":1}'`)))
+  assert.deepEqual(store.verify(), [])
+  store.checkpoint()
+  store.close()
+  const file = join(dir, 'postrider.db')
+  const bytes = readFileSync(file)
+  const place = bytes.indexOf('zebra crossing')
+  assert.ok(place > 0)
+  bytes[place] = bytes[place]! ^ 1
+  writeFileSync(file, bytes)
+  const damaged = openStore(dir)
+  assert.match(damaged.verify().join('\n'), /Texts in inbound_bodies are damaged: row 1/)
+  damaged.close()
 })

@@ -1,0 +1,110 @@
+// One installation: a database, the key that seals what is secret in it, and the spool. They belong together, and a start believes none
+// of them when another is missing: a disk that is not mounted yet looks like a new installation.
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { OperatorError } from '../base/errors.ts'
+import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
+import type { Store, Tx } from './database.ts'
+import { scanLog, type LogDamage } from './log-scan.ts'
+import { DATABASE, openStore, type OpenOptions } from './open.ts'
+import { QUARANTINE } from './spool.ts'
+import { raw } from './query.ts'
+
+/** What an installation leaves in its data directory beside the database. */
+const BELONGINGS = [KEY_FILE, 'erasures.ledger', `${DATABASE}-wal`]
+
+export interface InstanceOptions extends OpenOptions {
+  /** Hears that committed transactions cannot be read from the log any more. Only for who holds the lock: the log must stand still. */
+  logDamaged?: (damage: LogDamage) => void
+}
+
+export interface Instance {
+  store: Store
+  keyring: Keyring
+}
+
+/** Opens what a data directory holds, or makes it where the directory is empty. Throws an OperatorError that names the ways out. */
+export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
+  refuseRemains(dataDir)
+  const damage = options.logDamaged && scanLog(join(dataDir, DATABASE))
+  if (damage) options.logDamaged?.(damage)
+  const store = openStore(dataDir, options)
+  try {
+    const sealed = sealedKey(store)
+    const key = join(dataDir, KEY_FILE)
+    if (sealed && !existsSync(key))
+      throw new OperatorError(
+        `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin anew with "postrider init --new".`,
+      )
+    const keyring = openKeyring(dataDir)
+    if (sealed && !opens(keyring, sealed))
+      throw new OperatorError(
+        `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin anew with "postrider init --new".`,
+      )
+    return { store, keyring }
+  } catch (thrown) {
+    store.close()
+    throw thrown
+  }
+}
+
+/** The files of an installation whose database is missing or empty; empty when there is a database, or nothing at all. */
+function remains(dataDir: string): string[] {
+  const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
+  if (database && database.size > 0) return []
+  return [...BELONGINGS, ...(spooled(dataDir) ? ['spool'] : [])].filter((name) => {
+    const found = statSync(join(dataDir, name), { throwIfNoEntry: false })
+    return found !== undefined && (found.isDirectory() || found.size > 0)
+  })
+}
+
+function spooled(dataDir: string): boolean {
+  const spool = join(dataDir, 'spool')
+  return existsSync(spool) && readdirSync(spool).some((name) => name !== QUARANTINE)
+}
+
+function refuseRemains(dataDir: string): void {
+  const left = remains(dataDir)
+  if (left.length === 0) return
+  throw new OperatorError(
+    `${dataDir} holds ${left.join(', ')} but no database (${DATABASE}). Is its disk mounted? If the database is lost, put a backup back with "postrider restore FILE", or begin anew with "postrider init --new", which moves what is there aside.`,
+  )
+}
+
+/** Moves everything of an installation into a folder of its own beside it, so that a new one can begin; answers the folder, undefined when
+ *  there was nothing. `name` must be new; the paths `but` stay. */
+export function setAside(dataDir: string, name: string, but: readonly string[] = []): string | undefined {
+  const names = existsSync(dataDir)
+    ? readdirSync(dataDir).filter(
+        (each) => !/^(?:serve\.lock|set-aside-)/.test(each) && !but.includes(join(dataDir, each)),
+      )
+    : []
+  if (names.length === 0) return undefined
+  const aside = join(dataDir, name)
+  mkdirSync(aside, { mode: 0o700 })
+  for (const each of names) renameSync(join(dataDir, each), join(aside, each))
+  return aside
+}
+
+/** A key that only the installation's own key opens. */
+export interface Sealed {
+  id: string
+  box: Uint8Array
+}
+
+/** Any one DKIM key that lies sealed in the database. */
+export function sealedKey(reader: Pick<Tx, 'first'>): Sealed | undefined {
+  return reader.first(
+    raw<Sealed>('select id, sealed_private_key as box from dkim_keys where sealed_private_key is not null limit 1'),
+  )
+}
+
+/** Whether the key of the data directory opens a sealed box. */
+export function opens(keyring: Keyring, { box, id }: Sealed): boolean {
+  try {
+    keyring.open(id, box)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,166 @@
+// Opening the database of a data directory: its settings, the migrations that it lacks, and a sentence for everything that stands in the way.
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import Database from 'better-sqlite3'
+import { syncPath } from '../base/durable.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { sqliteAddon } from './addon.ts'
+import { Store } from './database.ts'
+import { migrations } from './migrations.ts'
+
+const BUSY_TIMEOUT = 5000
+export const DATABASE = 'postrider.db'
+
+/** Makes the data directory where there is none, for its owner alone. Throws an OperatorError, also for one that others may read. */
+export function makeDataDir(dataDir: string): void {
+  try {
+    const made = mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    if (made !== undefined) syncPath(dirname(made))
+  } catch (thrown) {
+    throw new OperatorError(
+      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or mend its permissions.`,
+    )
+  }
+  // Mails, addresses and the hashes of tokens lie in it.
+  if ((statSync(dataDir).mode & 0o007) !== 0)
+    throw new OperatorError(`Other users may read the data directory ${dataDir}; close it with "chmod 700 ${dataDir}".`)
+}
+
+export interface OpenOptions {
+  /** Whether a database of an older version is brought up to this one's schema; else it is refused. A new one is always made. */
+  migrates?: boolean
+  /** Hears, before the first migration of a database that holds something, from which schema to which. */
+  migrating?: (from: number, to: number) => void
+}
+
+/** Opens the database of a data directory, making it where there is none. Throws an OperatorError. */
+export function openStore(dataDir: string, options: OpenOptions = {}): Store {
+  const file = join(dataDir, DATABASE)
+  makeDataDir(dataDir)
+  let database: Database.Database | undefined
+  try {
+    database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
+    // What is free can go back to the disk a little at a time.
+    if (database.pragma('page_count', { simple: true }) === 0) database.pragma('auto_vacuum = INCREMENTAL')
+    database.pragma('journal_mode = WAL')
+    database.pragma('synchronous = FULL')
+    database.pragma('foreign_keys = ON')
+    // What is deleted is overwritten: an erased address is not to be found in free space.
+    database.pragma('secure_delete = ON')
+    database.pragma('cache_size = -16000')
+    database.pragma('temp_store = MEMORY')
+    // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
+    database.pragma('wal_autocheckpoint = 4000')
+    migrate(database, file, options)
+    return new Store(database, file)
+  } catch (thrown) {
+    database?.close()
+    if (thrown instanceof OperatorError) throw thrown
+    throw new OperatorError(sentenceFor(thrown, file), { cause: thrown })
+  }
+}
+
+/** What files and memory are to blame for (damage, a full disk, no rights) as a sentence; all else as it was thrown. */
+export function explained(thrown: unknown, dataDir: string): unknown {
+  return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
+    ? new OperatorError(sentenceFor(thrown, join(dataDir, DATABASE)), { cause: thrown })
+    : explainedFile(thrown)
+}
+
+/** A failed system call on a file as a sentence; all else as it was thrown. */
+export function explainedFile(thrown: unknown): unknown {
+  const { code, path, syscall } = (thrown ?? {}) as NodeJS.ErrnoException
+  if (code === undefined || !/^E[A-Z]+$/.test(code) || path === undefined) return thrown
+  return new OperatorError(
+    `${path} cannot be used (${syscall ?? 'access'}: ${code}); see whether its disk is full or failing, who owns it, and how many files a process may open.`,
+    { cause: thrown },
+  )
+}
+
+/** Removes the copies that were made before upgrades and are older than a time (ms), which may say what was erased since. */
+export function removeCopies(dataDir: string, before = Infinity): void {
+  for (const name of readdirSync(dataDir)) {
+    const file = join(dataDir, name)
+    if (/^postrider\.db\.schema-\d+$/.test(name) && statSync(file).mtimeMs < before) rmSync(file, { force: true })
+  }
+}
+
+function migrate(database: Database.Database, file: string, { migrates = true, migrating }: OpenOptions): void {
+  const version = (): number => database.pragma('user_version', { simple: true }) as number
+  if (version() > migrations.length)
+    throw new OperatorError(
+      `${file} was written by a newer Postrider (schema ${version()}, this one knows ${migrations.length}); start that version, or restore a backup made before the upgrade.`,
+    )
+  const found = version()
+  if (found === migrations.length) return
+  if (found > 0 && !migrates)
+    throw new OperatorError(
+      `${file} was written by an older Postrider (schema ${found}, this one has ${migrations.length}); restart the server with this version, or run "postrider upgrade".`,
+    )
+  if (found > 0) {
+    migrating?.(found, migrations.length)
+    copyAside(database, `${file}.schema-${found}`)
+  }
+  database.exec('begin immediate')
+  try {
+    for (const { sql } of migrations.slice(version())) database.exec(sql)
+    database.pragma(`user_version = ${migrations.length}`)
+    database.exec('commit')
+  } catch (thrown) {
+    if (database.inTransaction) database.exec('rollback')
+    throw thrown
+  }
+  makeRoomReturnable(database)
+}
+
+/** A database of before 0.2.0 cannot give space back until it is written anew. Without room for that it stays as it is, until the next upgrade. */
+function makeRoomReturnable(database: Database.Database): void {
+  if (database.pragma('auto_vacuum', { simple: true }) !== 0) return
+  try {
+    database.pragma('auto_vacuum = INCREMENTAL')
+    database.exec('vacuum')
+  } catch (thrown) {
+    if (codeOf(thrown) !== 'SQLITE_FULL') throw thrown
+  }
+}
+
+/** A copy of the database as the older version left it: what to go back to. Throws an OperatorError when the disk has no room for it. */
+function copyAside(database: Database.Database, copy: string): void {
+  if (existsSync(copy)) return
+  const draft = `${copy}.part`
+  rmSync(draft, { force: true })
+  try {
+    database.prepare('vacuum into ?').run(draft)
+    syncPath(draft)
+    renameSync(draft, copy)
+    syncPath(dirname(copy))
+  } catch (thrown) {
+    rmSync(draft, { force: true })
+    throw new OperatorError(
+      `The database cannot be copied to ${copy} before it is upgraded (${codeOf(thrown)}); free as much space as the database takes and start again. Nothing was changed.`,
+      { cause: thrown },
+    )
+  }
+}
+
+function sentenceFor(thrown: unknown, file: string): string {
+  switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
+    case 'SQLITE_NOTADB':
+    case 'SQLITE_CORRUPT':
+      return `${file} is damaged; stop here, keep the file, and put a backup of the data directory in its place.`
+    case 'SQLITE_FULL':
+      return `The disk that holds ${file} is full; free some space and start again. Nothing was changed.`
+    case 'SQLITE_CANTOPEN':
+    case 'SQLITE_READONLY':
+    case 'SQLITE_PERM':
+      return `${file} cannot be opened for writing; run Postrider as the user who owns the data directory.`
+    case 'SQLITE_BUSY':
+      return `${file} is locked by another program; end it and start again.`
+    case 'SQLITE_NOMEM':
+      return `There is no memory to work on ${file}; end other programs or give this one more.`
+    case 'SQLITE_IOERR':
+      return `${file} cannot be read or written (${codeOf(thrown)}); see whether its disk is full or failing, then start again.`
+    default:
+      return `${file} cannot be opened: ${messageOf(thrown)}.`
+  }
+}

@@ -1,0 +1,187 @@
+// A start believes nothing that is missing: database, key and spool of one installation belong together, and each refusal names the ways
+// out. And a running server notices that its files are gone before it promises anything more.
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, test } from 'node:test'
+import Database from 'better-sqlite3'
+import { OperatorError } from '../../src/base/errors.ts'
+import { parseConfig } from '../../src/base/config.ts'
+import { silentLog } from '../../src/base/log.ts'
+import { addUser } from '../../src/accounts/users.ts'
+import { makeKeyPair } from '../../src/domains/keys.ts'
+import { registerDomain } from '../../src/domains/register.ts'
+import { openInstance, setAside, type Instance } from '../../src/store/instance.ts'
+import { takeLock } from '../../src/store/lock.ts'
+import { migrations } from '../../src/store/migrations.ts'
+import { raw } from '../../src/store/query.ts'
+import { ManualClock } from '../kit/clock.ts'
+
+const made: string[] = []
+const open: Instance[] = []
+afterEach(() => {
+  for (const { store } of open.splice(0)) store.close()
+  for (const dir of made.splice(0)) rmSync(dir, { recursive: true, force: true })
+})
+
+const dataDir = (): string => {
+  const dir = mkdtempSync(join(tmpdir(), 'postrider-instance-'))
+  made.push(dir)
+  return dir
+}
+const opened = (dir: string): Instance => {
+  const instance = openInstance(dir)
+  open.push(instance)
+  return instance
+}
+
+/** An installation with a domain and its sealed key, closed. */
+async function installation(): Promise<string> {
+  const dir = dataDir()
+  const { keyring, store } = openInstance(dir)
+  const clock = new ManualClock()
+  const user = await addUser({ store, clock }, { email: 'ann@owner.test' })
+  const makeKeys = () => makeKeyPair(1024)
+  const config = parseConfig({})
+  await registerDomain({ store, clock, keyring, config, makeKeys, log: silentLog, ring: () => {} }, user.key, {
+    name: 'here.test',
+    purpose: 'both',
+  })
+  store.close()
+  writeFileSync(join(dir, 'erasures.ledger'), '')
+  return dir
+}
+
+/** The sentence with which the data directory is refused; nothing in it may change. */
+function refused(dir: string): string {
+  const before = readdirSync(dir).toSorted()
+  let said = ''
+  assert.throws(
+    () => openInstance(dir).store.close(),
+    (thrown) => {
+      said = (thrown as Error).message
+      return thrown instanceof OperatorError
+    },
+  )
+  const files = (names: string[]): string[] => names.filter((name) => !/-(?:wal|shm)$/.test(name))
+  assert.deepEqual(files(readdirSync(dir).toSorted()), files(before))
+  return said
+}
+
+test('an installation opens again, and an empty directory is a new one', async () => {
+  opened(await installation())
+  opened(dataDir())
+})
+
+test('no database beside a key, a spool or a log: refused, with both ways out', async () => {
+  for (const gone of ['missing', 'empty']) {
+    const dir = await installation()
+    if (gone === 'missing') unlinkSync(join(dir, 'postrider.db'))
+    else truncateSync(join(dir, 'postrider.db'))
+    assert.match(refused(dir), /instance\.key but no database.*mounted.*restore FILE.*init --new/)
+  }
+})
+
+test('no key beside sealed rows, or another one: refused, and no key is made', async () => {
+  const dir = await installation()
+  renameSync(join(dir, 'instance.key'), join(dir, 'kept'))
+  assert.match(refused(dir), /instance\.key is missing.*restore FILE.*init --new/)
+  writeFileSync(join(dir, 'instance.key'), `${Buffer.alloc(32, 7).toString('base64')}\n`, { mode: 0o600 })
+  assert.match(refused(dir), /does not belong to the database/)
+  renameSync(join(dir, 'kept'), join(dir, 'instance.key'))
+  opened(dir)
+})
+
+test('to begin anew, everything is moved aside and nothing deleted', async () => {
+  const dir = await installation()
+  unlinkSync(join(dir, 'postrider.db'))
+  const aside = setAside(dir, 'set-aside-1')
+  assert.deepEqual(readdirSync(aside!).toSorted(), ['erasures.ledger', 'instance.key'])
+  opened(dir)
+  assert.equal(setAside(dataDir(), 'set-aside-1'), undefined)
+})
+
+test('a directory that everybody may read is refused, with the command that closes it', async () => {
+  const dir = await installation()
+  chmodSync(dir, 0o755)
+  assert.match(refused(dir), /chmod 700 /)
+  assert.throws(() => takeLock(dir), /chmod 700 /)
+})
+
+test('a database that is removed or replaced while it is open: no write is answered from then on', async () => {
+  for (const harm of ['removed', 'replaced', 'log removed'] as const) {
+    const dir = await installation()
+    const { store } = opened(dir)
+    const write = () => store.write((tx) => tx.run(raw('update users set updated_at = updated_at + 1')))
+    await write()
+    const file = join(dir, harm === 'log removed' ? 'postrider.db-wal' : 'postrider.db')
+    rmSync(file)
+    if (harm === 'replaced') writeFileSync(file, 'another')
+    await assert.rejects(write(), /removed or replaced while it was open/, harm)
+    assert.throws(() => store.demandPresence(), OperatorError)
+  }
+})
+
+/** SHA-256 of what version 0.1.0 shipped: databases in the field were made by these very texts. */
+const RELEASED: Record<string, string> = {
+  foundation: 'b5f16442adca5c0cc14d38df45b15bd5ba98cc5574a207187500488540ff7950',
+  webhooks: '30bf3526544c0d85d81b6eec2123e33995bc11b51ad3fe1e7314fee6d76ec40c',
+  inbound: 'd7c4d16af6da43c0c2f5211754f8262ade9f6ae5d93a25173ec0f6eca163d831',
+  campaigns: 'c3512df35a3898e3c5289ac4741a6b369e4339532509e3a9a6750e1dda53714f',
+  agents: '918dd757098d2195cffc8405721abd56d5b7d237d4bf75e52cc74d734211b2ed',
+}
+
+test('a migration that was released is never changed', () => {
+  const count = Object.keys(RELEASED).length
+  const hashes = migrations
+    .slice(0, count)
+    .map(({ name, sql }) => [name, createHash('sha256').update(sql).digest('hex')])
+  assert.deepEqual(Object.fromEntries(hashes), RELEASED)
+})
+
+test('a database of version 0.1.0: a command refuses it, a server copies it before it is migrated, and keeps what is in it', () => {
+  const dir = dataDir()
+  const released = Object.keys(RELEASED).length
+  const old = new Database(join(dir, 'postrider.db'))
+  for (const { sql } of migrations.slice(0, released)) old.exec(sql)
+  old.exec(`
+    insert into users (key, id, email, name, plan, subscription_state, created_at, updated_at) values (1, 'u', 'ann@owner.test', 'Ann', 'unlimited', 'active', 1, 1);
+    insert into domains (key, id, user_key, name, purpose, region, mail_from_prefix, tls_policy, open_tracking_enabled, click_tracking_enabled, tracking_redirect_mode,
+      status, status_at, poll_from, created_at, updated_at) values (1, 'd', 1, 'here.test', 'both', 'default', 'bounce', 'Optional', 0, 0, 'shared', 'active', 1, 1, 1, 1);
+    insert into outbound_emails (key, id, user_key, domain_key, "from", "to", subject, opens_tracked, clicks_tracked, message_id, status, queued_at, created_at, updated_at)
+      values (1, 'e', 1, 1, 'a@here.test', 'b@there.test', 's', 0, 0, '<e@here.test>', 'queued', 1, 1, 1);
+    insert into outbound_bodies (email_key, content) values (1, '{"html":"x","text":null}');
+    insert into deliveries (key, email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, updated_at)
+      values (1, 1, 1, 'to', 'b@there.test', 'there.test', 'queued', 0, 1, 9, 1);
+    insert into notices (key, id, user_key, domain_key, subject, text, mailed, created_at) values (1, 'n', 1, 1, 'Word', 'text', 0, 1);`)
+  old.pragma(`user_version = ${released}`)
+  old.close()
+  assert.throws(() => openInstance(dir, { migrates: false }), /older Postrider.*upgrade/)
+  const heard: number[][] = []
+  const migrated = openInstance(dir, { migrating: (from, to) => void heard.push([from, to]) })
+  open.push(migrated)
+  assert.deepEqual(heard, [[released, migrations.length]])
+  const { store } = migrated
+  assert.deepEqual(store.verify(), [])
+  // 2: free space goes back to the disk by and by.
+  assert.equal(store.first<{ auto_vacuum: number }>(raw('select auto_vacuum from pragma_auto_vacuum'))!.auto_vacuum, 2)
+  const count = (reader: { first: typeof store.first }, table: string): number =>
+    reader.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
+  for (const table of ['users', 'domains', 'outbound_emails', 'outbound_bodies', 'deliveries', 'notices'])
+    assert.equal(count(store, table), 1, table)
+  const copy = new Database(join(dir, `postrider.db.schema-${released}`), { readonly: true })
+  assert.equal(copy.pragma('user_version', { simple: true }), released)
+  assert.equal((copy.prepare('select count(*) as n from users').get() as { n: number }).n, 1)
+  copy.close()
+})
