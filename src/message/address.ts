@@ -16,6 +16,8 @@ export interface Address {
 const ATEXT = /^[\p{L}\p{N}\p{M}!#$%&'*+/=?^_`{|}~-]+(?:\.[\p{L}\p{N}\p{M}!#$%&'*+/=?^_`{|}~-]+)*$/u
 const LABEL = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/
 
+const MAX_TEXT = 1000
+
 /** Octets of UTF-8. */
 const octets = (text: string): number => Buffer.byteLength(text)
 
@@ -43,7 +45,7 @@ export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
 
 /** One address with an optional display name; undefined when the text is anything else. */
 export function parseAddress(text: string): Address | undefined {
-  if (/[\p{Cc}\u2028\u2029]/u.test(text) || !text.isWellFormed() || text.length > 1000) return undefined
+  if (/[\p{Cc}\u2028\u2029]/u.test(text) || !text.isWellFormed() || text.length > MAX_TEXT) return undefined
   const trimmed = text.trim()
   const [, quoted, plain, inner] = /^(?:"((?:[^"\\]|\\.)*)"|([^"<>]*?))\s*<([^<>]*)>$/.exec(trimmed) ?? []
   const bare = parseAddrSpec(inner ?? trimmed)
@@ -62,4 +64,11 @@ export function organisationalDomain(domain: string): string | undefined {
 export function inFamily(domain: string, other: string): boolean {
   if (other === domain || other.endsWith(`.${domain}`)) return true
   return domain.endsWith(`.${other}`) && organisationalDomain(other) !== undefined
+}
+
+/** An address with its display name in quotes, as people write it: what `parseAddress` reads back. */
+export function formatAddress({ address, name }: Pick<Address, 'address' | 'name'>): string {
+  const shown = name.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim()
+  const text = shown === '' ? address : `"${shown.replace(/["\\]/g, '\\$&')}" <${address}>`
+  return text.length > MAX_TEXT ? address : text
 }

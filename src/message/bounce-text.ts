@@ -15,7 +15,17 @@ import {
   type ReportedRecipient,
 } from './reported.ts'
 
-export const TEXT_RULES = ['server', 'program', 'notice', 'failed', 'copy', 'rejected', 'recipient', 'reply'] as const
+export const TEXT_RULES = [
+  'server',
+  'program',
+  'complaint',
+  'notice',
+  'failed',
+  'copy',
+  'rejected',
+  'recipient',
+  'reply',
+] as const
 export type TextRuleKind = (typeof TEXT_RULES)[number]
 
 export interface TextRule {
@@ -25,7 +35,7 @@ export interface TextRule {
   sample: string
 }
 
-const ADDRESS = String.raw`<?([^\s<>;"(),:]{1,64}@[^\s<>;"(),:@\[\]]{1,255})>?`
+const ADDRESS = String.raw`<?([^\s<>;"(),:：（），]{1,64}@[^\s<>;"(),:@\[\]：（），]{1,255})>?`
 const MAX_TEXT = 64 * 1024
 const MAX_LINE = 500
 const MAX_LINES = 2000
@@ -72,6 +82,9 @@ function found(kind: TextRuleKind, line: string): string | undefined {
 
 const headerLines = ({ fields }: Node): string[] =>
   fields.map(({ name, value }) => `${name}: ${readable(value.slice(0, MAX_LINE))}`)
+
+/** Whether the header says that somebody has called our mail spam. */
+export const isComplaint = (tree: Node): boolean => headerLines(tree).some((line) => fits('complaint', line))
 
 /** Whether the header says that a mail server wrote it; that any program did is enough when it is no automatic answer. */
 export function isFromServer(tree: Node): boolean {

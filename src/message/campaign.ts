@@ -4,9 +4,9 @@
 import type { Address } from './address.ts'
 import { plainText, rfc5322Date } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
-import { encodeQuotedPrintable } from './quoted-printable.ts'
+import { encodePiece } from './quoted-printable.ts'
 import { cutTemplate, escapeHtml, fill, oneLine, placesOfTags, valueOf, type Piece, type Values } from './template.ts'
-import { endOfBody, pixelOf, readLinks, trackedUrl } from './tracking.ts'
+import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
 /** What all mails of a campaign have in common. */
 export interface CampaignTemplate {
@@ -36,8 +36,8 @@ export interface CampaignRecipient {
   extra: [name: string, value: string][]
 }
 
-/** A piece of a body: encoded text, a value, a tracked link, the pixel. */
-type BodyPiece = string | { tag: string } | { link: Piece[] } | { pixel: true }
+/** A piece of a body: encoded text, a value, a link whose target is filled (and tracked or not), the pixel. */
+type BodyPiece = string | { tag: string } | { link: Piece[]; tracked: boolean } | { pixel: true }
 
 export interface CompiledCampaign {
   template: CampaignTemplate
@@ -49,12 +49,7 @@ export interface CompiledCampaign {
 
 const lines = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n')
 const SOFT = '=\r\n'
-/** The letter at the end keeps room on the last line for the soft break, which takes its place. */
-function encoded(text: string): string {
-  if (text === '') return ''
-  const body = encodeQuotedPrintable(`${lines(text)}x`).slice(0, -1)
-  return body.endsWith(SOFT) ? body : body + SOFT
-}
+const encoded = (text: string): string => encodePiece(lines(text))
 
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
   const { extra, from, html, replyTo, subject, text, tracking } = template
@@ -80,18 +75,21 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   let done = 0
   const tags = placesOfTags(html)
   let tag = 0
-  if (tracking?.clicks)
-    for (const { start, end, url } of readLinks(html)) {
-      // Who leaves is not counted on the way out.
-      if (/\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)) continue
-      // A tag is never cut in two: what stands in its name is no link, and where a link ends within one, nobody knows its address.
-      while (tag < tags.length && tags[tag]!.end <= start) tag++
-      const over = (tags[tag]?.start ?? end) < start
-      while (tag < tags.length && tags[tag]!.end <= end) tag++
-      if (over || (tags[tag]?.start ?? end) < end) continue
-      pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url) })
-      done = end
-    }
+  for (const { end, start, trackable, url } of readTargets(html)) {
+    // A tag is never cut in two: what stands in its name is no link, and where a link ends within one, nobody knows its address.
+    while (tag < tags.length && tags[tag]!.end <= start) tag++
+    const over = (tags[tag]?.start ?? end) < start
+    const first = tag
+    while (tag < tags.length && tags[tag]!.end <= end) tag++
+    if (over || (tags[tag]?.start ?? end) < end) continue
+    // Who leaves is not counted on the way out.
+    const leaves = /\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)
+    const tracked = tracking?.clicks === true && trackable && !leaves
+    // Without tags the target is the sender's own.
+    if (!tracked && tag === first) continue
+    pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url), tracked })
+    done = end
+  }
   const rest = html.slice(done)
   if (!tracking?.opens) return [...pieces, ...cutTemplate(rest)]
   const at = endOfBody(rest)
@@ -137,8 +135,9 @@ function fillBody(
     else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
     else {
       const url = fill(piece.link, values)
-      // Filled, it may be no address of the web any more: then it stands as it is.
-      const target = URL.canParse(url) && /^https?:/i.test(url) ? trackedUrl(tracking!, delivery, url) : url
+      // Filled, it may be no address of the web any more; and what a contact's field holds may be a program.
+      const web = piece.tracked && URL.canParse(url) && /^https?:/i.test(url)
+      const target = web ? trackedUrl(tracking!, delivery, url) : isHarmless(url) ? url : ''
       body += encoded(`"${escapeHtml(target)}"`)
     }
   }

@@ -1,13 +1,15 @@
 // DKIM signatures (RFC 6376, RFC 8301): relaxed/relaxed, rsa-sha256, over a fixed list of fields (D32).
 //
+// No further field of these can be put in front of a signed mail: each is listed once more than it occurs.
+//
 // The signer is the library dkim-signer. It is right only on CRLF messages with an ASCII body that is neither empty nor holds
 // form feeds or vertical tabs; compose.ts makes nothing else, and `sign` refuses whatever is not so, rather than sign wrongly.
-// It holds a message several times over, so that one above LARGE is signed by mailauth's signer, which reads it as a stream.
-import type { KeyObject } from 'node:crypto'
-import { Readable } from 'node:stream'
+// It holds a message several times over, so that one above LARGE is signed by `signLarge`, which makes the same field.
+import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
+import { foldLines } from 'nodemailer/lib/mime-funcs'
 
-/** The fields that a signature covers when they are present. */
+/** The fields that a signature covers, present or not. */
 export const SIGNED_FIELDS = [
   'From',
   'To',
@@ -30,20 +32,61 @@ export const SIGNED_FIELDS = [
 
 const HEADER_LIST = SIGNED_FIELDS.join(':')
 
-// The signer's canonical forms are taken line by line with several expressions each, and those of the header twice. What needs no work
-// is passed on as it is, and a header is worked once; the results are the same octets.
-const { relaxedBody, relaxedHeaders } = DKIMCanonicalizer
-const NEEDS_WORK = /\t|  | \r| $/
-DKIMCanonicalizer.relaxedBody = (body) => {
-  if (NEEDS_WORK.test(body)) return relaxedBody(body)
-  let end = body.length
-  while (body.endsWith('\r\n', end)) end -= 2
-  return `${body.slice(0, end)}\r\n`
+interface Canonical {
+  headers: string
+  fieldNames: string
 }
-let last: { headers: string; fieldNames: string; result: ReturnType<typeof relaxedHeaders> } | undefined
-DKIMCanonicalizer.relaxedHeaders = (headers, fieldNames) => {
-  if (last?.headers !== headers || last.fieldNames !== fieldNames)
-    last = { headers, fieldNames, result: relaxedHeaders(headers, fieldNames) }
+
+/** A field's value on one line (RFC 6376 §3.4.2). */
+function relaxedValue(raw: string): string {
+  const value = raw.replaceAll('\r\n', '').replace(/[ \t]+/g, ' ')
+  return value.slice(value.startsWith(' ') ? 1 : 0, value.length - (value.endsWith(' ') ? 1 : 0))
+}
+
+/**
+ * What is hashed of a header, and the names for `h=`. Each name stands there once more than it occurs: the occurrences are taken from the
+ * bottom up, and the last name stands for none, so that a verifier finds one that was added later (RFC 6376 §5.4.2, §8.15).
+ */
+function seal(header: string, names: string): Canonical {
+  const found = new Map<string, string[]>(
+    names
+      .toLowerCase()
+      .split(':')
+      .map((name) => [name, []]),
+  )
+  for (const field of header.split(/\r\n(?![ \t])/)) {
+    const colon = field.indexOf(':')
+    const name = field.slice(0, Math.max(colon, 0)).trimEnd().toLowerCase()
+    found.get(name)?.unshift(`${name}:${relaxedValue(field.slice(colon + 1))}\r\n`)
+  }
+  return {
+    headers: [...found.values()].flat().join(''),
+    // A space after each group is where the long list may be folded.
+    fieldNames: [...found].map(([name, { length }]) => `${`${name}:`.repeat(length)}${name}`).join(': '),
+  }
+}
+
+const NEEDS_WORK = /\t|  | \r| $/
+/** Whole lines with their white space reduced (RFC 6376 §3.4.4). */
+const relaxedLines = (lines: string): string =>
+  NEEDS_WORK.test(lines) ? lines.replace(/[ \t]+/g, ' ').replace(/ (?=\r\n|$)/g, '') : lines
+
+/** Where the empty lines at the end begin. */
+function endOfText(lines: string): number {
+  let end = lines.length
+  while (lines.endsWith('\r\n', end)) end -= 2
+  return end
+}
+
+// The signer's canonical forms are replaced. That of the body takes time that grows with the square of a run of empty lines. That of the
+// header leaves out a listed field that is absent or empty, hashes one that is listed twice twice, and is made twice for each message.
+DKIMCanonicalizer.relaxedBody = (body) => {
+  const lines = relaxedLines(body)
+  return `${lines.slice(0, endOfText(lines))}\r\n`
+}
+let last: { header: string; names: string; result: Canonical } | undefined
+DKIMCanonicalizer.relaxedHeaders = (header, names) => {
+  if (last?.header !== header || last.names !== names) last = { header, names, result: seal(header, names) }
   // The signer adds to what it gets.
   return { ...last.result }
 }
@@ -54,43 +97,81 @@ export interface Signature {
   selector: string
   /** Parsed once: reading a PEM costs as much as signing. */
   privateKey: KeyObject
+  /** When it is signed, in milliseconds. */
+  time: number
 }
 
-/** The message with its DKIM-Signature field in front. Throws when the message is outside the signer's bounds. */
-export function sign(message: string, { domain, selector, privateKey }: Signature): string {
+/** The selector and, behind it, the time in seconds. */
+function selectorAndTime({ domain, selector, time }: Signature): string {
   if (!/^[a-z0-9.-]+$/.test(domain) || !/^[a-z0-9.-]+$/i.test(selector))
     throw new Error('DKIM: domain and selector must be A-labels.')
-  const split = message.indexOf('\r\n\r\n')
-  const body = message.slice(split + 4)
-  // oxlint-disable-next-line no-control-regex
-  if (split < 0 || !/\S/.test(body) || /[^\t\r\n\x20-\x7e]/.test(body) || /\r(?!\n)|(?<!\r)\n/.test(message))
-    throw new Error('DKIM: the message is not in the form that can be signed.')
-  return `${DKIMSign(message, { privateKey, domainName: domain, keySelector: selector, headerFieldNames: HEADER_LIST })}\r\n${message}`
+  return `${selector}; t=${Math.floor(time / 1000)}`
 }
 
-/** Octets from which on a message is signed as a stream. */
+const notSignable = (): Error => new Error('DKIM: the message is not in the form that can be signed.')
+const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/
+const NOT_PLAIN = /[^\t\r\n\x20-\x7e]/
+
+/** The message with its DKIM-Signature field in front. Throws when the message is outside the signer's bounds. */
+export function sign(message: string, signature: Signature): string {
+  const keySelector = selectorAndTime(signature)
+  const split = message.indexOf('\r\n\r\n')
+  const body = message.slice(split + 4)
+  if (split < 0 || !/\S/.test(body) || NOT_PLAIN.test(body) || BARE_LINE_END.test(message)) throw notSignable()
+  const { domain: domainName, privateKey } = signature
+  return `${DKIMSign(message, { privateKey, domainName, keySelector, headerFieldNames: HEADER_LIST })}\r\n${message}`
+}
+
+/** Octets from which on a message is signed without a copy of it. */
 export const LARGE = 1024 * 1024
 const STEP = 64 * 1024
 
-/** The DKIM-Signature field of a large message, with its line end. Throws when it cannot be signed. */
-export async function signLarge(
-  message: Buffer,
-  { domain, selector, privateKey }: Omit<Signature, 'privateKey'> & { privateKey: string },
-): Promise<string> {
-  const { dkimSign } = await import('mailauth/lib/dkim/sign.js')
-  function* steps(): Iterable<Buffer> {
-    for (let at = 0; at < message.length; at += STEP) yield message.subarray(at, at + STEP)
+/** The DKIM-Signature field of a large message with its line end: the same octets that `sign` puts in front. */
+export const signLarge = (message: Buffer, signature: Signature): string =>
+  signOctetsOf(message, signature, (body) => hashOfBody(body, true))
+
+/** The DKIM-Signature field of a message that somebody else composed: any octets in lines that end with CRLF, with a body or without. */
+export const signRelayed = (message: Buffer, signature: Signature): string =>
+  signOctetsOf(message, signature, (body) => hashOfBody(body, false))
+
+function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buffer) => string): string {
+  const keySelector = selectorAndTime(signature)
+  const split = message.indexOf('\r\n\r\n')
+  if (split < 0) throw notSignable()
+  // Octet by octet: what is not UTF-8 is signed as it is.
+  const header = message.toString('latin1', 0, split)
+  if (BARE_LINE_END.test(header)) throw notSignable()
+  const { fieldNames, headers } = seal(header, HEADER_LIST)
+  const tags = ['v=1', 'a=rsa-sha256', 'c=relaxed/relaxed', `d=${signature.domain}`, 'q=dns/txt', `s=${keySelector}`]
+  const hashes = [`bh=${hashOf(message.subarray(split + 4))}`, `h=${fieldNames}`]
+  const field = `${foldLines(`DKIM-Signature: ${[...tags, ...hashes].join('; ')}`, 76)};\r\n b=`
+  const hashed = `${headers}dkim-signature:${relaxedValue(field.slice(field.indexOf(':') + 1))}`
+  const value = signOctets('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
+  return `${field}${value.replace(/^.{73}|.{75}/g, '$&\r\n ').trim()}\r\n`
+}
+
+/** The relaxed form of a body (RFC 6376 §3.4.4), hashed some whole lines at a time. `plain`: anything but visible ASCII is refused. */
+function hashOfBody(body: Buffer, plain: boolean): string {
+  const hash = createHash('sha256')
+  let visible = false
+  // Empty lines count only when something comes after them.
+  let empty = 0
+  for (let at = 0; at < body.length;) {
+    const line = body.indexOf('\r\n', at + STEP)
+    const end = line < 0 ? body.length : line + 2
+    const text = body.toString('latin1', at, end)
+    if ((plain && NOT_PLAIN.test(text)) || BARE_LINE_END.test(text)) throw notSignable()
+    const lines = relaxedLines(text)
+    const full = endOfText(lines)
+    if (full > 0) {
+      visible = true
+      hash.update('\r\n'.repeat(empty)).update(lines.slice(0, full), 'latin1')
+      empty = 0
+    }
+    empty += (lines.length - full) / 2
+    at = end
   }
-  const { signatures, errors } = await dkimSign(Readable.from(steps()), {
-    canonicalization: 'relaxed/relaxed',
-    headerList: [...SIGNED_FIELDS],
-    strict: true,
-    signingDomain: domain,
-    selector,
-    privateKey,
-    signatureData: [{ signingDomain: domain, selector, privateKey, algorithm: 'rsa-sha256' }],
-  })
-  if (!signatures || errors.length > 0)
-    throw new Error(`DKIM: ${errors.map(({ err }) => err.message).join(', ') || 'no signature was made'}`)
-  return signatures.endsWith('\r\n') ? signatures : `${signatures}\r\n`
+  if (!visible && plain) throw notSignable()
+  // A body of nothing but empty lines is as good as none.
+  return (visible ? hash.update('\r\n') : hash).digest('base64')
 }

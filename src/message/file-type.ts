@@ -33,7 +33,7 @@ export function refusalOf(filename: string, head: Uint8Array): string | undefine
     return 'has a name with characters that change the direction of writing'
   const endings = filename
     .toLowerCase()
-    .replace(/[. ]+$/, '')
+    .replace(/(?<![. ])[. ]+$/, '')
     .split('.')
     .slice(1)
   const ending = endings.find((each) => refusedEndings().has(each.trim()))

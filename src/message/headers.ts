@@ -1,11 +1,13 @@
 // Header fields as they go on the wire: RFC 2047 words for what is not ASCII, folded at white space (RFC 5322 §2.2.3), no
 // line longer than 998 octets whatever comes in. CR, LF and NUL are refused long before; here they become spaces, so that no
 // caller can inject a field.
-import { encodeWord, foldLines } from 'nodemailer/lib/mime-funcs'
+import { foldLines } from 'nodemailer/lib/mime-funcs'
 import type { Address } from './address.ts'
 
-/** An encoded word may be 75 characters long (RFC 2047 §2). */
-const WORD = 64
+/** A line that holds an encoded word ends by here (RFC 2047 §2); other lines do where white space allows it. */
+const LINE = 76
+/** `=?UTF-8?Q?` and `?=`. */
+const FRAME = 12
 /** A word longer than this cannot stand on a line beside its field name. */
 const LONGEST_WORD = 900
 
@@ -13,46 +15,87 @@ const LONGEST_WORD = 900
 const clean = (text: string): string => text.replace(/[\u0000-\u0008\u000a-\u001f\u007f]+/g, ' ')
 // oxlint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\u0000-\u007f]*$/.test(text)
-const encode = (text: string): string =>
+
+/** Text that needs no encoded words: ASCII that does not look encoded, each word short enough for a line. */
+const isPlain = (text: string): boolean =>
+  isAscii(text) && !text.includes('=?') && !text.split(/\s/).some((word) => word.length > LONGEST_WORD)
+
+/** Encoded words on as many lines as they need, of which the first begins at `column`; each word holds whole characters (RFC 2047 §5). */
+function encodeWords(text: string, column: number): string {
   // Base64 is the shorter form where most characters are not ASCII.
-  encodeWord(text, text.replace(/[^\u0080-\uffff]/g, '').length * 3 > text.length ? 'B' : 'Q', WORD)
+  const base64 = text.replace(/[^\u0080-\uffff]/g, '').length * 3 > text.length
+  const words: string[] = []
+  let room = LINE - column - FRAME
+  let word = ''
+  let octets = 0
+  const end = (): void => {
+    words.push(base64 ? `=?UTF-8?B?${Buffer.from(word).toString('base64')}?=` : `=?UTF-8?Q?${word}?=`)
+    room = LINE - 1 - FRAME
+    word = ''
+    octets = 0
+  }
+  for (const character of text.toWellFormed()) {
+    const next = base64 ? character : inQ(character)
+    const length = Buffer.byteLength(next)
+    if (word !== '' && (base64 ? Math.ceil((octets + length) / 3) * 4 : octets + length) > room) end()
+    word += next
+    octets += length
+  }
+  if (word !== '' || words.length === 0) end()
+  return words.join('\r\n ')
+}
+
+/** A character as it may stand in any encoded word, also in a phrase (RFC 2047 §5 (3)). */
+function inQ(character: string): string {
+  if (character === ' ') return '_'
+  if (/[A-Za-z0-9!*+/-]/.test(character)) return character
+  return [...Buffer.from(character)].map((octet) => `=${octet.toString(16).toUpperCase().padStart(2, '0')}`).join('')
+}
+
+/** Text folded at single spaces, so that neither a space is lost nor a line is blank. The first line begins at `column`. */
+function fold(text: string, column: number): string {
+  let folded = ''
+  let end = column
+  for (const [index, word] of text.split(/(?<=\S) (?=\S)/).entries()) {
+    const stays = index === 0 || end + 1 + word.length <= LINE
+    folded += index === 0 ? word : stays ? ` ${word}` : `\r\n ${word}`
+    end = (stays ? end : 0) + (index === 0 ? 0 : 1) + word.length
+  }
+  return folded
+}
 
 /** One header field with its line end. */
 export function headerField(name: string, value: string): string {
   const line = `${name}: ${value}`.trimEnd()
   // Folding inside a long run of white space would leave lines of nothing else (RFC 5322 §3.2.2).
-  const whole = line.length <= 76 || (line.length <= 998 && /[ \t]{60}/.test(value))
-  return `${whole ? line : foldLines(line, 76)}\r\n`
+  const whole = line.length <= LINE || (line.length <= 998 && /[ \t]{60}/.test(value))
+  return `${whole ? line : foldLines(line, LINE)}\r\n`
 }
 
 /** Free text (Subject): encoded when it is not ASCII, looks encoded, or has a word that no line could hold. */
 export function unstructured(name: string, text: string): string {
   const value = clean(text)
-  const plain =
-    isAscii(value) &&
-    !value.includes('=?') &&
-    !/[ \t]{60}/.test(value) &&
-    !value.split(/\s/).some((word) => word.length > LONGEST_WORD)
-  if (plain) return headerField(name, value)
-  return `${name}: ${encode(value).replaceAll('?= =?', '?=\r\n =?')}\r\n`
+  if (isPlain(value) && !/[ \t]{60}/.test(value)) return headerField(name, value)
+  return `${name}: ${encodeWords(value, name.length + 2)}\r\n`
 }
 
 /** Addresses with display names, separated by commas; a long list has one address a line. */
 export function addressField(name: string, addresses: readonly Address[]): string {
-  const list = addresses.map(formatAddress)
-  const line = list.join(', ')
-  return `${name}: ${name.length + line.length + 2 <= 76 ? line : list.join(',\r\n ')}\r\n`
+  const list = addresses.map((address, index) => formatAddress(address, index === 0 ? name.length + 2 : 1))
+  const line = `${name}: ${list.join(', ')}`
+  return `${line.length <= LINE && !line.includes('\r\n') ? line : `${name}: ${list.join(',\r\n ')}`}\r\n`
 }
 
 const ATOMS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/
 
-/** `Ann <a@b.example>`, `"Ann, B." <…>` or `=?UTF-8?Q?…?= <…>`. */
-export function formatAddress({ name, address }: Address): string {
+/** `Ann <a@b.example>`, `"Ann, B." <…>` or `=?UTF-8?Q?…?= <…>`, on a line that is already `column` long. */
+function formatAddress({ name, address }: Address, column: number): string {
   if (name === '') return address
   const text = clean(name)
-  // A phrase is not folded; a long one goes as encoded words, which are.
-  const short = text.length <= 200
-  if (short && ATOMS.test(text) && !text.includes('=?')) return `${text} <${address}>`
-  if (short && isAscii(text) && !text.includes('=?')) return `"${text.replace(/["\\]/g, '\\$&')}" <${address}>`
-  return `${encode(text).replaceAll('?= =?', '?=\r\n =?')} <${address}>`
+  const phrase = ATOMS.test(text) ? text : `"${text.replace(/["\\]/g, '\\$&')}"`
+  const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodeWords(text, column)
+  const lastLine = shown.lastIndexOf('\n') + 1
+  const end = (lastLine === 0 ? column : 0) + shown.length - lastLine
+  // The brackets, the space before them and a comma.
+  return `${shown}${end + address.length + 4 <= LINE ? ' ' : '\r\n '}<${address}>`
 }

@@ -29,6 +29,8 @@ export interface Node {
   type: string
   params: ReadonlyMap<string, string>
   encoding: string
+  /** Where the header begins. */
+  at: number
   /** Where the body lies. */
   start: number
   end: number
@@ -91,7 +93,7 @@ function parseNode(message: Buffer, start: number, end: number, depth: number, b
   const { value, params } = parseParameters(fieldOf({ fields }, 'content-type') ?? fallback)
   const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
   const encoding = (fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit').toLowerCase().split(/[\s;]/)[0]!
-  const node: Node = { fields, type, params, encoding, start: body, end, children: [] }
+  const node: Node = { fields, type, params, encoding, at: start, start: body, end, children: [] }
   const boundary = params.get('boundary')
   if (type.startsWith('multipart/') && boundary) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'

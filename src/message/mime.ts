@@ -2,17 +2,14 @@
 // Pieces and not one string, because a mail may have 40 MB.
 import { release } from '../base/memory.ts'
 import { headerField } from './headers.ts'
+import { CHANGED, encodeBytes, encodingOf, MAX_PLAIN_LINE, type Encoding } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
-/** A part: its header fields and its body, each piece ending with CRLF. */
+/** A part: its header fields and its body, each piece ending with CRLF; the header is asked for just before the body. */
 export interface Part {
-  header: string
+  readonly header: string
   body: () => Iterable<string>
 }
-
-const MAX_PLAIN_LINE = 998
-/** Bytes encoded at a time: a multiple of 57, which make a line of 76. */
-const BASE64_STEP = 57 * 4096
 
 /** A text part in the plainest encoding that carries it unharmed. */
 export function textPart(subtype: 'plain' | 'html', content: string): Part {
@@ -34,8 +31,7 @@ export function textPart(subtype: 'plain' | 'html', content: string): Part {
 
 /** True when text may go as it is: printable ASCII, short lines, no line that software on the way would change. */
 function isPlain(text: string): boolean {
-  if (/[^\t\r\n\x20-\x7e]/.test(text) || /^(?:From |\.)/m.test(text) || /[ \t]\r$/m.test(text) || !/\S/.test(text))
-    return false
+  if (/[^\t\r\n\x20-\x7e]/.test(text) || CHANGED.test(text) || /[ \t]\r$/m.test(text) || !/\S/.test(text)) return false
   let start = 0
   for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n', start)) {
     if (end - start > MAX_PLAIN_LINE) return false
@@ -52,43 +48,60 @@ export interface Attachment {
   disposition: 'attachment' | 'inline'
 }
 
-/** A part of bytes in base64. `bytes` is asked when its turn comes, so that one attachment at a time is in memory. */
+/** A part of bytes. They are asked for when its turn comes, so that one attachment at a time is in memory. */
 export function attachmentPart(
   { filename, contentType, contentId, disposition }: Attachment,
   bytes: () => Buffer,
 ): Part {
   // A message inside a message may not be encoded (RFC 2046 §5.2.1), and as it came it could break the signature.
   const type = /^(?:message|multipart)\//i.test(contentType) ? 'application/octet-stream' : contentType
+  const read = (): { content: Buffer; encoding: Encoding } => {
+    const content = bytes()
+    return { content, encoding: encodingOf(type, content) }
+  }
+  let taken: ReturnType<typeof read> | undefined
   return {
-    header:
-      headerField('Content-Type', `${type}${fallback('name', filename)}`) +
-      headerField('Content-Disposition', `${disposition}${parameter('filename', filename)}`) +
-      (contentId === null ? '' : headerField('Content-ID', `<${contentId}>`)) +
-      'Content-Transfer-Encoding: base64\r\n',
+    get header() {
+      taken ??= read()
+      return (
+        structuredField('Content-Type', [type, nameFallback(filename)]) +
+        structuredField('Content-Disposition', [disposition, ...fileName(filename)]) +
+        (contentId === null ? '' : headerField('Content-ID', `<${contentId}>`)) +
+        `Content-Transfer-Encoding: ${taken.encoding}\r\n`
+      )
+    },
     *body() {
-      const content = bytes()
-      if (content.length === 0) yield '\r\n'
-      for (let at = 0; at < content.length; at += BASE64_STEP)
-        yield content
-          .subarray(at, at + BASE64_STEP)
-          .toString('base64')
-          .replace(/.{1,76}/g, '$&\r\n')
+      const { content, encoding } = taken ?? read()
+      taken = undefined
+      yield* encodeBytes(content, encoding)
       release(content)
     },
   }
 }
 
-const isSimple = (value: string): boolean => /^[\x20-\x7e]*$/.test(value) && value.length <= 60 && !value.includes('=?')
-const quoted = (key: string, value: string): string => `; ${key}="${value.replace(/["\\]/g, '\\$&')}"`
-
-/** `; name="report.pdf"`; a plain ASCII likeness of what is not short ASCII, for readers that know no better. */
-function fallback(key: string, value: string): string {
-  return quoted(key, isSimple(value) ? value : value.replace(/[^\x20-\x7e]|["\\?]/g, '_').slice(0, 60))
+/** A field whose parameters are folded between them: inside a quoted name not all readers unfold. */
+function structuredField(name: string, [value, ...parameters]: readonly string[]): string {
+  let field = `${name}: ${value}`
+  let end = field.length
+  for (const parameter of parameters) {
+    const stays = end + parameter.length + 3 <= 76
+    field += stays ? `; ${parameter}` : `;\r\n ${parameter}`
+    end = (stays ? end + 2 : 1) + parameter.length
+  }
+  return `${field}\r\n`
 }
 
-/** `; filename="report.pdf"`; what is not short ASCII as RFC 2231 has it. Never both under one key: that is a defect. */
-function parameter(key: string, value: string): string {
-  if (isSimple(value)) return quoted(key, value)
+/** A name that fits on a line, even with each character quoted, and looks encoded to nobody. */
+const isSimple = (value: string): boolean => /^[\x20-\x7e]{0,400}$/.test(value) && !value.includes('=?')
+const quoted = (key: string, value: string): string => `${key}="${value.replace(/["\\]/g, '\\$&')}"`
+
+/** `name="report.pdf"`; a plain ASCII likeness of what is not ASCII, for readers that know no better. */
+const nameFallback = (value: string): string =>
+  quoted('name', isSimple(value) ? value : value.replace(/[^\x20-\x7e]|["\\?]/g, '_').slice(0, 60))
+
+/** `filename="report.pdf"`; what is not ASCII as RFC 2231 has it. Never both under one key: that is a defect. */
+function fileName(value: string): string[] {
+  if (isSimple(value)) return [quoted('filename', value)]
   const pieces = ['']
   for (const character of value) {
     const encoded = encodeURIComponent(character).replace(
@@ -99,11 +112,8 @@ function parameter(key: string, value: string): string {
     if (pieces.at(-1)!.length + encoded.length > 50) pieces.push('')
     pieces[pieces.length - 1] += encoded
   }
-  const whole =
-    pieces.length === 1
-      ? [`${key}*=utf-8''${pieces[0]}`]
-      : pieces.map((piece, index) => `${key}*${index}*=${index === 0 ? "utf-8''" : ''}${piece}`)
-  return ['', ...whole].join('; ')
+  if (pieces.length === 1) return [`filename*=utf-8''${pieces[0]}`]
+  return pieces.map((piece, index) => `filename*${index}*=${index === 0 ? "utf-8''" : ''}${piece}`)
 }
 
 /** Parts under one roof. The boundary holds "=_", which neither base64 nor quoted-printable can. */

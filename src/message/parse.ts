@@ -2,6 +2,7 @@
 // what is attached. Attachments are counted, not kept: their bytes are read again from the message when somebody asks.
 import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
+import { withoutLongSpaces } from './long-spaces.ts'
 import { fieldOf, type Node } from './mime-tree.ts'
 
 export interface InboundAttachment {
@@ -39,13 +40,14 @@ const MAX_VALUE = 64 * 1024
 const MAX_REFERENCES = 1000
 const CHUNK = 64 * 1024
 
-const utf8 = (latin1: string): string => {
+/** Octets that came as latin1 characters: as UTF-8 where they are. */
+export const utf8 = (latin1: string): string => {
   const text = Buffer.from(latin1, 'latin1').toString('utf8')
   return text.includes('\ufffd') ? latin1 : text
 }
 
 /** A field's value in Unicode: encoded words decoded, control characters gone. */
-function decoded(value: string): string {
+export function decoded(value: string): string {
   const text = libmime.decodeWords(utf8(value.slice(0, MAX_VALUE)))
   return text
     .replace(/\p{Cc}+/gu, ' ')
@@ -85,7 +87,7 @@ const idsOf = (value: string | undefined): string[] =>
   (value?.slice(0, MAX_VALUE).match(/<[^<>\s]+>/g) ?? []).slice(0, MAX_REFERENCES).map(utf8)
 
 /** An address list at its commas, not at those in quotes, comments or brackets; groups give their members. */
-function splitAddresses(value: string | undefined): string[] {
+export function splitAddresses(value: string | undefined): string[] {
   if (value === undefined) return []
   const parts: string[] = []
   let part = ''
@@ -118,7 +120,7 @@ function splitAddresses(value: string | undefined): string[] {
 
 /** Walks the parts; `take` sees each attachment in its order and reads or skips its content. */
 async function walk(
-  message: Buffer,
+  octets: Buffer,
   take: (attachment: AttachmentStream, index: number) => Promise<boolean>,
 ): Promise<MessageText | undefined> {
   const parser = new MailParser({
@@ -127,6 +129,7 @@ async function walk(
     skipImageLinks: true,
     skipTextLinks: true,
   })
+  const message = withoutLongSpaces(octets)
   let text: MessageText | undefined
   let index = 0
   const feed = async (): Promise<void> => {
@@ -158,20 +161,32 @@ async function walk(
   return text
 }
 
-/** The body of a message: what is to be read, and what is attached. */
-export async function parseBody(message: Buffer): Promise<ParsedBody> {
+/** Octets at the beginning of a file that tell what it is. */
+const HEAD = 64
+
+/** The body of a message: what is to be read, and what is attached. `inspect` sees each attachment with its first octets. */
+export async function parseBody(
+  message: Buffer,
+  inspect?: (attachment: InboundAttachment, head: Buffer) => void,
+): Promise<ParsedBody> {
   const attachments: InboundAttachment[] = []
   const text = await walk(message, async (attachment, index) => {
     let size = 0
-    for await (const chunk of bytesOf(attachment)) size += chunk.length
-    attachments.push({
+    let head = Buffer.alloc(0)
+    for await (const chunk of bytesOf(attachment)) {
+      size += chunk.length
+      if (head.length < HEAD) head = Buffer.concat([head, chunk.subarray(0, HEAD)])
+    }
+    const found: InboundAttachment = {
       id: String(index),
       filename: attachment.filename ? oneLine(attachment.filename) : null,
       content_type: oneLine(attachment.contentType || 'application/octet-stream'),
       size,
       content_id: attachment.cid ? oneLine(attachment.cid) : null,
       disposition: attachment.contentDisposition === 'inline' || attachment.related ? 'inline' : 'attachment',
-    })
+    }
+    attachments.push(found)
+    inspect?.(found, head)
     return true
   })
   return { text: whole(text?.text), html: whole(text?.html), attachments }

@@ -5,9 +5,12 @@ const HEX = Buffer.from('0123456789ABCDEF')
 const MAX_LINE = 76
 const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
 
-/** Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. */
-export function encodeQuotedPrintable(text: string): string {
-  const input = Buffer.from(text, 'utf8')
+/**
+ * Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. 'latin1': each character is
+ * an octet already.
+ */
+export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8'): string {
+  const input = Buffer.from(text, as)
   // Every octet may become three, and each 73 a soft line break of three.
   const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
   let at = 0
@@ -46,4 +49,14 @@ export function encodeQuotedPrintable(text: string): string {
     }
   }
   return output.toString('latin1', 0, at)
+}
+
+const SOFT = '=\r\n'
+
+/** Encodes a piece of a text so that another may follow, whatever either holds: it ends with a line end, a soft one where it has none. */
+export function encodePiece(text: string): string {
+  if (text === '') return ''
+  // The letter at the end keeps room on the last line for the soft line break, which takes its place.
+  const body = encodeQuotedPrintable(`${text}x`).slice(0, -1)
+  return body.endsWith(SOFT) ? body : body + SOFT
 }

@@ -1,9 +1,10 @@
 // What a mail to a return path is: a delivery status notification (RFC 3464), a bounce in the free words of some server
-// (bounce-text.ts), a complaint (ARF, RFC 5965; CFBL, RFC 9477), an automatic answer (RFC 3834), or none of these. It only reads;
+// (bounce-text.ts), a complaint (feedback.ts), an automatic answer (RFC 3834), or none of these. It only reads;
 // whose mail a report means is decided by the signed token, never by what the report claims. A report that somebody has attached
 // (below message/rfc822) is none.
-import { isFromServer, parseBounceText, wordsOf } from './bounce-text.ts'
-import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
+import { isComplaint, isFromServer, parseBounceText, wordsOf } from './bounce-text.ts'
+import { readFeedback, type Feedback } from './feedback.ts'
+import { fieldOf, isMessage, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
 import {
   addressIn,
   clean,
@@ -21,8 +22,7 @@ export type Report =
   | { kind: 'bounce'; recipients: ReportedRecipient[]; spared?: string[] }
   /** Delayed, delivered, relayed or expanded: nothing has failed. */
   | { kind: 'notification' }
-  | { kind: 'complaint' | 'opt-out'; feedbackType: string; recipient: string | null; tokens: string[] }
-  | { kind: 'feedback'; feedbackType: string }
+  | Feedback
   | { kind: 'autoreply' }
 
 const MAX_REPORT = 64 * 1024
@@ -31,8 +31,8 @@ const MAX_RECIPIENTS = 100
 /** What a message reports; undefined when it is an ordinary mail. */
 export function readReport(message: Buffer, tree: Node): Report | undefined {
   const parts = partsOf(tree)
-  const feedback = parts.find(({ type }) => type === 'message/feedback-report')
-  if (feedback) return readFeedback(message, tree, feedback)
+  const feedback = readFeedback(message, tree, isComplaint)
+  if (feedback) return feedback
   const report = readBounce(message, tree) ?? (isAutoReply(tree) ? { kind: 'autoreply' } : undefined)
   if (report?.kind !== 'bounce' || report.recipients.some(named)) return report
   // A gateway that sends on the report that it got, and says nothing itself.
@@ -149,27 +149,4 @@ function looseStatus(message: Buffer, tree: Node): Report | undefined {
   const words = wordsOf(message, tree).join('\n')
   const from = words.search(/^(?:Reporting-MTA|Original-Recipient|Final-Recipient):/im)
   return from < 0 ? undefined : readStatus(words.slice(from))
-}
-
-/** RFC 5965 §3: only abuse is a complaint; opt-out asks to be taken off the list, the others say nothing of the reader. */
-function readFeedback(message: Buffer, tree: Node, feedback: Node): Report {
-  const fields = parseFields(textOf(message, feedback, MAX_REPORT))
-  const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)
-  const kind = feedbackType === 'abuse' ? 'complaint' : /^opt-out(?:-list)?$/.test(feedbackType) ? 'opt-out' : undefined
-  if (!kind) return { kind: 'feedback', feedbackType }
-  const recipient =
-    addressIn(fieldOf({ fields }, 'original-rcpt-to')) ?? addressIn(fieldOf({ fields }, 'removal-recipient'))
-  return { kind, feedbackType, recipient, tokens: tokensOf(message, tree, fields) }
-}
-
-/** Local parts in the report and in the copy of our mail that may be tokens of ours. */
-function tokensOf(message: Buffer, tree: Node, fields: Field[]): string[] {
-  const copies = [...nodesOf(tree)]
-    .filter(({ type }) => /^(?:message\/rfc822|text\/rfc822-headers|message\/global)/.test(type))
-    .slice(0, 10)
-    .map((node) => parseFields(textOf(message, node, MAX_REPORT).split(/\r?\n\r?\n/, 1)[0]!))
-  const told = [fields, ...copies].flatMap((each) =>
-    ['original-mail-from', 'return-path', 'cfbl-address'].map((name) => fieldOf({ fields: each }, name)),
-  )
-  return told.flatMap((value) => /([a-z2-7]{20,40})@/i.exec(value ?? '')?.[1]?.toLowerCase() ?? [])
 }

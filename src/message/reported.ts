@@ -24,7 +24,7 @@ export const UNDEFINED_STATUS = '5.0.0'
 
 /** The SMTP code of a diagnostic: what it begins with, or what is quoted in it. */
 export const codeIn = (text: string): number | null =>
-  Number(/(?:^|[\s:<('])([45][0-5]\d)(?=:|[\s-]+\S|$)/.exec(text)?.[1] ?? 0) || null
+  Number(/(?:^|[\s:;<('])([45][0-5]\d)(?=:|[\s-]+\S|$)/.exec(text)?.[1] ?? 0) || null
 
 /** The enhanced status code that stands in a text: no address of a host, no version of a program. */
 export const statusIn = (text: string): string | null =>

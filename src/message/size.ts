@@ -1,5 +1,6 @@
 // How large a mail will be once it is encoded, told without composing it: what "under 40 MB" is measured by.
 import { textPart } from './mime.ts'
+import { base64Octets } from './octets.ts'
 
 /** Octets that a message may not reach. */
 export const MAX_MESSAGE = 40 * 1024 * 1024
@@ -18,10 +19,7 @@ export interface Sized {
   attachments: readonly { size: number }[]
 }
 
-/** Octets of base64 in lines of 76 with their line ends. */
-export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
-
-/** An upper bound within some kilobytes of the truth. */
+/** An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as base64. */
 export function encodedSize({ html, text, headers, attachments }: Sized): number {
   const parts = attachments.reduce((sum, { size }) => sum + base64Octets(size) + PART, 0)
   const own = headers.reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)

@@ -92,6 +92,9 @@ export function rewriteLinks(html: string, replace: (url: string) => string): st
   return output + html.slice(done)
 }
 
+/** A campaign's merge tag may hold the address of a site; whether it does shows when it is filled. */
+const WEB = /^(?:https?:\/\/|\{\{)/i
+
 /** A link's href: where its value stands, quotes included, and its URL. */
 export interface Link {
   start: number
@@ -108,9 +111,43 @@ export function* readLinks(html: string): Iterable<Link> {
     anchors.lastIndex = tag.end
     if (!href || tag.attributes.get('data-postrider-track')?.value === 'off') continue
     const url = readReferences(href.value).trim()
-    // A campaign's merge tag may hold the address of a site; whether it does shows when it is filled.
-    if (/^(?:https?:\/\/|\{\{)/i.test(url)) yield { start: href.start, end: href.end, url }
+    if (WEB.test(url)) yield { start: href.start, end: href.end, url }
   }
+}
+
+/** An attribute that leads somewhere. */
+export interface Target extends Link {
+  /** A link to the web, or one that a merge tag may make one, whose sender does not object to tracking. */
+  trackable: boolean
+}
+
+/** Attributes that a reader's click or the page itself follows, by their names, and those that only some elements follow. */
+const FOLLOWED = new Set(['href', 'xlink:href', 'action', 'formaction'])
+const LOADED = new Set(['src', 'data'])
+const LOADING = new Set(['iframe', 'frame', 'embed', 'object'])
+
+/** Every attribute that leads somewhere, in the order of the text. The walk over the text is one, as that of readLinks. */
+export function* readTargets(html: string): Iterable<Target> {
+  const elements = /<([a-z][a-z0-9:-]{0,30})(?=[\s/])/gi
+  for (let match = elements.exec(html); match; match = elements.exec(html)) {
+    const element = match[1]!.toLowerCase()
+    const { attributes, end } = readAttributes(html, elements.lastIndex)
+    elements.lastIndex = end
+    const off = attributes.get('data-postrider-track')?.value === 'off'
+    for (const [name, attribute] of attributes) {
+      if (!FOLLOWED.has(name) && !(LOADED.has(name) && LOADING.has(element))) continue
+      const url = readReferences(attribute.value).trim()
+      const trackable = element === 'a' && name === 'href' && !off && WEB.test(url)
+      yield { start: attribute.start, end: attribute.end, url, trackable }
+    }
+  }
+}
+
+/** Where a mail may lead that was filled with what somebody else wrote: nowhere that a program would run. */
+export function isHarmless(url: string): boolean {
+  // Browsers pass over what cannot be seen (URL Standard, basic parser, steps 1 to 3).
+  const [, scheme] = /^([^:/?#]*):/.exec(url.replace(/^[\0-\x20]+/, '').replace(/[\t\r\n]+/g, '')) ?? []
+  return scheme === undefined || /^(?:https?|mailto|tel)$/i.test(scheme)
 }
 
 const NAMED: Record<string, string> = { amp: '&', quot: '"', apos: "'", lt: '<', gt: '>' }

@@ -2,8 +2,8 @@
 // Attachments are read from their files one at a time, and a large mail is written into one buffer, so that 40 MB cost little
 // more than themselves.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { ask, serveJobs } from '../base/jobs.ts'
+import { askForAll, serveJobs } from '../base/jobs.ts'
+import { readProven } from '../base/spooled.ts'
 import {
   compileCampaign,
   fillCampaign,
@@ -14,6 +14,7 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { LARGE, sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
+import { relayed } from './relay.ts'
 
 /** Where a part of the mail lies: in the job, or in a file. */
 export type Stored = { text: string } | { file: string }
@@ -25,11 +26,14 @@ export interface StoredAttachment extends Attachment {
 }
 
 export interface StoredBody {
-  html: string
+  /** Null only in a mail that came by SMTP. */
+  html: string | null
   text: string | null
   /** The sender's own header fields. */
   headers?: [name: string, value: string][]
   attachments?: StoredAttachment[]
+  /** A mail that came by SMTP: its octets, in the job as latin1 characters. What stands above was read from them. */
+  raw?: Stored
 }
 
 export interface ComposeJob {
@@ -39,13 +43,17 @@ export interface ComposeJob {
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing
+  /** For a server that takes no 8 bits; only mail that came by SMTP has them. */
+  sevenBit?: boolean
 }
 
-/** Which key signs; a worker asks for one that it does not know. */
+/** Which key signs, and when; a worker asks for a key that it does not know. */
 export interface Signing {
   domain: string
   selector: string
   keyId: string
+  /** Milliseconds. */
+  time: number
 }
 
 /** What workers ask for. */
@@ -66,7 +74,7 @@ const templates = new Map<string, Promise<CompiledCampaign>>()
 function templateOf(id: string): Promise<CompiledCampaign> {
   let compiled = templates.get(id)
   if (!compiled) {
-    compiled = ask<CampaignTemplate>({ campaign: id } satisfies ComposerAsks).then((template) => {
+    compiled = askForAll<CampaignTemplate>({ campaign: id } satisfies ComposerAsks).then((template) => {
       if (!template) throw new Error('The campaign is no longer known.')
       return compileCampaign(template)
     })
@@ -80,28 +88,22 @@ function templateOf(id: string): Promise<CompiledCampaign> {
 
 /** The bytes that follow DATA, final dot included. */
 async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
-  const { domain, selector } = signature
   const message = fillCampaign(await templateOf(campaign), recipient)
-  const signed = sign(message, { domain, selector, privateKey: (await keyOf(signature)).key })
+  const signed = sign(message, { ...signature, privateKey: await keyOf(signature) })
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
 /** Keys are dropped, all at once, beyond this many. */
 const MAX_KEYS = 1000
-const keys = new Map<string, Promise<OpenKey>>()
+const keys = new Map<string, Promise<KeyObject>>()
 
-interface OpenKey {
-  pem: string
-  key: KeyObject
-}
-
-function keyOf({ keyId }: Signing): Promise<OpenKey> {
+function keyOf({ keyId }: Signing): Promise<KeyObject> {
   let opened = keys.get(keyId)
   if (!opened) {
     if (keys.size >= MAX_KEYS) keys.clear()
-    opened = ask<string>({ key: keyId } satisfies ComposerAsks).then((pem) => {
+    opened = askForAll<string>({ key: keyId } satisfies ComposerAsks).then((pem) => {
       if (pem === undefined) throw new Error('The DKIM key was erased.')
-      return { pem, key: createPrivateKey(pem) }
+      return createPrivateKey(pem)
     })
     opened.catch(() => keys.delete(keyId))
     keys.set(keyId, opened)
@@ -109,27 +111,35 @@ function keyOf({ keyId }: Signing): Promise<OpenKey> {
   return opened
 }
 
-/** The bytes that follow DATA, final dot included. */
+/** The bytes that follow DATA, final dot included; none when the mail cannot be made 7 bits as it was asked for. */
 export async function composeAndSign({
   mail,
   content,
   spool,
   signature,
+  sevenBit,
 }: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
-  const body = JSON.parse('text' in content ? content.text : readFileSync(content.file, 'utf8')) as StoredBody
+  const body = JSON.parse('text' in content ? content.text : readProven(content.file).toString()) as StoredBody
+  if (body.raw) {
+    const octets = 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`)
+    const { extra, tracking } = mail
+    const relay = { extra, tracking, sevenBit: sevenBit === true }
+    const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
+    return wire ?? new Uint8Array()
+  }
+  const html = body.html ?? ''
   const attachments = (body.attachments ?? []).map((attachment) => ({
     ...attachment,
     bytes: () =>
       'text' in attachment.content
         ? Buffer.from(attachment.content.text, 'base64')
-        : readFileSync(`${spool}/${attachment.content.file}`),
+        : readProven(`${spool}/${attachment.content.file}`),
   }))
   const extra = [...(body.headers ?? []), ...mail.extra]
-  const whole: Mail = { ...mail, html: body.html, text: body.text, attachments, extra }
-  const size = body.html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
+  const whole: Mail = { ...mail, html, text: body.text, attachments, extra }
+  const size = html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
   if (size >= LARGE) return composeLarge(whole, signature, Math.ceil(size))
-  const { domain, selector } = signature
-  const signed = sign([...compose(whole)].join(''), { domain, selector, privateKey: (await keyOf(signature)).key })
+  const signed = sign([...compose(whole)].join(''), { ...signature, privateKey: await keyOf(signature) })
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
@@ -138,6 +148,7 @@ const HEADROOM = 4096
 const END = Buffer.from('.\r\n')
 
 async function composeLarge(mail: Mail, signature: Signing, guess: number): Promise<Uint8Array<ArrayBuffer>> {
+  const privateKey = await keyOf(signature)
   let buffer = Buffer.allocUnsafeSlow(HEADROOM + guess + 64 * 1024)
   let end = HEADROOM
   const put = (bytes: Buffer): void => {
@@ -147,13 +158,7 @@ async function composeLarge(mail: Mail, signature: Signing, guess: number): Prom
   }
   for (const piece of compose(mail)) put(Buffer.from(piece))
   const message = buffer.subarray(HEADROOM, end)
-  const field = Buffer.from(
-    await signLarge(message, {
-      domain: signature.domain,
-      selector: signature.selector,
-      privateKey: (await keyOf(signature)).pem,
-    }),
-  )
+  const field = Buffer.from(signLarge(message, { ...signature, privateKey }))
   // Only a header field of the sender's can begin with a dot; text that does is encoded.
   if (message.includes('\r\n.'))
     return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))
@@ -164,5 +169,5 @@ async function composeLarge(mail: Mail, signature: Signing, guess: number): Prom
 
 serveJobs<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
   (job) => ('campaign' in job ? fillAndSign(job) : composeAndSign(job)),
-  (bytes) => [bytes.buffer],
+  { transfer: (bytes) => [bytes.buffer] },
 )

@@ -9,6 +9,7 @@ import { parseTree } from '../../src/message/mime-tree.ts'
 import { readReport, type Report } from '../../src/message/report.ts'
 import type { ReportedRecipient } from '../../src/message/reported.ts'
 import { classify, type BounceClass } from '../../src/smtp/bounce-class.ts'
+import { costingAtOnce } from '../kit/cost.ts'
 
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
 const skip = existsSync(join(CORPORA, 'bounces')) ? false : `no corpus at ${CORPORA}; set POSTRIDER_CORPORA`
@@ -18,21 +19,16 @@ const read = (message: string | Buffer): Report | undefined => {
   const bytes = typeof message === 'string' ? Buffer.from(message) : message
   return readReport(bytes, parseTree(bytes))
 }
-const classOf = ({ code, status, text }: ReportedRecipient): BounceClass => classify({ code, enhanced: status, text })
+const classOf = ({ code, status, text }: ReportedRecipient): BounceClass =>
+  classify({ stage: 'report', code, enhanced: status, text })
 function bounced(message: string | Buffer): ReportedRecipient[] {
   const report = read(message)
   assert.equal(report?.kind, 'bounce')
   return report.recipients
 }
 
-/** Runs what must not take long, however hostile its input is. */
-function quick<T>(work: () => T): T {
-  const started = process.hrtime.bigint()
-  const result = work()
-  const took = Number(process.hrtime.bigint() - started) / 1e9
-  assert.ok(took < 2, `it took ${took.toFixed(2)} s`)
-  return result
-}
+/** Runs what must not cost much, however hostile its input is. */
+const quick = <T>(work: () => T): T => costingAtOnce(3000, work)
 
 const DSN = ['From: MAILER-DAEMON@there.test', 'To: x@here.test', 'Subject: Undelivered Mail Returned to Sender']
 /** A report with these lines as its delivery status. */
@@ -455,7 +451,7 @@ describe('complaints (RFC 5965, RFC 9477)', () => {
       kind: 'complaint',
       feedbackType: 'abuse',
       recipient: null,
-      tokens: [TOKEN, ...tokens],
+      tokens,
     })
   })
   for (const type of ['opt-out', 'opt-out-list'])
@@ -551,31 +547,38 @@ describe('the corpora', { skip }, () => {
   })
   const of = (name: string): typeof rows => rows.filter(({ label }) => label.class === name)
 
-  test('of mail to addresses that are gone, at least 95 % is recognised', (t) => {
-    const hard = of('hard')
+  // No reports: a person forwards one that they got, and a service tells its customer.
+  const FOREIGN = ['lhost-sendmail-14.eml', 'lhost-amazonses-10.eml']
+
+  test('of reports on addresses that are gone, more than 97 % are recognised', (t) => {
+    const hard = of('hard').filter(({ name }) => !FOREIGN.includes(name))
     assert.ok(hard.length > 70)
     const misses = hard.filter(({ right, hard: gone }) => !right.some((each) => gone.includes(each)))
     const told = misses.map(({ name, report }) => `${name} (${report?.kind ?? 'nothing'})`)
     t.diagnostic(`missed: ${told.join(', ')}`)
-    assert.ok(misses.length / hard.length <= 0.05, `${misses.length} of ${hard.length}: ${told.join(', ')}`)
+    assert.ok(misses.length / hard.length < 0.03, `${misses.length} of ${hard.length}: ${told.join(', ')}`)
   })
 
   test('what tells of no failure is never held against an address', () => {
-    const others = [...of('delivered'), ...of('autoreply'), ...of('complaint'), ...of('unlabelled')]
-    assert.ok(others.length >= 6)
+    const others = [...of('delivered'), ...of('autoreply'), ...of('complaint')]
+    assert.ok(others.length >= 3)
     for (const { name, hard } of others) assert.deepEqual(hard, [], name)
     for (const { name, report } of of('autoreply')) assert.equal(report?.kind, 'autoreply', name)
   })
 
   test('of the others, only what says in words that there is no such mailbox', (t) => {
-    const soft = of('soft-or-policy')
+    const soft = [...of('soft-or-policy'), ...of('unlabelled')]
     const held = soft.filter(({ hard }) => hard.length > 0)
     t.diagnostic(
       `held against the address: ${held.map(({ name, label }) => `${name} (${label.sisimai_5_1[0]?.reason})`).join(', ')}`,
     )
     for (const { name, hard } of held)
       for (const { text } of hard)
-        assert.match(text, /user unknown|unknown user|not found|does not exist|(?:is|account) disabled/i, name)
+        assert.match(
+          text,
+          /user unknown|unknown user|not found|does not exist|(?:is|account) disabled|disabled recipient|5\.4\.1 recipient address rejected: access denied/i,
+          name,
+        )
     assert.ok(held.length <= soft.length * 0.15, `${held.length} of ${soft.length}`)
     const lost = soft.filter(({ report }) => report?.kind !== 'bounce' && report?.kind !== 'notification')
     assert.deepEqual(

@@ -1,0 +1,176 @@
+// What of a message's header its judges see (SPF, DKIM, DMARC, ARC): the fields that a verdict can depend on, unfolded, within limits that
+// no mail of people reaches. All of it is linear in the octets of the header; what the library does with them is not (docs/decisions.md).
+//
+// Relaxed canonicalisation (RFC 6376 §3.4.2) unfolds fields and makes one space of white space, so a field that is written so already
+// has the same signature. Only a signature with simple canonicalisation needs its fields as they came; those have limits of their own.
+import { MAX_FIELDS, MAX_HEADER } from './mime-tree.ts'
+
+/** Signatures that are verified, the first of a message (RFC 6376 §6.1 leaves the number to the verifier). */
+export const MAX_SIGNATURES = 10
+/** Ways in which a body is hashed for them: canonicalisation, algorithm, length. */
+export const MAX_BODY_HASHES = 4
+/** Octets of a field that signs or seals. */
+export const MAX_SIGNATURE = 16 * 1024
+/** Names that a signature lists. */
+export const MAX_SIGNED = 300
+/** RFC 8617 §4.2.1: at most 50 sets of three fields. */
+export const MAX_ARC_FIELDS = 150
+/** Octets of a From field, and such fields. */
+export const MAX_AUTHOR = 64 * 1024
+export const MAX_AUTHORS = 10
+/** Lines that a simple signature may cover, and white space in one piece. */
+export const MAX_SIMPLE_LINES = 500
+export const MAX_SIMPLE_SPACE = 500
+
+/** What was left out, each with the words for it. */
+export interface Beyond {
+  header?: string
+  signatures?: string
+  chain?: string
+  author?: string
+  unjudged?: string
+}
+
+export interface Evidence {
+  /** Fields with their line ends, without the empty line. */
+  header: string
+  beyond: Beyond
+}
+
+interface Row {
+  key: string
+  lines: string[]
+  octets: number
+}
+
+const ARC = new Set(['arc-seal', 'arc-message-signature', 'arc-authentication-results'])
+const SIGNATURES = new Set(['dkim-signature', 'arc-message-signature'])
+
+/** `header` in latin1, up to the empty line. */
+export function evidenceOf(header: string): Evidence {
+  if (header.length > MAX_HEADER) return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` } }
+  const rows = rowsOf(header)
+  if (rows.length > MAX_FIELDS) return { header: '', beyond: { header: `more than ${MAX_FIELDS} fields` } }
+  const beyond: Beyond = {}
+  const dropped = new Set([
+    ...beyondSignatures(rows, beyond),
+    ...beyondChain(rows, beyond),
+    ...beyondAuthors(rows, beyond),
+  ])
+  const wanted = relevant(rows.filter((row) => !dropped.has(row)))
+  const simple = wanted.filter((row) => SIGNATURES.has(row.key) && isSimple(row))
+  if (simple.length === 0) return { header: wanted.map(relaxed).join(''), beyond }
+  if (isTame(wanted)) return { header: wanted.map(asItCame).join(''), beyond }
+  beyond.signatures ??= 'simple signature over folds without end'
+  const others = relevant(wanted.filter((row) => !simple.includes(row)))
+  return { header: others.map(relaxed).join(''), beyond }
+}
+
+const FIELD = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*:/
+const NAME_ALONE = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*$/
+
+/** Fields as mailauth takes them: what does not begin like a field belongs to the one before. */
+function rowsOf(header: string): Row[] {
+  const lines = header.split(/\r?\n/)
+  while (lines.length > 0 && /^\r*$/.test(lines.at(-1)!)) lines.pop()
+  const starts: boolean[] = []
+  for (let at = lines.length - 1; at >= 0; at--) {
+    const next = starts[at + 1] === false ? lines[at + 1]! : undefined
+    const begins =
+      FIELD.test(lines[at]!) || (next !== undefined && NAME_ALONE.test(lines[at]!) && /^[ \t\r]*:/.test(next))
+    starts[at] = begins || at === 0
+  }
+  const rows: Row[] = []
+  for (const [at, line] of lines.entries()) {
+    if (starts[at]) rows.push({ key: '', lines: [line], octets: line.length + 2 })
+    else {
+      const row = rows.at(-1)!
+      row.lines.push(line)
+      row.octets += line.length + 2
+    }
+  }
+  for (const row of rows)
+    row.key = (/^[^:]+/.exec(`${row.lines[0]}${row.lines[1] ?? ''}`)?.[0] ?? '').trim().toLowerCase()
+  return rows
+}
+
+const unfolded = ({ lines }: Row): string => lines.join('')
+
+/** The field as relaxed canonicalisation leaves it, but for its name. */
+const relaxed = (row: Row): string =>
+  `${unfolded(row)
+    .replace(/[ \t]+/g, ' ')
+    .replace(/ $/, '')}\r\n`
+
+const asItCame = ({ lines }: Row): string => `${lines.join('\r\n')}\r\n`
+
+/** Whether the library can take these as they are. */
+function isTame(rows: readonly Row[]): boolean {
+  const count = rows.reduce((sum, { lines }) => sum + lines.length, 0)
+  return count <= MAX_SIMPLE_LINES && !rows.some((row) => longestSpace(asItCame(row)) > MAX_SIMPLE_SPACE)
+}
+
+function longestSpace(text: string): number {
+  let longest = 0
+  for (const { 0: space } of text.matchAll(/\s+/g)) longest = Math.max(longest, space.length)
+  return longest
+}
+
+/** A tag of a signature (RFC 6376 §3.2), without white space; '' when there is none. */
+function tagOf(row: Row, wanted: string): string {
+  for (const tag of unfolded(row)
+    .slice(unfolded(row).indexOf(':') + 1)
+    .split(';')) {
+    const equals = tag.indexOf('=')
+    if (equals >= 0 && tag.slice(0, equals).trim() === wanted) return tag.slice(equals + 1).replace(/\s+/g, '')
+  }
+  return ''
+}
+
+const isSimple = (row: Row): boolean => !tagOf(row, 'c').toLowerCase().startsWith('relaxed')
+
+const signedBy = (row: Row): string[] =>
+  tagOf(row, 'h')
+    .split(':')
+    .map((name) => name.toLowerCase())
+
+/** The fields that a verdict can depend on. */
+function relevant(rows: readonly Row[]): Row[] {
+  const names = new Set(rows.flatMap((row) => (SIGNATURES.has(row.key) ? signedBy(row) : [])))
+  return rows.filter(({ key }) => key === 'from' || key === 'dkim-signature' || ARC.has(key) || names.has(key))
+}
+
+function beyondSignatures(rows: readonly Row[], beyond: Beyond): Row[] {
+  const hashes = new Set<string>()
+  let count = 0
+  return rows.filter((row) => {
+    if (row.key !== 'dkim-signature') return false
+    const reason = tooMuch(row) ?? (++count > MAX_SIGNATURES ? `more than ${MAX_SIGNATURES} signatures` : undefined)
+    const hash =
+      reason === undefined ? `${tagOf(row, 'c').split('/')[1] ?? ''} ${tagOf(row, 'a')} ${tagOf(row, 'l')}` : ''
+    const over = reason === undefined && hashes.size >= MAX_BODY_HASHES && !hashes.has(hash)
+    if (reason === undefined && !over) hashes.add(hash)
+    if (reason !== undefined || over)
+      beyond.signatures ??= reason ?? `more than ${MAX_BODY_HASHES} kinds of body hashes`
+    return reason !== undefined || over
+  })
+}
+
+function tooMuch(row: Row): string | undefined {
+  if (row.octets > MAX_SIGNATURE) return `signature over ${MAX_SIGNATURE / 1024} KB`
+  return signedBy(row).length > MAX_SIGNED ? `signature of more than ${MAX_SIGNED} fields` : undefined
+}
+
+function beyondChain(rows: readonly Row[], beyond: Beyond): Row[] {
+  const chain = rows.filter(({ key }) => ARC.has(key))
+  if (chain.length > MAX_ARC_FIELDS) beyond.chain = 'more than 50 sets'
+  else if (chain.some((row) => tooMuch(row) !== undefined)) beyond.chain = `field over ${MAX_SIGNATURE / 1024} KB`
+  return beyond.chain === undefined ? [] : chain
+}
+
+function beyondAuthors(rows: readonly Row[], beyond: Beyond): Row[] {
+  const authors = rows.filter(({ key }) => key === 'from')
+  if (authors.length <= MAX_AUTHORS && authors.every(({ octets }) => octets <= MAX_AUTHOR)) return []
+  beyond.author = authors.length > MAX_AUTHORS ? `more than ${MAX_AUTHORS} From` : `From over ${MAX_AUTHOR / 1024} KB`
+  return authors
+}

@@ -1,0 +1,73 @@
+// Complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and those that providers send without such a part, with our mail or its
+// header beside some words. Which mail is meant is said by tokens in what it holds of our mail: any local part that may be one is
+// collected, and whoever reads them knows which are ours.
+import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
+import { addressIn } from './reported.ts'
+
+export type Feedback =
+  | { kind: 'complaint' | 'opt-out'; feedbackType: string; recipient: string | null; tokens: string[] }
+  | { kind: 'feedback'; feedbackType: string }
+
+const MAX_REPORT = 64 * 1024
+const MAX_TOKENS = 20
+const MAX_COPIES = 10
+
+/** `complains`: whether the header says that it is a complaint, for those without a feedback part. */
+export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node) => boolean): Feedback | undefined {
+  const parts = partsOf(tree)
+  const part = parts.find(({ type }) => type === 'message/feedback-report')
+  if (part) return judged(parseFields(textOf(message, part, MAX_REPORT)), copiesIn(message, tree), [])
+  if (parts.some(({ type }) => type.endsWith('delivery-status'))) return undefined
+  const complaint = complains(tree)
+  if (!complaint && tree.params.get('report-type')?.toLowerCase() !== 'feedback-report') return undefined
+  const texts = parts
+    .filter(({ type }) => type === 'text/plain')
+    .slice(0, MAX_COPIES)
+    .map((each) => textOf(message, each, MAX_REPORT))
+  const copies = copiesIn(message, tree)
+  // Its fields may stand in a part of another type.
+  const said = texts.find((text) => /^Feedback-Type:/im.test(text))
+  if (said !== undefined) return judged(parseFields(said.slice(said.search(/^Feedback-Type:/im))), copies, texts)
+  const tokens = complaint ? tokensIn([], copies, texts) : []
+  return tokens.length === 0
+    ? undefined
+    : { kind: 'complaint', feedbackType: 'abuse', recipient: recipientOf([], copies), tokens }
+}
+
+/** RFC 5965 §3: only abuse is a complaint; opt-out asks to be taken off the list, the others say nothing of the reader. */
+function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
+  const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)
+  const kind = feedbackType === 'abuse' ? 'complaint' : /^opt-out(?:-list)?$/.test(feedbackType) ? 'opt-out' : undefined
+  return kind
+    ? { kind, feedbackType, recipient: recipientOf(fields, copies), tokens: tokensIn(fields, copies, texts) }
+    : { kind: 'feedback', feedbackType }
+}
+
+/** Who complains, where the provider tells: many redact it. Microsoft wrote it into the copy. */
+function recipientOf(fields: Field[], copies: Field[][]): string | null {
+  const told = ['original-rcpt-to', 'removal-recipient'].map((name) => fieldOf({ fields }, name))
+  const noted = copies.map((copy) => fieldOf({ fields: copy }, 'x-hmxmroriginalrecipient'))
+  for (const value of [...told, ...noted]) {
+    const address = addressIn(value)
+    if (address !== null) return address
+  }
+  return null
+}
+
+/** The headers of what is attached of our mail, whole or alone. */
+const copiesIn = (message: Buffer, tree: Node): Field[][] =>
+  [...nodesOf(tree)]
+    .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')
+    .slice(0, MAX_COPIES)
+    .map((node) => parseFields(textOf(message, node, MAX_REPORT).split(/\r?\n\r?\n/, 1)[0]!))
+
+/** Return paths and unsubscribe addresses as we make them: local parts of 26 characters. */
+const TOKEN = /(?<![\w.+-])((?:u-)?[a-z2-7]{26})@/gi
+
+function tokensIn(fields: Field[], copies: Field[][], texts: string[]): string[] {
+  const tokens = new Set<string>()
+  const values = [fields, ...copies].flatMap((each) => each.map(({ value }) => value.slice(0, MAX_REPORT)))
+  for (const text of [...values, ...texts])
+    for (const [, token] of text.matchAll(TOKEN)) if (tokens.size < MAX_TOKENS) tokens.add(token!.toLowerCase())
+  return [...tokens]
+}

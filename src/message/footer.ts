@@ -1,0 +1,91 @@
+// The footer of a campaign's mail whose author left no way to leave (D61): a small line with the unsubscribe link at the end of the html,
+// and a last line of the text, in the language of the mail.
+import { plainText } from './compose.ts'
+import { cutTemplate, tagsOf } from './template.ts'
+import { endOfBody } from './tracking.ts'
+
+interface Words {
+  ask: string
+  link: string
+}
+
+const WORDS = {
+  en: { ask: 'No longer want these emails?', link: 'Unsubscribe' },
+  de: { ask: 'Sie möchten diese E-Mails nicht mehr erhalten?', link: 'Abmelden' },
+  fr: { ask: 'Vous ne souhaitez plus recevoir ces e-mails ?', link: 'Se désabonner' },
+  es: { ask: '¿No desea recibir más estos correos?', link: 'Darse de baja' },
+  it: { ask: 'Non vuoi più ricevere queste e-mail?', link: 'Annulla l’iscrizione' },
+  nl: { ask: 'Wilt u deze e-mails niet meer ontvangen?', link: 'Afmelden' },
+  pt: { ask: 'Não quer mais receber estes e-mails?', link: 'Cancelar a inscrição' },
+  pl: { ask: 'Nie chcesz już otrzymywać tych wiadomości?', link: 'Wypisz się' },
+} satisfies Record<string, Words>
+
+export type Language = keyof typeof WORDS
+
+/** Words that are frequent in one of these languages and rare in the others. */
+const FREQUENT: Record<Language, string> = {
+  en: 'the and you your with for from this are have our is of to we',
+  de: 'und der die das nicht mit sie für ist ein eine wir ihre ihr auf den zu',
+  fr: 'le les des et vous votre pour avec est nous une dans pas sur au du',
+  es: 'el los las y usted para con una por su nuestro está tu más del que',
+  it: 'il di gli che per con una è della nostro sono anche tuo non alla dei',
+  nl: 'het een en van voor met je uw niet zijn op dat deze wij bij ook',
+  pt: 'os as um uma para com você não seu sua nosso é mais dos ao em',
+  pl: 'i w na z do się nie jest że dla oraz twój nasz są to od',
+}
+const MIN_HITS = 3
+const MAX_WORDS = 2000
+const LINK = '{{unsubscribe_url}}'
+
+/** What stands in a comment, a style or the head is seen by nobody. */
+const visible = (html: string): string =>
+  html.replace(/<!--.*?(?:-->|$)/gs, '').replace(/<(head|style|script|title)\b.*?(?:<\/\1\s*>|$)/gis, '')
+
+const links = (text: string): boolean => tagsOf(cutTemplate(text)).includes('unsubscribe_url')
+
+/** Whether a reader of the html finds the unsubscribe link. */
+export const hasUnsubscribeLink = (html: string): boolean => links(visible(html))
+
+/** The language of a mail: what it says itself, else what its words say, else English. */
+export function languageOf(html: string): Language {
+  const [, said] = /<(?:html|body)\b[^<>]{0,1000}?\slang\s*=\s*["']?([a-z]{2})\b/i.exec(html) ?? []
+  if (said !== undefined) return Object.hasOwn(WORDS, said.toLowerCase()) ? (said.toLowerCase() as Language) : 'en'
+  const words =
+    plainText(visible(html).slice(0, MAX_WORDS * 20))
+      .toLowerCase()
+      .match(/\p{L}+/gu) ?? []
+  const hits = (language: Language): number => {
+    const frequent = new Set(FREQUENT[language].split(' '))
+    return words.slice(0, MAX_WORDS).filter((word) => frequent.has(word)).length
+  }
+  const [first] = (Object.keys(WORDS) as Language[])
+    .map((language) => ({ language, count: hits(language) }))
+    .toSorted((a, b) => b.count - a.count)
+  return first!.count >= MIN_HITS ? first!.language : 'en'
+}
+
+/** Both bodies with a way to leave. A test has no link that works: its words alone (`live` false). */
+export function withFooter(
+  { html, text }: { html: string; text: string | null },
+  live: boolean,
+): { html: string; text: string } {
+  const language = languageOf(html)
+  const { ask, link } = WORDS[language]
+  const plain = text ?? plainText(html)
+  return {
+    html: hasUnsubscribeLink(html) ? html : insert(html, footerOf(language, live)),
+    text: links(plain) ? plain : `${plain.trimEnd()}\n\n${ask} ${link}${live ? `: ${LINK}` : ''}\n`,
+  }
+}
+
+function footerOf(language: Language, live: boolean): string {
+  const { ask, link } = WORDS[language]
+  const style = 'color:#666666;text-decoration:underline'
+  const anchor = live ? `<a href="${LINK}" style="${style}">${link}</a>` : `<span style="${style}">${link}</span>`
+  return `<p lang="${language}" style="margin:24px 0 0;font-size:12px;line-height:1.5;color:#666666;text-align:center">${ask} ${anchor}</p>`
+}
+
+const insert = (html: string, footer: string): string => {
+  const end = endOfBody(html)
+  return html.slice(0, end) + footer + html.slice(end)
+}

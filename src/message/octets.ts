@@ -1,0 +1,69 @@
+// The bytes of an attachment as lines of text (RFC 2045 §6): a text of ASCII goes as it is, or as quoted-printable where its own line ends
+// or its long lines would not arrive as they are; all else goes as base64. What a reader decodes are the same bytes.
+import { encodePiece, encodeQuotedPrintable } from './quoted-printable.ts'
+
+export type Encoding = '7bit' | 'quoted-printable' | 'base64'
+
+/** Octets of a line without its end (RFC 5322 §2.1.1). */
+export const MAX_PLAIN_LINE = 998
+/** Lines that software on the way would change, or take for the end of a part. */
+export const CHANGED = /^(?:From |\.|--=_)/m
+/** Bytes encoded at a time: a multiple of 57, which make a line of 76. */
+const STEP = 57 * 4096
+const [TAB, LF, CR, SPACE, DOT, EQUALS, F, DASH] = [9, 10, 13, 32, 46, 61, 70, 45]
+
+/** Octets of base64 in lines of 76 with their line ends. */
+export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
+
+/** The plainest encoding that carries the bytes unharmed, and is no longer than base64. */
+export function encodingOf(contentType: string, bytes: Buffer): Encoding {
+  if (!/^text\//i.test(contentType)) return 'base64'
+  let plain = true
+  let escaped = 0
+  let start = 0
+  for (let at = 0; at <= bytes.length; at++) {
+    const byte = bytes[at]
+    const lineEnd = byte === undefined || (byte === CR && bytes[at + 1] === LF)
+    if (lineEnd) {
+      const before = at > start ? bytes[at - 1] : undefined
+      if (before === SPACE || before === TAB) {
+        plain = false
+        escaped++
+      }
+      if (at - start > MAX_PLAIN_LINE) plain = false
+      start = at + 2
+      at++
+      continue
+    }
+    if (byte === CR || byte === LF) plain = false
+    else if (byte !== TAB && (byte < SPACE || byte > 126)) return 'base64'
+    if (byte === EQUALS || byte === CR || byte === LF) escaped++
+    if (at === start && (byte === DOT || byte === F || byte === DASH)) {
+      escaped++
+      if (CHANGED.test(bytes.toString('latin1', at, at + 5))) plain = false
+    }
+  }
+  if (plain) return '7bit'
+  // A soft line break each 73 octets, after which one more may have to be escaped.
+  const octets = (bytes.length + escaped * 2) * (1 + 5 / 73) + 5
+  return octets <= base64Octets(bytes.length) ? 'quoted-printable' : 'base64'
+}
+
+/** The encoded bytes in pieces, each ending with CRLF; the last CRLF belongs to the boundary that follows. */
+export function* encodeBytes(bytes: Buffer, encoding: Encoding): Iterable<string> {
+  if (bytes.length === 0) yield '\r\n'
+  for (let at = 0, end = 0; at < bytes.length; at = end) {
+    end = at + STEP
+    if (encoding === 'base64') {
+      const text = bytes.toString('base64', at, Math.min(end, bytes.length))
+      yield text.replace(/.{1,76}/g, '$&\r\n')
+      continue
+    }
+    // As it is, a piece ends with a line.
+    const line = encoding === '7bit' ? bytes.indexOf('\r\n', end) : end
+    end = line < 0 || line >= bytes.length ? bytes.length : encoding === '7bit' ? line + 2 : line
+    const text = bytes.toString('latin1', at, end)
+    if (encoding === '7bit') yield end === bytes.length ? `${text}\r\n` : text
+    else yield end === bytes.length ? `${encodeQuotedPrintable(text)}\r\n` : encodePiece(text)
+  }
+}

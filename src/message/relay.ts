@@ -1,0 +1,114 @@
+// A mail that came by SMTP on its way out: the octets as they came, with the tracking that they can bear, signed.
+import { stuffDots } from './compose.ts'
+import { signRelayed, type Signature } from './dkim.ts'
+import { headerField } from './headers.ts'
+import { MalformedMessage, parseTree, partsOf, type Node } from './mime-tree.ts'
+import { MAX_PLAIN_LINE } from './octets.ts'
+import { encodeQuotedPrintable } from './quoted-printable.ts'
+import { inSevenBits, SEALED } from './reencode.ts'
+import { track, type Tracking } from './tracking.ts'
+
+export interface Relay {
+  tracking: Tracking | null
+  /** Fields of ours that are put in front. */
+  extra: readonly (readonly [name: string, value: string])[]
+  /** For a server without 8BITMIME (RFC 6152). */
+  sevenBit: boolean
+}
+
+/** The octets that follow DATA, final dot included; undefined when they cannot be made 7 bits. */
+export function relayed(
+  message: Buffer,
+  { extra, sevenBit, tracking }: Relay,
+  signature: Signature,
+): Uint8Array<ArrayBuffer> | undefined {
+  const tracked = tracking ? trackMessage(message, tracking) : message
+  const narrow = sevenBit ? inSevenBits(tracked) : tracked
+  if (!narrow) return undefined
+  const fields = extra.map(([name, value]) => headerField(name, value)).join('')
+  const whole = fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
+  const field = Buffer.from(signRelayed(whole, signature))
+  const dots = whole.includes('\r\n.') || whole[0] === DOT
+  const text = dots ? Buffer.from(stuffDots(whole.toString('latin1')), 'latin1') : whole
+  // In memory of its own, which can be handed to another thread.
+  const wire = new Uint8Array(field.length + text.length + END.length)
+  wire.set(field)
+  wire.set(text, field.length)
+  wire.set(END, field.length + text.length)
+  return wire
+}
+
+const DOT = 0x2e
+const END = Buffer.from('.\r\n')
+
+/** The message with tracking in its HTML; as it is where it cannot bear it. */
+function trackMessage(message: Buffer, tracking: Tracking): Buffer {
+  const pages = pagesOf(message)
+  const pieces: Buffer[] = []
+  let done = 0
+  for (const page of pages) {
+    const text = trackPage(message, page, tracking)
+    if (text === undefined) continue
+    pieces.push(message.subarray(done, page.start), text)
+    done = page.end
+  }
+  return done === 0 ? message : Buffer.concat([...pieces, message.subarray(done)])
+}
+
+function pagesOf(message: Buffer): Node[] {
+  let tree: Node
+  try {
+    tree = parseTree(message)
+  } catch (thrown) {
+    if (thrown instanceof MalformedMessage) return []
+    throw thrown
+  }
+  const parts = partsOf(tree)
+  if (parts.some(({ type }) => SEALED.test(type))) return []
+  return parts.filter((part) => part.type === 'text/html' && !isAttachment(part) && readsAsAscii(part))
+}
+
+const isAttachment = ({ fields }: Node): boolean =>
+  fields.some(({ name, value }) => /^content-disposition$/i.test(name) && /^\s*attachment\b/i.test(value))
+
+/** Whether its markup is ASCII whatever its charset writes letters with. */
+const readsAsAscii = ({ params }: Node): boolean =>
+  !/^(?:utf-?(?:7|16|32)|iso-2022|ucs)/i.test(params.get('charset') ?? '')
+
+/** A page's body in its transfer encoding with tracking in it; undefined when it cannot be written so. */
+function trackPage(message: Buffer, { encoding, end, start }: Node, tracking: Tracking): Buffer | undefined {
+  // The last line end stays the last: the final dot stands behind it.
+  const whole = message.toString('latin1', start, end)
+  const last = whole.endsWith('\r\n') ? '\r\n' : ''
+  const raw = whole.slice(0, whole.length - last.length)
+  const text = trackBody(raw, encoding, tracking)
+  return text === undefined ? undefined : Buffer.from(text + last, 'latin1')
+}
+
+/** The same for octets as latin1 characters. */
+function trackBody(raw: string, encoding: string, tracking: Tracking): string | undefined {
+  switch (encoding) {
+    case 'base64': {
+      const page = track(Buffer.from(raw, 'base64').toString('latin1'), tracking)
+      return Buffer.from(page, 'latin1')
+        .toString('base64')
+        .replace(/.{76}(?!$)/g, '$&\r\n')
+    }
+    case 'quoted-printable':
+      return encodeQuotedPrintable(track(decodeQuotedPrintable(raw), tracking), 'latin1')
+    case '7bit':
+    case '8bit':
+    case 'binary': {
+      const text = track(raw, tracking)
+      return text.split('\r\n').some((line) => line.length > MAX_PLAIN_LINE) ? undefined : text
+    }
+    default:
+      return undefined
+  }
+}
+
+const decodeQuotedPrintable = (text: string): string =>
+  text
+    .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')
+    .replace(/=\r?\n/g, '')
+    .replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)))

@@ -1,0 +1,177 @@
+// The header of a mail that a program hands in by SMTP: read field by field in the octets that came, so that what is sent on are the same
+// octets but for the fields that must go or come (D75, D77).
+import { rfc5322Date } from './compose.ts'
+import { AI_DISCLOSURE } from './custom-headers.ts'
+import { formatAddress, parseAddress, type Address } from './address.ts'
+import { MAX_FIELDS } from './mime-tree.ts'
+import { decoded, splitAddresses, utf8 } from './parse.ts'
+
+/** Why a header cannot be sent; the text is for whoever wrote it. */
+export class UnsendableHeader extends Error {
+  /** It is what the sender asks of this server that is wrong, not the mail itself. */
+  readonly wish: boolean
+
+  constructor(text: string, wish = false) {
+    super(text)
+    this.wish = wish
+  }
+}
+
+/** One field with its line ends, octets as latin1 characters. */
+interface RawField {
+  /** Lower case. */
+  name: string
+  raw: string
+}
+
+/** What the sender asks of this server in fields of its own, which are removed. */
+export interface Wishes {
+  agent_id?: string
+  track_opens?: boolean
+  track_clicks?: boolean
+  ai_disclosure?: boolean
+  idempotency_key?: string
+}
+
+export interface SubmittedHeader {
+  from: Address
+  /** As the API shows it. */
+  fromText: string
+  /** Mailboxes of To and Cc, by their address in lower case, as the API shows them. */
+  to: ReadonlyMap<string, string>
+  cc: ReadonlyMap<string, string>
+  subject: string
+  /** With its angle brackets, as the sender gave it; null when there was none. */
+  messageId: string | null
+  wishes: Wishes
+  /** The header that is sent, octets as latin1 characters, without the empty line. `id` makes the Message-ID where there was none. */
+  edited: (given: { messageId: string; now: number; ownSelectors: readonly string[] }) => string
+}
+
+const WISHES = {
+  'x-postrider-agent': 'agent_id',
+  'x-postrider-track-opens': 'track_opens',
+  'x-postrider-track-clicks': 'track_clicks',
+  'x-postrider-ai-disclosure': 'ai_disclosure',
+  'idempotency-key': 'idempotency_key',
+} as const
+
+/** What this server says itself (composeJob), and what is for it alone. */
+const OURS = [AI_DISCLOSURE[0], 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID'].map((name) => name.toLowerCase())
+const GOES = new Set(['bcc', 'resent-bcc', 'return-path', ...Object.keys(WISHES), ...OURS])
+/** Octets of an agent's name and of an idempotency key, as of the API. */
+const MOST = { agent_id: 128, idempotency_key: 256 }
+
+/** Reads a header: the octets before the empty line, each line with its CRLF. Throws UnsendableHeader. */
+export function readSubmitted(header: Buffer): SubmittedHeader {
+  const fields = fieldsOf(header.toString('latin1'))
+  const from = mailboxOf('From', only(fields, 'from', true)!)
+  const sender = only(fields, 'sender', false)
+  if (sender !== undefined && mailboxOf('Sender', sender).domain !== from.domain)
+    throw new UnsendableHeader('The Sender field names another domain than From; leave it out.')
+  const messageId = only(fields, 'message-id', false)
+  if (messageId !== undefined && !/^<[^<>\s]{1,900}>$/.test(messageId))
+    throw new UnsendableHeader('The Message-ID field must hold one identifier in angle brackets.')
+  const subject = only(fields, 'subject', false)
+  const wishes = wishesOf(fields)
+  return {
+    from,
+    fromText: formatAddress({ name: decoded(from.name), address: from.address }),
+    to: listed(fields, 'to'),
+    cc: listed(fields, 'cc'),
+    subject: subject === undefined ? '' : decoded(subject),
+    messageId: messageId ?? null,
+    wishes,
+    edited: ({ messageId: made, now, ownSelectors }) => {
+      const has = (name: string): boolean => fields.some((field) => field.name === name)
+      const kept = fields.filter((field) => !GOES.has(field.name) && !isOwnSignature(field, from.domain, ownSelectors))
+      return [
+        ...(has('date') ? [] : [`Date: ${rfc5322Date(now)}\r\n`]),
+        ...(messageId === undefined ? [`Message-ID: ${made}\r\n`] : []),
+        ...(has('mime-version') ? [] : ['MIME-Version: 1.0\r\n']),
+        ...kept.map(({ raw }) => raw),
+      ].join('')
+    },
+  }
+}
+
+function fieldsOf(header: string): RawField[] {
+  const fields = header === '' ? [] : header.split(/(?<=\r\n)(?![ \t])/)
+  if (fields.length > MAX_FIELDS) throw new UnsendableHeader(`The header has more than ${MAX_FIELDS} fields.`)
+  return fields.map((raw) => {
+    const [, name] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/.exec(raw) ?? []
+    if (name === undefined)
+      throw new UnsendableHeader(
+        'A line of the header is no field; a name, a colon and a value make one (RFC 5322 §2.2).',
+      )
+    return { name: name.toLowerCase(), raw }
+  })
+}
+
+/** The value of a field on one line, octets that are UTF-8 as such. */
+function valueOf({ raw }: RawField): string {
+  return utf8(raw.slice(raw.indexOf(':') + 1).replaceAll('\r\n', '')).trim()
+}
+
+function only(fields: readonly RawField[], name: string, needed: boolean): string | undefined {
+  const [first, second] = fields.filter((field) => field.name === name)
+  const shown = name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
+  if (second) throw new UnsendableHeader(`There are several ${shown} fields; a mail has one (RFC 5322 §3.6).`)
+  if (!first && needed) throw new UnsendableHeader(`There is no ${shown} field; it says whose domain sends.`)
+  return first && valueOf(first)
+}
+
+function mailboxOf(field: 'From' | 'Sender', value: string): Address {
+  const address = parseAddress(value)
+  if (!address)
+    throw new UnsendableHeader(
+      `The ${field} field must hold one mailbox, such as "Shop <shop@example.org>": no list, group, route or comment.`,
+    )
+  return address
+}
+
+function listed(fields: readonly RawField[], name: string): Map<string, string> {
+  const mailboxes = new Map<string, string>()
+  for (const field of fields.filter((each) => each.name === name))
+    for (const text of splitAddresses(valueOf(field))) {
+      const address = parseAddress(text) ?? parseAddress(/<[^<>]*>/.exec(text)?.[0] ?? '')
+      const key = address?.address.toLowerCase()
+      if (key !== undefined && !mailboxes.has(key))
+        mailboxes.set(key, formatAddress({ name: decoded(address!.name), address: address!.address }))
+    }
+  return mailboxes
+}
+
+function wishesOf(fields: readonly RawField[]): Wishes {
+  const wishes: Record<string, string | boolean> = {}
+  for (const field of fields) {
+    const wish = WISHES[field.name as keyof typeof WISHES] as keyof Wishes | undefined
+    if (wish === undefined) {
+      if (field.name.startsWith('x-postrider-'))
+        throw new UnsendableHeader(
+          `The field ${field.name} is not known here; ${Object.keys(WISHES).join(', ')} are.`,
+          true,
+        )
+      continue
+    }
+    if (wish in wishes) throw new UnsendableHeader(`There are several ${field.name} fields; send one.`, true)
+    const value = valueOf(field)
+    if (wish === 'agent_id' || wish === 'idempotency_key') {
+      if (value === '' || value.length > MOST[wish])
+        throw new UnsendableHeader(`The field ${field.name} must have 1 to ${MOST[wish]} characters.`, true)
+      wishes[wish] = decoded(value)
+    } else if (/^(?:yes|no)$/i.test(value)) wishes[wish] = /^yes$/i.test(value)
+    else throw new UnsendableHeader(`The field ${field.name} must say yes or no.`, true)
+  }
+  return wishes
+}
+
+/** A signature with one of our selectors, made before the mail came back to us: it no longer holds. */
+function isOwnSignature({ name, raw }: RawField, domain: string, selectors: readonly string[]): boolean {
+  if (name !== 'dkim-signature') return false
+  const tags = raw
+    .slice(raw.indexOf(':') + 1)
+    .replace(/\s+/g, '')
+    .split(';')
+  return tags.includes(`d=${domain}`) && selectors.some((selector) => tags.includes(`s=${selector}`))
+}
