@@ -1,6 +1,8 @@
-// What a refusal means for the address (D35): rules as data in config/bounce-rules.txt, the first that fits counts. Only `hard`
-// says that the address is gone; a refusal that no rule knows is `policy`: it is never held against the address.
+// What a refusal means for the address (D35, D63): rules as data in config/bounce-rules.txt, the first that fits counts. Only `hard`
+// says that the address is gone, and only what was said about the recipient can be that: to RCPT, or in a report. A refusal that no
+// rule knows is `policy`: it is never held against the address.
 import { configAsset } from '../base/assets.ts'
+import type { Stage } from './verdict.ts'
 
 export const BOUNCE_CLASSES = ['hard', 'soft', 'quota', 'policy', 'content', 'infrastructure'] as const
 export type BounceClass = (typeof BOUNCE_CLASSES)[number]
@@ -32,19 +34,42 @@ export function parseRules(text: string): BounceRule[] {
 
 let shipped: BounceRule[] | undefined
 
+/** Where a refusal was said: in the dialogue, or in a report that came home. */
+export type SaidAt = Stage | 'report'
+
 export interface Refusal {
+  stage: SaidAt
   code: number | null
   enhanced: string | null
   text: string
 }
 
+/** The command that some servers add to a reply that they quote (Postfix, Exim). */
+const QUOTED_AT =
+  /\bin reply to (?:initial |end of )?(EHLO|HELO|MAIL|DATA|greeting)|\bafter (initial connection|EHLO|HELO|MAIL FROM|DATA|end of data)\b/i
+
+/** Whether a refusal was said about its recipient: all else is about the sender, the connection or the mail (D63). */
+export function isAboutRecipient({ code, stage, text }: Refusal): boolean {
+  if (stage === 'rcpt') return code !== null
+  return stage === 'report' && !QUOTED_AT.test(text)
+}
+
+const ADDRESS = /[^\s<>@"'(),:;[\]]{1,64}@[^\s<>@"'(),:;[\]]{1,255}/g
+
+const URL_PATH = /(https?:\/\/[^\s/?#]{1,255})[^\s]*/gi
+
 /** The class of a refusal by the shipped rules. */
-export function classify({ code, enhanced, text }: Refusal): BounceClass {
+export function classify(refusal: Refusal): BounceClass {
   shipped ??= parseRules(configAsset('bounce-rules.txt'))
-  const said = [code, enhanced, text].filter((part) => part !== null).join(' ')
-  const found = shipped.find(({ pattern }) => pattern.test(said))?.class
+  const { code, enhanced, text } = refusal
+  // A mailbox may be called "no.such.user", and a page about errors "policy".
+  const words = text.replace(URL_PATH, '$1').replace(ADDRESS, '@')
+  const said = [code, enhanced, words].filter((part) => part !== null).join(' ')
+  const found = shipped.find(({ pattern }) => pattern.test(said))?.class ?? 'policy'
+  if (found !== 'hard') return found
+  // Where nobody said anything, the way there is what failed.
+  if (!isAboutRecipient(refusal)) return code === null && refusal.stage !== 'report' ? 'infrastructure' : 'policy'
   // What a server says for now is no evidence that an address is gone (RFC 5321 §4.2.1), even when it was given up in the end.
   const temporary = code === null ? enhanced?.startsWith('4.') : code < 500
-  if (found === 'hard' && temporary) return 'soft'
-  return found ?? (code === 550 && enhanced === null ? 'hard' : 'policy')
+  return temporary ? 'soft' : 'hard'
 }

@@ -1,14 +1,16 @@
 // The wire below an SMTP dialogue: commands out, replies in, each within its time, all of it noted. Whatever the server does,
 // whoever waits gets an answer: a reply or the failure that ended the connection.
-import { connect as connectTcp, type Socket } from 'node:net'
+import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
-import { codeOf, messageOf } from '../base/errors.ts'
+import { codeOf, isLocal, messageOf } from '../base/errors.ts'
 import { cleanText, ReplyReader, type Reply } from './reply.ts'
 
 /** Why a connection ended, in words. */
 export interface Failure {
   failure: string
+  /** This machine is to blame: it had no descriptor, no memory, no such address of its own. */
+  local?: true
 }
 
 const WORDS: Record<string, string> = {
@@ -231,13 +233,15 @@ export function openChannel(
   const { host, port, localAddress } = target
   return new Promise((resolve) => {
     const socket = connectTcp({ host, port, noDelay: true, ...(localAddress === undefined ? {} : { localAddress }) })
-    const fail = (failure: string): void => {
+    const fail = (failure: string, local = false): void => {
       clearTimeout(timer)
       socket.destroy()
-      resolve({ failure })
+      resolve(local ? { failure, local } : { failure })
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
-    const failed = (error: Error): void => fail(wordsFor(error))
+    // A machine without IPv6 says EADDRNOTAVAIL too: then the exchanger is merely out of its reach.
+    const failed = (error: Error): void =>
+      fail(wordsFor(error), isLocal(error) && !(isIPv6(host) && codeOf(error) === 'EADDRNOTAVAIL'))
     socket.once('error', failed)
     socket.once('connect', () => {
       clearTimeout(timer)

@@ -3,10 +3,11 @@
 //
 // Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before a TLS
 // handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
+import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { readCapabilities, type Reply } from './reply.ts'
-import { ownVerdict, verdictOf, type Stage, type Verdict } from './verdict.ts'
+import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
 /** How TLS is wanted: not at all, when offered, or not without. */
 export type TlsWish = 'none' | 'optional' | 'required'
@@ -24,8 +25,6 @@ export const TIMEOUTS = {
   data: 2 * MINUTE,
   block: 3 * MINUTE,
   finalDot: 10 * MINUTE,
-  /** So long an answer to the final dot may take until somebody is told that it is waited for. */
-  patience: 2 * SECOND,
   /** No connection is used for longer than this. */
   session: 2 * HOUR,
 }
@@ -78,6 +77,11 @@ export class SmtpSession {
     return this.#channel.flushed
   }
 
+  /** Whether it takes octets above 127 (RFC 6152). */
+  get takesEightBits(): boolean {
+    return this.#capabilities.has('8BITMIME')
+  }
+
   get tls(): string | null {
     return this.#channel.tls
   }
@@ -108,9 +112,9 @@ export class SmtpSession {
     return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
   }
 
-  /** Sends one mail to its recipients; one verdict for each, in their order. `waiting` hears, when the answer to the final dot takes
-   *  its time, which of them the mail was handed over for. */
-  async send(envelope: Envelope, wire: Buffer, waiting?: (recipients: number[]) => void): Promise<Verdict[]> {
+  /** Sends one mail to its recipients; one verdict for each, in their order. `handed` hears for which of them the mail was handed over, as
+   *  soon as the server has its octets; what it returns is called when the server has answered, or will not. */
+  async send(envelope: Envelope, wire: Buffer, handed?: (recipients: number[]) => () => void): Promise<Verdict[]> {
     const { recipients } = envelope
     this.#channel.beginMail()
     const parameters = this.#parameters(envelope, wire)
@@ -129,7 +133,9 @@ export class SmtpSession {
       )
     }
     const taken = rcpt.flatMap((verdict, index) => (verdict ? [] : [index]))
-    const outcome = this.#outcome(await this.#data(nobody ? NOTHING : wire, () => nobody || waiting?.(taken)))
+    const outcome = this.#outcome(
+      await this.#data(nobody ? NOTHING : wire, () => (nobody ? undefined : handed?.(taken))),
+    )
     return rcpt.map((verdict) => mail ?? verdict ?? outcome)
   }
 
@@ -150,7 +156,14 @@ export class SmtpSession {
         'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
         'mail',
       )
-    return `${size === undefined ? '' : ` SIZE=${wire.length}`}${international ? ' SMTPUTF8' : ''}`
+    // Asked of the octets: only what programs hand in by SMTP holds others than ASCII.
+    const eight = !isAscii(wire) && this.#capabilities.has('8BITMIME')
+    const parameters = [
+      ...(size === undefined ? [] : [`SIZE=${wire.length}`]),
+      ...(eight ? ['BODY=8BITMIME'] : []),
+      ...(international ? ['SMTPUTF8'] : []),
+    ]
+    return parameters.map((parameter) => ` ${parameter}`).join('')
   }
 
   async #hello(hostname: string): Promise<Verdict | undefined> {
@@ -225,14 +238,14 @@ export class SmtpSession {
     return welcome ? { answers, data: await this.#channel.command('DATA', data) } : { answers }
   }
 
-  async #data(wire: Buffer, waiting: () => void): Promise<Reply | Failure> {
+  async #data(wire: Buffer, handed: () => (() => void) | undefined): Promise<Reply | Failure> {
     const failed = await this.#channel.writeData(wire, this.#timeouts.block)
     if (failed) return failed
-    const wait = setTimeout(waiting, this.#timeouts.patience)
+    const answered = handed()
     try {
       return await this.#channel.reply(this.#timeouts.finalDot)
     } finally {
-      clearTimeout(wait)
+      answered?.()
     }
   }
 
@@ -271,13 +284,11 @@ export class SmtpSession {
 export async function openSession(options: ConnectOptions): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect)
-  if (isFailure(channel))
-    return ownVerdict(
-      'deferred',
-      '4.4.1',
-      `${host} [${address}] cannot be reached on port ${port}: ${channel.failure}.`,
-      { stage: 'connect', host },
-    )
+  if (isFailure(channel)) {
+    const text = `${host} [${address}] cannot be reached on port ${port}: ${channel.failure}.`
+    const circumstance = { stage: 'connect', host } as const
+    return channel.local ? waitsForUs(circumstance, text) : ownVerdict('deferred', '4.4.1', text, circumstance)
+  }
   const session = new SmtpSession(channel, options)
   const verdict = await session.open(options)
   if (verdict) session.quit()

@@ -6,8 +6,9 @@ import { domainToASCII } from 'node:url'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
 import { codeOf } from '../base/errors.ts'
-import { MINUTE } from '../base/clock.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
 import { customerOf } from '../base/network.ts'
+import { TLS_POLICY } from '../base/tls.ts'
 import { BARE_LINE_END, InboundSession } from './session.ts'
 
 /** A refusal: 550 and "5.1.1 No such mailbox"; without an enhanced code of its own the text gets the usual one. */
@@ -29,8 +30,12 @@ export interface InboundEnvelope {
   protocol: string
 }
 
+/** Who signed in, as `login` answered; undefined where nobody has to. */
+export type Who = unknown
+
 export interface ListenerOptions {
   hostname: string
+  clock: Clock
   certificate?: Certificate
   maxBytes: number
   /** Sessions at once, of all clients and of one address. */
@@ -39,15 +44,25 @@ export interface ListenerOptions {
   maxRecipients?: number
   /** Milliseconds without a byte. */
   idle?: number
+  /** Milliseconds that a client may take for one command; a message besides takes a second for each 500 octets at most. */
+  deadline?: number
+  /** TLS from the first octet (RFC 8314 §3.3); else by STARTTLS, where there is a certificate. */
+  implicitTls?: boolean
+  /** Clients sign in (AUTH PLAIN and LOGIN, RFC 4954) before they may send: who a password belongs to, or why it is not taken. */
+  login?: (password: string, client: string) => Promise<{ who: Who } | SmtpRefusal>
+  /** Whether any mail is taken now from this sender; undefined: it is. */
+  welcome?: (from: string, who: Who) => SmtpRefusal | undefined
   /** Undefined: welcome. */
-  recipient: (address: string, from: string) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
-  /** Keeps the message, whose bytes come as they are read, up to a little more than `maxBytes`; undefined: kept, whatever happens
-   *  next. The stream's end without an error is the final dot. `sound` tells then whether the message may be believed. */
+  recipient: (address: string, from: string, who: Who) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
+  /** Keeps the message, whose bytes come as they are read, up to a little more than `maxBytes`; anything but a refusal: kept, whatever
+   *  happens next; `accepted` is what the client is told. The stream's end without an error is the final dot. `sound` tells then whether
+   *  the message may be believed. */
   message: (
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
     sound: () => SmtpRefusal | undefined,
-  ) => Promise<SmtpRefusal | undefined>
+    who: Who,
+  ) => Promise<SmtpRefusal | { accepted: string } | undefined>
   /** Hears what went wrong here; the client is only told that something did. */
   fault?: (thrown: unknown) => void
 }
@@ -64,6 +79,9 @@ export interface SmtpListener {
 const MAX_CONNECTIONS = 1000
 const MAX_RECIPIENTS = 1000
 const IDLE = 5 * MINUTE
+/** A client that sends an octet a minute would keep its place for hours (Postfix: smtpd_per_request_deadline, smtpd_min_data_rate). */
+const DEADLINE = 5 * MINUTE
+const MIN_RATE = 500
 /** A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has octets. */
 const BLOCK = 16 * 1024
 
@@ -81,10 +99,11 @@ class Server extends SMTPServer {
 }
 
 export async function startListener(
-  { host, port }: { host: string; port: number },
+  { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
   options: ListenerOptions,
 ): Promise<SmtpListener> {
-  const { certificate, maxConnections = MAX_CONNECTIONS, maxPerAddress = maxConnections, hostname } = options
+  const { certificate, clock, login, maxConnections = MAX_CONNECTIONS, hostname } = options
+  const { maxPerAddress = maxConnections } = options
   const fault = (thrown: unknown): void => options.fault?.(thrown)
   const byAddress = new Map<string, number>()
   const admitted = new Set<string>()
@@ -95,11 +114,24 @@ export async function startListener(
     maxRecipients: options.maxRecipients ?? MAX_RECIPIENTS,
     socketTimeout: options.idle ?? IDLE,
     logger: false,
-    authOptional: true,
-    disabledCommands: ['AUTH', 'XCLIENT', 'XFORWARD', 'WIZ', 'SHELL', 'KILL', ...(certificate ? [] : ['STARTTLS'])],
+    secure: options.implicitTls === true,
+    authOptional: !login,
+    authMethods: ['PLAIN', 'LOGIN'],
+    disabledCommands: [
+      'XCLIENT',
+      'XFORWARD',
+      'WIZ',
+      'SHELL',
+      'KILL',
+      ...(login ? [] : ['AUTH']),
+      ...(certificate ? [] : ['STARTTLS']),
+    ],
     hideENHANCEDSTATUSCODES: false,
     disableReverseLookup: true,
-    ...(certificate ? { ...certificate, minVersion: 'TLSv1.2' as const } : {}),
+    ...(certificate ? { ...certificate, ...TLS_POLICY } : {}),
+    onAuth({ password }, { remoteAddress }, done) {
+      void signIn(done, fault, () => login!(password ?? '', remoteAddress))
+    },
     onConnect({ id, remoteAddress }, done) {
       const customer = customerOf(remoteAddress)
       const open = (byAddress.get(customer) ?? 0) + 1
@@ -118,9 +150,9 @@ export async function startListener(
       if (left > 0) byAddress.set(customer, left)
       else byAddress.delete(customer)
     },
-    onMailFrom: (_, __, done) => done(),
+    onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
     onRcptTo(address, session, done) {
-      judge(done, fault, () => options.recipient(address.address, senderOf(session)))
+      judge(done, fault, () => options.recipient(address.address, senderOf(session), whoOf(session)))
     },
     onData(stream, session, done) {
       const own = server.sessions.get(session.id)
@@ -128,28 +160,35 @@ export async function startListener(
       // A client that goes away in the middle is no fault of ours.
       const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
       judge(done, here, async () => {
-        const refusal = await options.message(bytesOf(stream), envelopeOf(session), sound)
-        // Nothing is kept of what ended in the middle of a doubt.
-        return sound() ?? refusal
+        const answer = await options.message(bytesOf(stream), envelopeOf(session), sound, whoOf(session))
+        // What was found wrong only at the end was not kept either.
+        const judged = sound() ?? answer
+        if (judged === undefined || 'accepted' in judged) own?.carried()
+        return judged
       })
     },
   })
   server.on('error', () => {})
+  const { deadline = DEADLINE } = options
+  const watch = setInterval(() => {
+    for (const session of server.sessions.values()) if (session.overdue(deadline, MIN_RATE)) session.expire()
+  }, deadline / 10).unref()
   await new Promise<void>((resolve, reject) => {
     server.server.once('error', reject)
-    server.listen(port, host, resolve)
+    server.listen({ port, host, ipv6Only }, resolve)
   })
   return {
     host,
     port: (server.server.address() as AddressInfo).port,
-    renew: (renewed) => server.updateSecureContext({ ...renewed }),
+    renew: (renewed) => server.updateSecureContext({ ...renewed, ...TLS_POLICY }),
     close: (patience = 0) =>
       new Promise((resolve) => {
-        const cut = setTimeout(() => {
+        clearInterval(watch)
+        const inTime = clock.wake(clock.now() + patience, () => {
           for (const session of server.sessions.values()) session.destroy()
-        }, patience)
+        })
         server.server.close(() => {
-          clearTimeout(cut)
+          inTime()
           resolve()
         })
         for (const session of server.sessions.values()) session.retire()
@@ -164,6 +203,9 @@ function withALabels(address: string): string {
     ? address.slice(0, address.length - domain.length) + (domainToASCII(domain) || domain)
     : address
 }
+
+/** Who signed in. */
+const whoOf = ({ user }: SMTPServerSession): Who => (user as { who: Who } | undefined)?.who
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>
   mailFrom ? withALabels(mailFrom.address) : ''
@@ -200,14 +242,36 @@ async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
   }
 }
 
+const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code })
+
+/** Tells smtp-server who a password belongs to; a fault of ours is a temporary refusal (RFC 4954 §4). */
+async function signIn(
+  done: (error: Error | null, answer?: { user: object }) => void,
+  hear: (thrown: unknown) => void,
+  question: () => Promise<{ who: Who } | SmtpRefusal>,
+): Promise<void> {
+  let answer: { who: Who } | SmtpRefusal
+  try {
+    answer = await question()
+  } catch (thrown) {
+    hear(thrown)
+    answer = { code: 454, text: '4.7.0 Something went wrong here; try again later' }
+  }
+  if ('who' in answer) done(null, { user: answer })
+  else done(asError(answer))
+}
+
 /** Tells smtp-server what came of a question; a fault of ours is a temporary refusal, a full disk says so. */
 function judge(
-  done: (error?: Error | null) => void,
+  done: (error?: Error | null, text?: string) => void,
   hear: (thrown: unknown) => void,
-  question: () => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined,
+  question: () => Promise<SmtpRefusal | { accepted: string } | undefined> | SmtpRefusal | undefined,
 ): void {
-  const answer = (refusal: SmtpRefusal | undefined): void =>
-    done(refusal ? Object.assign(new Error(refusal.text), { responseCode: refusal.code }) : null)
+  const answer = (judged: SmtpRefusal | { accepted: string } | undefined): void => {
+    if (judged === undefined) done(null)
+    else if ('accepted' in judged) done(null, judged.accepted)
+    else done(asError(judged))
+  }
   const fault = (thrown: unknown): void => {
     hear(thrown)
     answer(

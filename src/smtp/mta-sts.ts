@@ -14,8 +14,8 @@ const MAX_HOSTS = 100
 /** A policy file; undefined when it is not one (RFC 8461 §3.2). Lines end with LF or CRLF. */
 export function parsePolicy(text: string): StsPolicy | undefined {
   const fields = text.split(/\r?\n/).flatMap((line) => {
-    const [, key, value] = /^\s*([\w-]+)\s*:\s*(.*?)\s*$/.exec(line) ?? []
-    return key === undefined ? [] : [[key.toLowerCase(), value!] as const]
+    const [, key, value] = /^\s*([\w-]+)\s*:(.*)$/s.exec(line) ?? []
+    return key === undefined ? [] : [[key.toLowerCase(), value!.trim()] as const]
   })
   const first = (name: string): string | undefined => fields.find(([key]) => key === name)?.[1]
   const mode = first('mode')

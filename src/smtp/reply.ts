@@ -1,5 +1,6 @@
 // SMTP replies (RFC 5321 §4.2, RFC 2034) as strangers send them: bounded, cleaned, or refused.
 import { StringDecoder } from 'node:string_decoder'
+import { counters } from '../base/counters.ts'
 
 export interface Reply {
   /** 200 to 599. */
@@ -44,6 +45,7 @@ export class ReplyReader {
       if (code === undefined || this.#lines.length >= MAX_LINES) return 'protocol error'
       this.#lines.push(text ?? '')
       if (mark === '-') continue
+      counters.smtp.add({ direction: 'out', class: `${code[0]}xx` })
       replies.push(readReply(Number(code), this.#lines))
       this.#lines = []
     }

@@ -17,8 +17,9 @@ export type Stage =
   | 'compose'
 
 /** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
- *  rejected: refused by ourselves. suppressed: the address may not be written to. */
-export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed'
+ *  rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try (D72): nothing is
+ *  said about the mail, no attempt is counted. */
+export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
 
 export interface Verdict {
   kind: Kind
@@ -34,6 +35,8 @@ export interface Verdict {
   /** TLS protocol, null in clear text. */
   tls: string | null
   dialogue: string | null
+  /** Of local trouble: what the operator is told. */
+  cause?: string
 }
 
 export interface Circumstance {
@@ -56,6 +59,17 @@ const basics = ({ stage, handed = false, host = null, tls = null, dialogue = nul
 export function verdictOf(reply: Reply, circumstance: Circumstance): Verdict {
   const kind = reply.code < 400 ? 'delivered' : reply.code < 500 ? 'deferred' : 'bounced'
   return { ...basics(circumstance), kind, code: reply.code, enhanced: reply.enhanced, text: reply.text }
+}
+
+/** Local trouble kept this server from trying (D72). Its cause is the operator's to know; the owner of the mail reads this. */
+export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict {
+  const verdict = ownVerdict(
+    'waiting',
+    '4.3.0',
+    'The mail waits for this server, which tries again soon.',
+    circumstance,
+  )
+  return cause === undefined ? verdict : { ...verdict, cause }
 }
 
 /** A verdict of ours, where no server said anything; `enhanced` is the status code that fits (RFC 3463 §3). */

@@ -4,14 +4,21 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { BOUNCE_CLASSES, classify, parseRules, type BounceClass } from '../../src/smtp/bounce-class.ts'
+import {
+  BOUNCE_CLASSES,
+  classify,
+  parseRules,
+  type BounceClass,
+  type Refusal,
+  type SaidAt,
+} from '../../src/smtp/bounce-class.ts'
 import { allowsHost, parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 
 /** "550 5.1.1 No such user" as a reply. */
-function replyOf(line: string): { code: number; enhanced: string | null; text: string } {
+function replyOf(line: string, stage: SaidAt = 'rcpt'): Refusal {
   const [, code, enhanced, text] = /^([45]\d\d)[ -]#?(?:([245]\.\d{1,3}\.\d{1,3})[ :]*)?(.*)$/s.exec(line) ?? []
   assert.ok(code, line)
-  return { code: Number(code), enhanced: enhanced ?? null, text: text! }
+  return { stage, code: Number(code), enhanced: enhanced ?? null, text: text! }
 }
 
 describe('bounce rules', () => {
@@ -48,8 +55,8 @@ describe('bounce rules', () => {
     ['hard', '554 30 Sorry, your message cannot be delivered. This mailbox is disabled (554.30).'],
     ['hard', '550 5.1.1 <bob@there.test>: Recipient address rejected: User unknown in relay recipient table'],
     ['hard', '550 Unknown user bob@there.test'],
-    // RFC 5321 §4.2.2: 550 without a word more says that there is no such mailbox.
-    ['hard', '550 '],
+    // A number alone says nothing of the mailbox (D63).
+    ['policy', '550 '],
     ['quota', '552 5.2.2 The recipient’s inbox is out of storage space'],
     ['quota', '550 5.2.2 STOREDRV.Deliver; mailbox full'],
     ['quota', '452 4.2.2 The email account that you tried to reach is over quota'],

@@ -1,0 +1,109 @@
+// What a client sends, taken apart into commands and messages: smtp-server's parser behind a look at every octet. A line ends with CRLF and
+// nothing else (RFC 5321 §2.3.8), and a message with CRLF.CRLF, found in one pass.
+import { SMTPStream } from 'smtp-server/lib/smtp-stream.js'
+
+const CR = 0x0d
+const LF = 0x0a
+const DOT = 0x2e
+const LINE_DOT = Buffer.from('\r\n.')
+
+/** True when the bytes hold a CR without LF or an LF without CR; `previous` is the byte before them. */
+export function hasBareLineEnd(bytes: Uint8Array, previous: number): boolean {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (previous === CR && buffer.length > 0 && buffer[0] !== LF) return true
+  for (let at = buffer.indexOf(LF); at >= 0; at = buffer.indexOf(LF, at + 1))
+    if ((at === 0 ? previous : buffer[at - 1]) !== CR) return true
+  for (let at = buffer.indexOf(CR); at >= 0; at = buffer.indexOf(CR, at + 1))
+    if (at + 1 < buffer.length && buffer[at + 1] !== LF) return true
+  return false
+}
+
+/** The library's parser, behind a look at every byte. */
+export class StrictStream extends SMTPStream {
+  /** A bare CR or LF was seen: what came is not believed, and what follows is not read. */
+  broken = false
+  #previous = 0
+  /** Octets since the last reply. */
+  received = 0
+  #inside = false
+  /** What comes next in a message stands at the beginning of a line. */
+  #lineBegins = false
+
+  override _write(chunk: Buffer, encoding: BufferEncoding | 'buffer', next: (error?: Error | null) => void): void {
+    // The library hands the rest of a chunk back, after a final dot or behind DATA: it was looked at with the whole.
+    if (this.#inside) return super._write(chunk, encoding, next)
+    this.received += chunk?.length ?? 0
+    // What waits behind STARTTLS in clear text is dropped, whatever it is.
+    if (!this.isClosed && !this.broken && chunk?.length > 0) {
+      this.broken = hasBareLineEnd(chunk, this.#previous)
+      this.#previous = chunk.at(-1)!
+    }
+    if (!this.isClosed && this.broken && !this._dataMode) return this.onbroken()
+    this.#inside = true
+    super._write(chunk, encoding, (error) => {
+      this.#inside = false
+      next(error)
+    })
+  }
+
+  /** Takes doubled dots out (RFC 5321 §4.5.2) and finds CRLF.CRLF, in one pass: the library waits a turn of the event loop at each dot,
+   *  so that a mail made of dots would keep the process busy for minutes. */
+  override _feedDataStream(chunk: Buffer, done: (error?: Error | null) => void): void {
+    const stream = this._dataStream
+    if (!stream) return done()
+    const bytes = this._lastBytes ? Buffer.concat([this._lastBytes, chunk]) : chunk
+    const begins = this._atDataStart || this.#lineBegins
+    this._lastBytes = false
+    this._atDataStart = false
+    const text = Buffer.allocUnsafe(bytes.length)
+    let length = 0
+    let from = 0
+    const take = (to: number): void => void (length += bytes.copy(text, length, from, to))
+    const after = (at: number): number => (at < 0 ? -1 : at + 2)
+    for (let at = begins && bytes[0] === DOT ? 0 : after(bytes.indexOf(LINE_DOT)); at >= 0;) {
+      if (at + 1 === bytes.length || (bytes[at + 1] === CR && at + 2 === bytes.length)) {
+        // What follows the dot decides.
+        take(at)
+        return this.#pass(text.subarray(0, length), bytes.subarray(at), true, done)
+      }
+      take(at)
+      if (bytes[at + 1] === CR && bytes[at + 2] === LF) {
+        this.#lineBegins = false
+        this._countDataBytes(length)
+        return this._endDataMode(text.subarray(0, length), bytes.subarray(at + 3), done)
+      }
+      from = at + 1
+      at = after(bytes.indexOf(LINE_DOT, from))
+    }
+    const half = from < bytes.length && bytes.at(-1) === CR
+    take(half ? bytes.length - 1 : bytes.length)
+    const ended = bytes.length > 1 ? bytes.at(-1) === LF && bytes.at(-2) === CR : begins && bytes.length === 0
+    this.#pass(text.subarray(0, length), bytes.subarray(bytes.length - (half ? 1 : 0)), ended, done)
+  }
+
+  /** Hands on what is known to be text; the rest waits for what follows. */
+  #pass(text: Buffer, rest: Buffer, lineBegins: boolean, done: () => void): void {
+    const stream = this._dataStream!
+    this.#lineBegins = lineBegins
+    this._lastBytes = rest.length > 0 && rest
+    this._countDataBytes(text.length)
+    if (text.length === 0 || !stream.writable || stream.write(text) || stream.destroyed) return done()
+    const go = (): void => {
+      stream.off('drain', go).off('close', go)
+      done()
+    }
+    stream.on('drain', go).on('close', go)
+  }
+
+  /** The library clears the callback after it has run, by when it may be that of the next message: all that follows would wait. */
+  override continue(): void {
+    const resume = this._continueCallback
+    this._continueCallback = typeof resume !== 'function'
+    if (typeof resume === 'function') resume()
+  }
+
+  /** What ends without a line end is no command. */
+  override _flushData(): void {}
+
+  onbroken(): void {}
+}
