@@ -1,9 +1,10 @@
 // Builds response documents: resource objects, included resources with full linkage and each once, links and meta.
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
-import { findByKeys, type ListedRow } from '../store/list.ts'
-import type { Query, Types } from './query.ts'
-import { unlisted, type Kind, type Resource } from './resource.ts'
+import { findByKeys, type ListedRow, type Page } from '../store/list.ts'
+import type { Direction } from './cursor.ts'
+import { includedTypes, type Query, type Types } from './query.ts'
+import { namesUnlisted, unlisted, type Kind, type Resource } from './resource.ts'
 
 export interface ResourceObject {
   type: string
@@ -24,6 +25,8 @@ export interface Writer {
   single: boolean
 }
 
+type Fieldset = Pick<Query, 'include' | 'fields'>
+
 const SHOW: Record<Kind, (value: unknown) => unknown> = {
   plain: (value) => value,
   time: (value) => (value === null ? null : iso(value as number)),
@@ -34,19 +37,86 @@ const SHOW: Record<Kind, (value: unknown) => unknown> = {
 /** The related rows of a page by table and key, each read once. */
 type Related = Map<string, Map<number, ListedRow>>
 
+export interface Document {
+  data: ResourceObject[]
+  included?: ResourceObject[]
+}
+
+/** A document in the making: rows join it a few at a time. */
+interface Draft {
+  writer: Writer
+  query: Fieldset
+  once: Record<string, unknown>
+  related: Related
+  data: ResourceObject[]
+  included: Map<string, ResourceObject>
+  /** Ids of all primary data, those that have not joined yet too. */
+  primary: ReadonlySet<string>
+}
+
+function draftOf(writer: Writer, rows: ListedRow[], query: Fieldset, once: Record<string, unknown> = {}): Draft {
+  const primary = new Set(rows.map((row) => row['id'] as string))
+  return { writer, query, once, related: new Map(), data: [], included: new Map(), primary }
+}
+
+const finished = ({ data, included, query }: Draft): Document =>
+  query.include ? { data, included: [...included.values()] } : { data }
+
 export function buildDocument(
   writer: Writer,
   resource: Resource<never>,
   rows: ListedRow[],
-  query: Pick<Query, 'include' | 'fields'>,
+  query: Fieldset,
   once: Record<string, unknown> = {},
-): { data: ResourceObject[]; included?: ResourceObject[] } {
-  const related: Related = new Map()
-  const included = new Map<string, ResourceObject>()
-  const primary = new Set(rows.map((row) => row['id'] as string))
-  resource.extend?.(rows, writer as never)
-  loadRelated(writer, resource, rows, related)
-  const data = rows.map((row) => resourceObject(writer, resource, row, query, related, once))
+): Document {
+  const draft = draftOf(writer, rows, query, once)
+  join(draft, resource, rows)
+  return finished(draft)
+}
+
+/** JSON of bodies in one list; beyond it a page ends early. */
+const MAX_BODIES = 16 * 1024 * 1024
+
+/**
+ * The document of a page. Bodies that were asked for by name (D69) are read row by row, from the side where one came from, and
+ * where they are large the page ends early; at least one row is in it.
+ */
+export function buildPage(
+  writer: Writer,
+  resource: Resource<never>,
+  page: Page,
+  query: Query,
+  direction: Direction,
+): { document: Document; page: Page } {
+  const { rows } = page
+  const shown = [resource, ...includedTypes(query, resource, writer.types)]
+  if (!shown.some((each) => namesUnlisted(each, query.fields)))
+    return { document: buildDocument(writer, resource, rows, query), page }
+  const draft = draftOf(writer, rows, query)
+  const order = direction === 'after' ? rows : rows.toReversed()
+  let octets = 0
+  for (const row of order) {
+    if (octets > MAX_BODIES) break
+    const before = draft.included.size
+    join(draft, resource, [row])
+    const fresh = [draft.data.at(-1), ...[...draft.included.values()].slice(before)]
+    octets += JSON.stringify(fresh).length
+  }
+  const taken = draft.data.length
+  if (direction === 'before') draft.data.reverse()
+  const document = finished(draft)
+  if (taken === rows.length) return { document, page }
+  return direction === 'after'
+    ? { document, page: { ...page, rows: rows.slice(0, taken), hasNext: true } }
+    : { document, page: { ...page, rows: rows.slice(-taken), hasPrevious: true } }
+}
+
+/** Adds rows and what they include to a document. */
+function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void {
+  const { included, primary, query, related, writer } = draft
+  complete(writer, resource, rows, query)
+  loadRelated(draft, resource, rows)
+  for (const row of rows) draft.data.push(resourceObject(draft, resource, row, writer.single))
   for (const path of query.include ?? []) {
     let at = resource
     let level = rows
@@ -55,23 +125,35 @@ export function buildDocument(
       const target = writer.types.get(type)!
       const keys = new Set(level.map((row) => row[column]).filter((key) => key !== null))
       level = [...keys].map((key) => related.get(type)?.get(key as number)).filter((row) => row !== undefined)
-      if (level.length > 0) {
-        target.extend?.(level, { ...writer, single: false } as never)
-        loadRelated(writer, target, level, related)
-      }
       at = target
+      const nameOf = (row: ListedRow): string => `${type} ${row['id'] as string}`
+      const fresh = level.filter(
+        (row) => !included.has(nameOf(row)) && !(type === resource.type && primary.has(row['id'] as string)),
+      )
+      if (fresh.length > 0) complete({ ...writer, single: false }, target, fresh, query)
+      if (level.length > 0) loadRelated(draft, target, level)
       // Also where a sparse fieldset leaves the relationship out: it was asked for.
-      for (const row of level) {
-        const id = `${type} ${row['id'] as string}`
-        if (included.has(id) || (type === resource.type && primary.has(row['id'] as string))) continue
-        included.set(id, resourceObject({ ...writer, single: false }, target, row, query, related, {}))
-      }
+      for (const row of fresh) included.set(nameOf(row), resourceObject(draft, target, row, false))
     }
   }
-  return query.include ? { data, included: [...included.values()] } : { data }
 }
 
-function loadRelated({ reader, types }: Writer, resource: Resource<never>, rows: ListedRow[], related: Related): void {
+/** Adds to rows what other tables know of them, and the columns that lists leave out where their names were given. */
+function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], { fields }: Fieldset): void {
+  const whole = !writer.single && namesUnlisted(resource, fields)
+  if (whole) {
+    const keys = rows.map(({ key }) => key)
+    const full = new Map(findByKeys(writer.reader, resource.table, keys).map((row) => [row.key, row]))
+    for (const row of rows) Object.assign(row, full.get(row.key))
+  }
+  resource.extend?.(rows, { ...writer, single: writer.single || whole } as never)
+}
+
+function loadRelated(
+  { related, writer: { reader, types } }: Draft,
+  resource: Resource<never>,
+  rows: ListedRow[],
+): void {
   for (const { type, column } of Object.values(resource.relationships ?? {})) {
     const known = related.get(type) ?? new Map<number, ListedRow>()
     related.set(type, known)
@@ -85,20 +167,18 @@ function loadRelated({ reader, types }: Writer, resource: Resource<never>, rows:
 }
 
 function resourceObject(
-  writer: Writer,
+  { once, query, related, writer }: Draft,
   resource: Resource<never>,
   row: ListedRow,
-  query: Pick<Query, 'fields'>,
-  related: Related,
-  once: Record<string, unknown>,
+  single: boolean,
 ): ResourceObject {
   const wanted = query.fields.get(resource.type)
   const attributes: Record<string, unknown> = {}
   for (const [name, { read, kind }] of Object.entries(resource.attributes)) {
     if (wanted && !wanted.has(name)) continue
     if (read === 'once') {
-      if (Object.hasOwn(once, name)) attributes[name] = once[name]
-    } else if (read !== 'never' && (read !== 'single' || writer.single))
+      if (single && Object.hasOwn(once, name)) attributes[name] = once[name]
+    } else if (read !== 'never' && (read !== 'single' || single || wanted))
       attributes[name] = SHOW[kind ?? 'plain'](row[name])
   }
   const relationships: NonNullable<ResourceObject['relationships']> = {}

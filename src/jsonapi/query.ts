@@ -27,13 +27,12 @@ export type Types = ReadonlyMap<string, Resource<never>>
 
 const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse(code, detail, { parameter })
 
-/** Reads the query of a request on `resource`; `single`: the answer is about one resource. */
+/** Reads the query of a request on `resource`. */
 export function parseQuery(
   search: URLSearchParams,
   resource: Resource<never>,
   params: readonly Param[],
   types: Types,
-  single: boolean,
 ): Query {
   const query: Query = {
     kept: [],
@@ -88,7 +87,7 @@ export function parseQuery(
         break
     }
   }
-  checkFields(query, resource, types, single)
+  checkFields(query, resource, types)
   return query
 }
 
@@ -155,7 +154,7 @@ function parseInclude(value: string, resource: Resource<never>, types: Types): s
   return paths
 }
 
-function checkFields(query: Query, resource: Resource<never>, types: Types, single: boolean): void {
+function checkFields(query: Query, resource: Resource<never>, types: Types): void {
   const present = new Map([resource, ...includedTypes(query, resource, types)].map((each) => [each.type, each]))
   for (const [type, names] of query.fields) {
     const parameter = `fields[${type}]`
@@ -164,12 +163,6 @@ function checkFields(query: Query, resource: Resource<never>, types: Types, sing
     for (const name of names)
       if (!readable(shown).has(name))
         throw wrong('unsupported_fields', parameter, `"${name}" is not a field of ${type}.`)
-      else if (shown.attributes[name]?.read === 'single' && !(single && shown === resource))
-        throw wrong(
-          'unsupported_fields',
-          parameter,
-          `"${name}" is only shown where one of ${type} is asked for by its id.`,
-        )
   }
 }
 

@@ -1,15 +1,9 @@
 // Reads a request document and judges it: first its form (400), then ids and relationships (403), then whose it is (409),
 // then each attribute (422), all of them at once and each with a pointer to what exists in the request (D6).
 import { z } from 'zod'
-import { release } from '../base/memory.ts'
 import { issueWords } from '../base/issues.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
 import type { Resource } from './resource.ts'
-
-/** 60 MB: a mail of 40 MB in base64 with its JSON around it (D5). */
-export const MAX_BODY = 60 * 1024 * 1024
-/** Bodies up to here are read in one go. */
-const SMALL_BODY = 256 * 1024
 
 export interface RequestDocument {
   type: string
@@ -17,40 +11,6 @@ export interface RequestDocument {
   attributes: Record<string, unknown>
   hasAttributes: boolean
   relationships: Record<string, unknown> | undefined
-}
-
-const utf8 = new TextDecoder('utf-8', { fatal: true })
-
-/** The body's text. Throws 413 beyond MAX_BODY (whether or not Content-Length said so) and 400 when it is not UTF-8. */
-export async function readBody(request: Request): Promise<string> {
-  const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${MAX_BODY} bytes.`)
-  const length = request.headers.get('content-length')
-  if (length !== null && Number(length) > MAX_BODY) throw tooLarge()
-  const bytes =
-    length !== null && Number(length) <= SMALL_BODY
-      ? new Uint8Array(await request.arrayBuffer())
-      : await collect(request, Number(length), tooLarge)
-  try {
-    return utf8.decode(bytes)
-  } catch {
-    throw refuse('invalid_document', 'The request body is not UTF-8.', { pointer: '' })
-  } finally {
-    release(bytes)
-  }
-}
-
-/** Reads a body piece by piece into one buffer, so that a large one is in memory once; `expected` octets are made room for. */
-async function collect(request: Request, expected: number, tooLarge: () => Error): Promise<Uint8Array> {
-  let buffer = Buffer.allocUnsafeSlow(expected || SMALL_BODY)
-  let size = 0
-  for await (const chunk of request.body ?? []) {
-    if (size + chunk.length > MAX_BODY) throw tooLarge()
-    if (size + chunk.length > buffer.length)
-      buffer = Buffer.concat([buffer.subarray(0, size)], Math.min(MAX_BODY, (size + chunk.length) * 2))
-    buffer.set(chunk, size)
-    size += chunk.length
-  }
-  return buffer.subarray(0, size)
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
@@ -93,16 +53,13 @@ export function parseDocument(text: string): RequestDocument {
   }
 }
 
-/** Throws 403 for a client-generated id or for relationships where none are taken. */
-export function checkForbidden(document: RequestDocument, resource: Resource<never>, kind: 'create' | 'update'): void {
-  if (kind === 'create' && document.id !== undefined)
+/** Throws 403 for a client-generated id or for relationships that a create request does not take. */
+export function checkForbidden(document: RequestDocument, resource: Resource<never>): void {
+  if (document.id !== undefined)
     throw refuse('client_id_forbidden', 'The server chooses the id; remove "id" from the document.', {
       pointer: '/data/id',
     })
-  const known =
-    kind === 'create'
-      ? Object.entries(resource.relationships ?? {}).flatMap(([name, { create }]) => (create ? [name] : []))
-      : []
+  const known = Object.entries(resource.relationships ?? {}).flatMap(([name, { create }]) => (create ? [name] : []))
   for (const name of Object.keys(document.relationships ?? {}))
     if (!known.includes(name))
       throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here.`, {
@@ -162,7 +119,7 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       const known = issue.path.length === 0 && Object.hasOwn(resource.attributes, key)
       return problem(
         known ? 'immutable' : 'invalid',
-        known ? `"${key}" cannot be set here.` : `"${key}" is not an attribute of ${resource.type}.`,
+        known ? `"${key}" cannot be set here; leave it out.` : `"${key}" is not an attribute of ${resource.type}.`,
         [...issue.path, key],
       )
     })

@@ -8,6 +8,7 @@
 //     actions: [create({ path: '/webhooks', scope: 'webhooks:write', run: … }), …],
 //   })
 import type { z } from 'zod'
+import type { Code } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
@@ -27,6 +28,10 @@ export interface FieldOptions {
   kind?: Kind
   sort?: true
   about: string
+  /** The form in which it is shown, where that is not the form in which it is given. */
+  answer?: z.ZodType
+  /** A value for the documentation; one is made up where a schema leaves no doubt. */
+  example?: unknown
 }
 
 export interface Field extends FieldOptions {
@@ -51,8 +56,10 @@ export interface Relationship {
   type: string
   /** The column that holds the related row's key; null means no relation. */
   column: string
-  /** Whether a create request may give it; absent: it may not. */
+  /** A create request must give it; absent: it may not. */
   create?: true
+  /** There may be no related resource. */
+  optional?: true
 }
 
 export interface Filter {
@@ -73,6 +80,9 @@ export interface Caller {
   userId: string
   tokenId: string
   scopes: ReadonlySet<string>
+  /** What the operator has set for the token: the agent it sends as, and its key where its recipients in a day are counted. */
+  agentId?: string | undefined
+  cappedToken?: number | undefined
 }
 
 /** One request that has passed the wire's rules. */
@@ -106,8 +116,10 @@ interface Common {
   path: string
   scope: string
   about: string
-  /** Statuses that this action answers beyond what its kind always may. */
-  refusals?: readonly string[]
+  /** Its name in generated clients; made of kind and type when absent. */
+  id?: string
+  /** What it may be refused for beyond what its kind always may. */
+  refuses?: readonly Code[]
 }
 
 /** Another resource's children: the path's first parameter names the parent. */
@@ -128,23 +140,33 @@ export type Action<Parts, F extends Fields> =
       within?: Within
       /** The type that the request document is of, when it is not the answer's. */
       accepts?: string
+      /** Octets that its body may have. */
+      bodyLimit?: number
       /** Answered instead of 201. */
       status?: 200
       /** Finds what the request refers to before its attributes are judged: 404 comes before 422 (D3). */
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
     })
-  | (Common & { kind: 'update'; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
+  | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
   /** A request without a body that does something with one row and answers 202 with what came of it. `free`: its path names no row. */
-  | (Common & { kind: 'act'; method?: 'DELETE' | 'GET'; free?: true; run: (call: Call<Parts>) => Promise<Written> })
+  | (Common & {
+      kind: 'act'
+      id: string
+      method?: 'DELETE' | 'GET'
+      free?: true
+      run: (call: Call<Parts>) => Promise<Written>
+    })
   /** A GET that answers bytes instead of a document. */
-  | (Common & { kind: 'download'; run: (call: Call<Parts>) => Promise<Response> })
+  | (Common & { kind: 'download'; id: string; run: (call: Call<Parts>) => Promise<Response> })
 
 export interface Definition<Parts, F extends Fields> {
   table: TableName
   /** SQL that every visible row fulfils, e.g. `deleted_at is null`. */
   only?: string
+  /** What one is called in generated clients, where the word of the type is taken in most languages. */
+  called?: string
   about: string
   attributes: F
   relationships?: Record<string, Relationship>
@@ -191,6 +213,12 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
 /** What is shown of one alone: a list does not read it. */
 export const unlisted = ({ attributes }: Resource<never>): string[] =>
   Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
+
+/** Whether a sparse fieldset names what only one alone shows by default (D69). */
+export const namesUnlisted = (resource: Resource<never>, fields: ReadonlyMap<string, ReadonlySet<string>>): boolean => {
+  const wanted = fields.get(resource.type)
+  return wanted !== undefined && unlisted(resource).some((name) => wanted.has(name))
+}
 
 /** The columns that a collection may be sorted by; created_at always. */
 export function sortable(resource: Resource<never>): string[] {

@@ -1,19 +1,22 @@
 // Turns descriptions into routes. Every request takes the same stairs, in the order of D3:
 //
-//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 JSON and query -> 403 scope, ids, relationships
-//   -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
+//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage -> 413, 503 the body's size
+//   -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { refuse, type Refusal } from '../base/errors.ts'
+import type { Budget } from '../base/memory.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
+import { findOwned } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
-import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
+import { USUAL_BODY, withBody } from './body.ts'
 import { buildDocument, type Writer } from './document.ts'
+import { findParent, list } from './listing.ts'
 import { checkAccept, checkContentType, JSON_API } from './media.ts'
 import { includedTypes, parseQuery, type Query, type Types } from './query.ts'
 import * as request from './request.ts'
-import { paramsOf, unlisted, type Action, type Call, type Caller, type Resource, type Within } from './resource.ts'
+import { paramsOf, type Action, type Call, type Caller, type Resource } from './resource.ts'
+import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 
 /** What stands before every route. Both throw a Refusal. */
 export interface Gate {
@@ -34,6 +37,10 @@ export interface RouterOptions<Parts> {
   /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
   base: () => string
   resources: readonly Resource<Parts>[]
+  /** What all request bodies under way may hold together. */
+  bodies: Budget
+  /** Throws 507 while nothing new can be promised. */
+  promise(): void
 }
 
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
@@ -107,7 +114,7 @@ async function answer<Parts>(
   action: AnyAction<Parts>,
   context: Context,
 ): Promise<Response> {
-  const { clock, gate, parts, reader } = options
+  const { gate, types } = options
   const { headers } = context.req.raw
   const caller = gate.authenticate(headers)
   const rate = gate.admit(caller)
@@ -117,19 +124,51 @@ async function answer<Parts>(
   if (writes) checkContentType(headers.get('content-type') ?? undefined)
   if (rate.refusal) throw rate.refusal
 
-  const document = writes ? request.parseDocument(await request.readBody(context.req.raw)) : undefined
-  if (document && action.kind === 'update') request.checkHasId(document)
   const self = resource as Resource<never>
-  const types = options.types
   const search = new URL(context.req.url).searchParams
-  const query = parseQuery(search, self, paramsOf(action), types, action.kind !== 'list')
+  const query = parseQuery(search, self, paramsOf(action), types)
 
   gate.permit(caller, action.scope)
   // What is included takes the scope that reads it by itself.
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
-  if (document) request.checkForbidden(document, self, action.kind as 'create' | 'update')
+  if (action.kind === 'create') options.promise()
+  if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })
+  const limits = { most: action.bodyLimit ?? USUAL_BODY, budget: options.bodies }
+  return withBody(context.req.raw, limits, (text) => {
+    const document = request.parseDocument(text)
+    if (action.kind === 'update') request.checkHasId(document)
+    if (action.kind === 'create') request.checkForbidden(document, self)
+    return perform(options, action, { context, self, caller, query, document })
+  })
+}
+
+interface Asked {
+  context: Context
+  self: Resource<never>
+  caller: Caller
+  query: Query
+  document: request.RequestDocument | undefined
+}
+
+/** What was asked for by somebody who may. */
+async function perform<Parts>(
+  options: RouterOptions<Parts> & { types: Types },
+  action: AnyAction<Parts>,
+  { caller, context, document, query, self }: Asked,
+): Promise<Response> {
+  const { clock, parts, reader } = options
+  const { types } = options
   const writer: Writer = { reader, types, base: options.base(), parts, single: action.kind !== 'list' }
-  if (action.kind === 'list') return list(options, self, action, context, caller, query, writer)
+  /** The resource that the path names as it is shown now. */
+  const present = () => {
+    const row = findOwned(reader, self.table, caller.userKey, Object.values(context.req.param())[0]!, self.only)
+    return row && buildDocument(writer, self, [row], { include: undefined, fields: new Map() }).data[0]
+  }
+  if (document && action.kind === 'update') checkLinkage(document, present)
+  if (action.kind === 'list') {
+    const [parentId] = Object.values(context.req.param())
+    return send(context, 200, list(options, self, action, { caller, path: context.req.path, query, writer }, parentId))
+  }
 
   const call: Call<Parts, Record<string, unknown>> = {
     parts,
@@ -168,7 +207,8 @@ async function answer<Parts>(
   try {
     if (action.kind === 'create' && document!.type === type) call.related = request.readRelationships(document!, self)
     request.checkIdentity(document!, type, action.kind === 'update' ? id : undefined)
-    call.attributes = request.validate(self, action.kind, document!)
+    const asked = action.kind === 'update' ? withoutUnchanged(document!, self, present) : document!
+    call.attributes = request.validate(self, action.kind, asked)
   } catch (refusal) {
     // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
     if (action.kind === 'create') action.before?.({ ...call, attributes: document!.attributes })
@@ -184,106 +224,13 @@ async function answer<Parts>(
   return send(context, action.kind === 'create' ? (action.status ?? 201) : 200, result, first)
 }
 
-/** The parent that a path names. Throws 404. */
-function findParent(reader: Reader, types: Types, caller: Caller, within: Within, id: string): ListedRow {
-  const { only, table } = types.get(within.type)!
-  const row = findOwned(reader, table, caller.userKey, id, within.removed ? undefined : only)
-  if (!row) throw notFound()
-  return row
-}
-
-function list<Parts>(
-  { clock, keyring, reader }: RouterOptions<Parts>,
-  resource: Resource<never>,
-  action: Extract<AnyAction<Parts>, { kind: 'list' }>,
-  context: Context,
-  caller: Caller,
-  query: Query,
-  writer: Writer,
-): Response {
-  const where: Condition[] = []
-  const [parentId] = Object.values(context.req.param())
-  if (action.within && parentId !== undefined) {
-    const { key } = findParent(reader, writer.types, caller, action.within, parentId)
-    where.push({ column: action.within.column, values: [key] })
-  }
-  for (const [name, values] of query.filters)
-    where.push(condition({ keyring, reader }, resource, caller, name, values, writer))
-
-  const path = context.req.path
-  const scope: CursorScope = {
-    userKey: caller.userKey,
-    collection: `${path}?${JSON.stringify([...query.filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
-    sort: query.sort,
-  }
-  const now = clock.now()
-  const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
-  if (cursor === 'other sort')
-    throw refuse('cursor_sort_mismatch', 'This cursor belongs to another sort; start again without page[cursor].', {
-      parameter: 'page[cursor]',
-    })
-  const page = listPage(reader, {
-    table: resource.table,
-    userKey: caller.userKey,
-    where,
-    without: unlisted(resource),
-    order: query.order,
-    size: query.size,
-    ...(resource.only === undefined ? {} : { only: resource.only }),
-    ...(cursor === 'first page' ? {} : { from: cursor }),
-  })
-  const mark = (row: ListedRow | undefined, there: boolean, direction: Direction): string | null => {
-    const place = row ? placeOf(row, query.order) : page.at
-    return place && there ? writeCursor(keyring, scope, place, direction, now) : null
-  }
-  const next = mark(page.rows.at(-1), page.hasNext, 'after')
-  const previous = mark(page.rows[0], page.hasPrevious, 'before')
-  // The path below the API's mount is the route's; the base already holds the mount.
-  const url = writer.base + action.path.replace(/:\w+/, parentId ?? '')
-  const link = (cursorText: string | null): string => {
-    const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
-    if (cursorText !== null) parameters.set('page[cursor]', cursorText)
-    parameters.set('page[size]', String(query.size))
-    return `${url}?${parameters.toString()}`
-  }
-  const document = buildDocument(writer, resource, page.rows, query)
-  return send(context, 200, {
-    ...document,
-    links: { first: link(null), last: null, prev: previous && link(previous), next: next && link(next) },
-    meta: { has_more: page.hasNext, next_cursor: next, prev_cursor: previous, per_page: query.size },
-  })
-}
-
-/** A filter as a condition on columns; ids of related resources become keys. */
-function condition(
-  { keyring, reader }: { keyring: Keyring; reader: Reader },
-  resource: Resource<never>,
-  caller: Caller,
-  name: string,
-  values: string[],
-  writer: Writer,
-): Condition {
-  const { column, type, flag, forms, means } = resource.filters![name]!
-  if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
-  if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
-  if (type === undefined)
-    return {
-      column,
-      values: values.flatMap((value) => (means && Object.hasOwn(means, value) ? means[value]! : [value])),
-    }
-  const { table } = writer.types.get(type)!
-  const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
-  // Nothing has key 0: an unknown id matches nothing.
-  return { column, values: keys.length > 0 ? keys : [0] }
-}
-
 const first = { single: true }
 
 /** Sends a document; `single` unwraps the one resource of its data. */
 function send(
   context: Context,
   status: 200 | 201 | 202,
-  document: { data: unknown[]; [member: string]: unknown },
+  document: { data: unknown[] },
   form?: { single: boolean },
 ): Response {
   const body = form?.single ? { ...document, data: document.data[0] } : document

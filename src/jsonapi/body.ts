@@ -1,0 +1,98 @@
+// Reads the body of a request: bounded by the route's own limit and by what all bodies under way may hold together, judged while it comes.
+import { refuse } from '../base/errors.ts'
+import { release, type Budget } from '../base/memory.ts'
+import { JsonGuard } from './json-guard.ts'
+
+/** Octets that a body may have where the route does not say otherwise (D74). */
+export const USUAL_BODY = 1024 * 1024
+/** A mail of 40 MB in base64 with its JSON around it (D5). */
+export const MAIL_BODY = 60 * 1024 * 1024
+/** Bodies up to here are read in one go. */
+const SMALL_BODY = 256 * 1024
+/** What a body takes in memory while it is read and parsed: its octets and its text. */
+const COPIES = 2
+/** Seconds after which a client that found no room may ask again. */
+const RETRY_AFTER = '5'
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+export interface BodyLimits {
+  /** Octets. */
+  most: number
+  /** Shared by all requests under way. */
+  budget: Budget
+}
+
+/**
+ * Runs `use` with the body's text; its share of the budget is held until `use` ends. Throws 413 beyond the limit (whether or not
+ * Content-Length said so), 503 when too many bodies are under way, 400 when it is not UTF-8 or holds too many values.
+ */
+export async function withBody<T>(
+  request: Request,
+  { budget, most }: BodyLimits,
+  use: (text: string) => Promise<T> | T,
+): Promise<T> {
+  const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${most} bytes here.`)
+  const length = Number(request.headers.get('content-length') ?? Number.NaN)
+  if (length > most) throw tooLarge()
+  let held = 0
+  const hold = (octets: number): void => {
+    const more = octets * COPIES
+    if (!budget.take(more))
+      throw refuse('overloaded', 'Too many large requests are under way; send this one again in a moment.', undefined, {
+        'Retry-After': RETRY_AFTER,
+      })
+    held += more
+  }
+  try {
+    const guard = new JsonGuard()
+    let bytes: Uint8Array
+    if (length <= SMALL_BODY) {
+      hold(length)
+      bytes = new Uint8Array(await request.arrayBuffer())
+      guard.push(bytes)
+    } else bytes = await collect(request, { most, expected: length, tooLarge, hold, guard })
+    const text = decoded(bytes)
+    release(bytes)
+    return await use(text)
+  } finally {
+    budget.giveBack(held)
+  }
+}
+
+function decoded(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    throw refuse('invalid_document', 'The request body is not UTF-8.', { pointer: '' })
+  }
+}
+
+interface Collecting {
+  most: number
+  /** Content-Length; NaN when the client does not say. */
+  expected: number
+  tooLarge: () => Error
+  hold: (octets: number) => void
+  guard: JsonGuard
+}
+
+/** Reads a body piece by piece into one buffer, so that a large one is in memory once. */
+async function collect(request: Request, { expected, guard, hold, most, tooLarge }: Collecting): Promise<Uint8Array> {
+  const first = expected || SMALL_BODY
+  hold(first)
+  let buffer = Buffer.allocUnsafeSlow(first)
+  let size = 0
+  for await (const chunk of request.body ?? []) {
+    if (size + chunk.length > most) throw tooLarge()
+    guard.push(chunk)
+    if (size + chunk.length > buffer.length) {
+      const larger = Math.min(most, (size + chunk.length) * 2)
+      hold(larger - buffer.length)
+      buffer = Buffer.concat([buffer.subarray(0, size)], larger)
+    }
+    buffer.set(chunk, size)
+    size += chunk.length
+  }
+  return buffer.subarray(0, size)
+}

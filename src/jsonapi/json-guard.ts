@@ -1,0 +1,65 @@
+// Counts what a JSON text holds while it is read, before anything is made of it: a few megabytes of brackets or commas would otherwise become
+// a hundred times as much memory and seconds of the event loop. The text need not be valid; what is not is found by JSON.parse.
+import { refuse } from '../base/errors.ts'
+
+/** Values, containers included, and levels of nesting that a request may hold (D74). */
+export const MAX_VALUES = 100_000
+export const MAX_LEVELS = 64
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const BACKSLASH = 0x5c
+
+export class JsonGuard {
+  #values = 1
+  #level = 0
+  #inString = false
+  #escaped = false
+
+  /** Looks at the next octets. Throws 400 beyond the limits. */
+  push(bytes: Uint8Array): void {
+    for (let at = 0; at < bytes.length; at++) {
+      if (this.#inString) {
+        at = this.#string(bytes, at)
+        continue
+      }
+      const byte = bytes[at]!
+      if (byte === QUOTE) this.#inString = true
+      else if (byte === COMMA) this.#values++
+      // [ and { differ in one bit, ] and } too.
+      else if ((byte | 0x20) === 0x7b) {
+        this.#values++
+        this.#level++
+        if (this.#level > MAX_LEVELS)
+          throw refuse('invalid_document', `The request document may be nested ${MAX_LEVELS} levels deep.`, {
+            pointer: '',
+          })
+      } else if ((byte | 0x20) === 0x7d) this.#level--
+      if (this.#values > MAX_VALUES)
+        throw refuse('invalid_document', `The request document may hold ${MAX_VALUES} values.`, { pointer: '' })
+    }
+  }
+
+  /** Where a string ends, or the last octet when it does not end here. */
+  #string(bytes: Uint8Array, from: number): number {
+    let at = from
+    if (this.#escaped) {
+      this.#escaped = false
+      at++
+    }
+    for (;;) {
+      const quote = bytes.indexOf(QUOTE, at)
+      const backslash = bytes.subarray(at, quote < 0 ? bytes.length : quote).indexOf(BACKSLASH)
+      if (backslash < 0) {
+        if (quote < 0) return bytes.length
+        this.#inString = false
+        return quote
+      }
+      at += backslash + 2
+      if (at > bytes.length) {
+        this.#escaped = true
+        return bytes.length
+      }
+    }
+  }
+}

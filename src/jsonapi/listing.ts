@@ -1,0 +1,123 @@
+// Collections: the conditions that path and filters make, the page that a cursor names, and the links to those around it.
+import type { Clock } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
+import type { Reader } from '../store/database.ts'
+import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
+import { buildPage, type Document, type Writer } from './document.ts'
+import type { Query, Types } from './query.ts'
+import { unlisted, type Action, type Caller, type Field, type Resource, type Within } from './resource.ts'
+
+type AnyAction = Action<never, Record<string, Field>>
+
+export interface ListDesk {
+  clock: Clock
+  keyring: Keyring
+  reader: Reader
+}
+
+/** One request for a page. */
+export interface Listing {
+  caller: Caller
+  /** Of the request's URL. */
+  path: string
+  query: Query
+  writer: Writer
+}
+
+/** The parent that a path names. Throws 404. */
+export function findParent(reader: Reader, types: Types, caller: Caller, within: Within, id: string): ListedRow {
+  const { only, table } = types.get(within.type)!
+  const row = findOwned(reader, table, caller.userKey, id, within.removed ? undefined : only)
+  if (!row) throw refuse('not_found', 'No such resource exists.')
+  return row
+}
+
+/** The document of the page that a request asks for. */
+export function list(
+  { clock, keyring, reader }: ListDesk,
+  resource: Resource<never>,
+  action: Pick<Extract<AnyAction, { kind: 'list' }>, 'path' | 'within'>,
+  { caller, path, query, writer }: Listing,
+  parentId: string | undefined,
+): Document & { links: object; meta: object } {
+  const where: Condition[] = []
+  if (action.within && parentId !== undefined) {
+    const { key } = findParent(reader, writer.types, caller, action.within, parentId)
+    where.push({ column: action.within.column, values: [key] })
+  }
+  for (const [name, values] of query.filters)
+    where.push(condition({ keyring, reader }, resource, caller, name, values, writer))
+
+  const scope: CursorScope = {
+    userKey: caller.userKey,
+    collection: `${path}?${JSON.stringify([...query.filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
+    sort: query.sort,
+  }
+  const now = clock.now()
+  const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
+  if (cursor === 'other sort')
+    throw refuse('cursor_sort_mismatch', 'This cursor belongs to another sort; start again without page[cursor].', {
+      parameter: 'page[cursor]',
+    })
+  const listed = listPage(reader, {
+    table: resource.table,
+    userKey: caller.userKey,
+    where,
+    without: unlisted(resource),
+    order: query.order,
+    size: query.size,
+    ...(resource.only === undefined ? {} : { only: resource.only }),
+    ...(cursor === 'first page' ? {} : { from: cursor }),
+  })
+  const { document, page } = buildPage(
+    writer,
+    resource,
+    listed,
+    query,
+    cursor === 'first page' ? 'after' : cursor.direction,
+  )
+  const mark = (row: ListedRow | undefined, there: boolean, direction: Direction): string | null => {
+    const place = row ? placeOf(row, query.order) : page.at
+    return place && there ? writeCursor(keyring, scope, place, direction, now) : null
+  }
+  const next = mark(page.rows.at(-1), page.hasNext, 'after')
+  const previous = mark(page.rows[0], page.hasPrevious, 'before')
+  // The path below the API's mount is the route's; the base already holds the mount.
+  const url = writer.base + action.path.replace(/:\w+/, parentId ?? '')
+  const link = (cursorText: string | null): string => {
+    const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
+    if (cursorText !== null) parameters.set('page[cursor]', cursorText)
+    parameters.set('page[size]', String(query.size))
+    return `${url}?${parameters.toString()}`
+  }
+  return {
+    ...document,
+    links: { first: link(null), last: null, prev: previous && link(previous), next: next && link(next) },
+    meta: { has_more: page.hasNext, next_cursor: next, prev_cursor: previous, per_page: query.size },
+  }
+}
+
+/** A filter as a condition on columns; ids of related resources become keys. */
+function condition(
+  { keyring, reader }: { keyring: Keyring; reader: Reader },
+  resource: Resource<never>,
+  caller: Caller,
+  name: string,
+  values: string[],
+  writer: Writer,
+): Condition {
+  const { column, type, flag, forms, means } = resource.filters![name]!
+  if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
+  if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
+  if (type === undefined)
+    return {
+      column,
+      values: values.flatMap((value) => (means && Object.hasOwn(means, value) ? means[value]! : [value])),
+    }
+  const { table } = writer.types.get(type)!
+  const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
+  // Nothing has key 0: an unknown id matches nothing.
+  return { column, values: keys.length > 0 ? keys : [0] }
+}

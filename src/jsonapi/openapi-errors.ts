@@ -1,0 +1,102 @@
+// What an action may be refused for: the codes of its kind, its parameters and its own, by status; and the schemas of refusals.
+import { CODES, type Code } from '../base/errors.ts'
+import type { Json, Schemas } from './openapi-schemas.ts'
+import { paramsOf, type Action, type Field, type Param } from './resource.ts'
+
+export type AnyAction = Action<never, Record<string, Field>>
+
+const ALWAYS: readonly Code[] = [
+  'unauthenticated',
+  'token_expired',
+  'insufficient_scope',
+  'not_acceptable',
+  'rate_limited',
+  'invalid_query',
+  'internal',
+]
+const OF_PARAMS: Record<Param, readonly Code[]> = {
+  filter: ['unsupported_filter'],
+  inbox: ['unsupported_filter'],
+  sort: ['unsupported_sort', 'cursor_sort_mismatch'],
+  include: ['unsupported_include'],
+  fields: ['unsupported_fields'],
+  page: ['unknown_page_parameter'],
+}
+const OF_WRITES: readonly Code[] = [
+  'invalid_document',
+  'relationship_update_forbidden',
+  'type_mismatch',
+  'payload_too_large',
+  'unsupported_media_type',
+  'overloaded',
+  'invalid',
+  'immutable',
+]
+
+/** Every code that an action may answer, by status. */
+export function refusalsOf(action: AnyAction): Map<string, Code[]> {
+  const codes = new Set<Code>([...ALWAYS, ...paramsOf(action).flatMap((param) => OF_PARAMS[param])])
+  const add = (...more: readonly Code[]): void => more.forEach((code) => codes.add(code))
+  if (action.path.includes(':')) add('not_found')
+  if (action.kind === 'create' || action.kind === 'update') add(...OF_WRITES)
+  if (action.kind === 'create') add('client_id_forbidden', 'required', 'too_long', 'insufficient_storage')
+  if (action.kind === 'update') add('id_mismatch', 'too_long')
+  add(...(action.refuses ?? []))
+  const inOrder = (Object.keys(CODES) as Code[]).filter((code) => codes.has(code))
+  const byStatus = Map.groupBy(inOrder, (code) => String(CODES[code][0]))
+  return new Map([...byStatus].toSorted(([a], [b]) => Number(a) - Number(b)))
+}
+
+const SOURCE: Json = {
+  type: 'object',
+  description: 'Where in the request the fault lies: one of these.',
+  properties: {
+    pointer: { type: 'string', description: 'A JSON pointer (RFC 6901) into the request document.' },
+    parameter: { type: 'string', description: 'The name of a query parameter.' },
+    header: { type: 'string', description: 'The name of a header.' },
+  },
+}
+
+const isValidation = (code: Code): boolean => CODES[code][0] === 422
+
+function errorSchema(codes: readonly Code[], code: Code, detail: string, source: Json): Json {
+  return {
+    type: 'object',
+    required: ['id', 'status', 'code', 'title', 'detail'],
+    properties: {
+      id: { type: 'string', description: 'Names this occurrence; of a 500 the log holds more under it.' },
+      status: { type: 'string', description: 'The HTTP status.', examples: [String(CODES[code][0])] },
+      code: { type: 'string', enum: codes, examples: [code] },
+      title: { type: 'string', description: 'What the code means.', examples: [CODES[code][1]] },
+      detail: { type: 'string', description: 'What was wrong here, and what to mend.', examples: [detail] },
+      source: { ...SOURCE, examples: [source] },
+      meta: { type: 'object', description: 'More about this occurrence.' },
+    },
+  }
+}
+
+/** The document of refusals with this status. */
+export function errorDocument(schemas: Schemas, status: string): Json {
+  const all = Object.keys(CODES) as Code[]
+  const document = (name: string, about: string, error: () => Json): Json =>
+    schemas.component(`${name}Document`, () => ({
+      type: 'object',
+      description: about,
+      required: ['errors'],
+      properties: { errors: { type: 'array', minItems: 1, items: schemas.component(`${name}Object`, error) } },
+    }))
+  return status === '422'
+    ? document('ValidationError', 'Every problem of the request, each with its place.', () =>
+        errorSchema(all.filter(isValidation), 'invalid', '"name" must be a string.', {
+          pointer: '/data/attributes/name',
+        }),
+      )
+    : document('Error', 'Why the request was refused.', () =>
+        errorSchema(
+          all.filter((code) => !isValidation(code)),
+          'not_found',
+          'No such resource exists.',
+          {},
+        ),
+      )
+}

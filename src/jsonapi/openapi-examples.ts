@@ -1,0 +1,65 @@
+// Examples for the OpenAPI document: those that descriptions give, and what follows from a schema where they give none.
+import type { Field, Resource } from './resource.ts'
+
+export type Json = Record<string, unknown>
+
+export const ID_EXAMPLE = '019bc186-de00-738a-a9ec-e0b19577265d'
+const TIME_EXAMPLE = '2026-01-15T12:00:00.000Z'
+const URL_EXAMPLE = 'https://mail.example.org/api/v1'
+
+/** A value that fits a schema; `components` are what its references lead to. */
+export function exampleOf(schema: Json, components: Json = {}): unknown {
+  if (typeof schema['$ref'] === 'string')
+    return exampleOf(components[schema['$ref'].split('/').at(-1)!] as Json, components)
+  if (Array.isArray(schema['examples'])) return (schema['examples'] as unknown[])[0]
+  if ('const' in schema) return schema['const']
+  if (Array.isArray(schema['enum'])) return (schema['enum'] as unknown[])[0]
+  for (const word of ['anyOf', 'oneOf'])
+    if (Array.isArray(schema[word])) return exampleOf((schema[word] as Json[])[0]!, components)
+  const { type } = schema
+  if (Array.isArray(type)) return type.includes('null') ? null : exampleOf({ ...schema, type: type[0] }, components)
+  switch (type) {
+    case 'array':
+      return Number(schema['minItems'] ?? 0) > 0 ? [exampleOf(schema['items'] as Json, components)] : []
+    case 'boolean':
+      return false
+    case 'integer':
+    case 'number':
+      return schema['minimum'] ?? 0
+    case 'null':
+      return null
+    case 'string':
+      return schema['format'] === 'date-time' ? TIME_EXAMPLE : schema['format'] === 'uri' ? URL_EXAMPLE : 'text'
+    default: {
+      const properties = (schema['properties'] ?? {}) as Record<string, Json>
+      const required = (schema['required'] ?? []) as string[]
+      return Object.fromEntries(required.map((name) => [name, exampleOf(properties[name]!, components)]))
+    }
+  }
+}
+
+/** A document that creates the least, or changes one attribute. */
+export function requestExample(
+  resource: Resource<never>,
+  kind: 'create' | 'update',
+  type: string,
+  schemaOf: (field: Field) => Json,
+): Json {
+  const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
+  const shown = kind === 'create' ? fields.filter(([, { create }]) => create === 'required') : fields.slice(0, 1)
+  const related = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
+  return {
+    data: {
+      type,
+      ...(kind === 'update' ? { id: ID_EXAMPLE } : {}),
+      attributes: Object.fromEntries(shown.map(([name, field]) => [name, field.example ?? exampleOf(schemaOf(field))])),
+      ...(related.length > 0
+        ? {
+            relationships: Object.fromEntries(
+              related.map(([name, of]) => [name, { data: { type: of.type, id: ID_EXAMPLE } }]),
+            ),
+          }
+        : {}),
+    },
+  }
+}

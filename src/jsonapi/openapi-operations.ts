@@ -1,0 +1,267 @@
+// Operations of the OpenAPI document: one for each action of a description, with its parameters, headers and refusals.
+import { CODES } from '../base/errors.ts'
+import { JSON_API } from './media.ts'
+import { exampleOf } from './openapi-examples.ts'
+import { errorDocument, refusalsOf, type AnyAction } from './openapi-errors.ts'
+import { namesOf, type Json, type Schemas } from './openapi-schemas.ts'
+import { paramsOf, sortable, type Resource } from './resource.ts'
+
+const SUCCESS = {
+  list: '200',
+  show: '200',
+  create: '201',
+  update: '200',
+  delete: '204',
+  act: '202',
+  download: '200',
+} as const
+const METHODS = {
+  list: 'get',
+  show: 'get',
+  create: 'post',
+  update: 'patch',
+  delete: 'delete',
+  act: 'post',
+  download: 'get',
+} as const
+
+export const methodOf = (action: AnyAction): string =>
+  (action.kind === 'act' ? action.method?.toLowerCase() : undefined) ?? METHODS[action.kind]
+
+/** What a client in any language calls it: createInbox, listOutboundEmails, replayDelivery. */
+export function operationId({ type }: Resource<never>, action: AnyAction): string {
+  if (action.id !== undefined) return action.id
+  const { one, many } = namesOf(type)
+  return action.kind === 'list' ? `list${many}` : `${action.kind === 'show' ? 'get' : action.kind}${one}`
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
+
+export class Operations {
+  readonly headers: Json = {}
+  readonly parameters: Json = {}
+  readonly responses: Json = {}
+  readonly #schemas: Schemas
+  /** Names of responses by status and codes. */
+  readonly #refusals = new Map<string, string>()
+
+  constructor(schemas: Schemas) {
+    this.#schemas = schemas
+  }
+
+  operation(resource: Resource<never>, action: AnyAction): Json {
+    const id = operationId(resource, action)
+    const writes = action.kind === 'create' || action.kind === 'update'
+    const success = action.kind === 'create' && action.status ? String(action.status) : SUCCESS[action.kind]
+    const type = action.kind === 'create' ? action.accepts : undefined
+    const headers = RATES.concat(
+      success === '201' ? ['Location'] : [],
+      action.refuses?.includes('idempotency_conflict') ? ['Idempotent-Replayed'] : [],
+    )
+    return {
+      operationId: id,
+      summary: action.about.split(/[.;:] /)[0]!.replace(/\.$/, ''),
+      description: `${action.about} Takes a token with the scope \`${action.scope}\`.`,
+      tags: [resource.type],
+      'x-scope': action.scope,
+      parameters: this.#parametersOf(resource, action),
+      ...(writes
+        ? {
+            requestBody: {
+              required: true,
+              content: this.#content(
+                this.#schemas.request(`${capital(id)}Request`, resource, action.kind as 'create', type),
+              ),
+            },
+          }
+        : {}),
+      responses: {
+        [success]: {
+          description: success === '204' ? 'Done; no body.' : success === '202' ? 'Accepted.' : 'Done.',
+          headers: Object.fromEntries(headers.map((name) => [name, this.#header(name)])),
+          ...(success === '204' ? {} : { content: this.#answer(resource, action) }),
+        },
+        ...Object.fromEntries(
+          [...refusalsOf(action)].map(([status, codes]) => [status, this.#refusal(status, codes, id)]),
+        ),
+      },
+    }
+  }
+
+  #answer(resource: Resource<never>, action: AnyAction): Json {
+    const includes = paramsOf(action).includes('include')
+    switch (action.kind) {
+      case 'download':
+        return { '*/*': { schema: { type: 'string', contentEncoding: 'binary' } } }
+      case 'list':
+        return this.#content(this.#schemas.collection(resource))
+      case 'create':
+        return this.#content(this.#schemas.document(resource, 'created', includes))
+      case 'update':
+        return this.#content(this.#schemas.document(resource, 'changed', includes))
+      case 'show':
+      case 'act':
+        return this.#content(this.#schemas.document(resource, 'alone', includes))
+      case 'delete':
+        return {}
+    }
+  }
+
+  #content(schema: Json): Json {
+    return { [JSON_API]: { schema, example: exampleOf(schema, this.#schemas.components) } }
+  }
+
+  /** The answer to a refusal. Operations with the same codes share one. */
+  #refusal(status: string, codes: readonly (keyof typeof CODES)[], operation: string): Json {
+    const name = this.#refusalName(status, codes.join(), operation)
+    const words = codes.map((code) => `\`${code}\` (${lower(CODES[code][1])})`).join(', ')
+    const headers = (status === '401' ? [] : RATES).concat(
+      status === '401' || status === '403' ? ['WWW-Authenticate'] : [],
+      ['429', '503', '507'].includes(status) ? ['Retry-After'] : [],
+    )
+    const [code] = codes
+    const schema = errorDocument(this.#schemas, status)
+    const error = { id: '019bc186-e4d8-7a35-9c55-1f2e3d4c5b6a', status, code, title: CODES[code!][1], detail: '…' }
+    this.responses[name] ??= {
+      description: `${capital(words)}.`,
+      'x-error-codes': codes,
+      headers: Object.fromEntries(
+        // An address that sends wrong tokens is refused as well, and has no limit of its own to tell.
+        headers.map((header) => [header, this.#header(header, status === '429' && header !== 'Retry-After')]),
+      ),
+      content: { [JSON_API]: { schema, example: { errors: [error] } } },
+    }
+    return { $ref: `#/components/responses/${name}` }
+  }
+
+  /** The first set of codes of a status has its plain name, any other that of the operation that has it first. */
+  #refusalName(status: string, codes: string, operation: string): string {
+    const known = this.#refusals.get(`${status} ${codes}`)
+    if (known !== undefined) return known
+    const plain = REFUSALS[status] ?? `Refused${status}`
+    const name = Object.hasOwn(this.responses, plain) ? `${plain}Of${capital(operation)}` : plain
+    this.#refusals.set(`${status} ${codes}`, name)
+    return name
+  }
+
+  #header(name: string, sometimes = false): Json {
+    const [type, description, always] = HEADERS[name]!
+    if (sometimes) return { description, schema: { type } }
+    this.headers[name] ??= { description, ...(always ? { required: true } : {}), schema: { type } }
+    return { $ref: `#/components/headers/${name}` }
+  }
+
+  #parametersOf(resource: Resource<never>, action: AnyAction): Json[] {
+    const inPath = [...action.path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+      name,
+      in: 'path',
+      required: true,
+      description: PATH[name!] ?? `The id of one of ${idOf(name!)}.`,
+      schema: { type: 'string' },
+    }))
+    const query = (name: string, description: string, example?: string): Json => ({
+      name,
+      in: 'query',
+      required: false,
+      description,
+      schema: { type: 'string', ...(example === undefined ? {} : { examples: [example] }) },
+    })
+    const related = Object.keys(resource.relationships ?? {})
+    const each: Record<string, () => Json[]> = {
+      filter: () =>
+        Object.entries(resource.filters ?? {}).map(([name, { flag, type }]) =>
+          query(
+            `filter[${name}]`,
+            type === undefined
+              ? `Only those with this \`${name}\`; commas mean any of${flag ? '; true or false' : ''}.`
+              : `Only those of this one of ${type}, by its id; commas mean any of.`,
+          ),
+        ),
+      sort: () => [
+        query(
+          'sort',
+          `Comma-separated, "-" for descending; newest first when absent. One or more of ${sortable(resource).join(', ')}.`,
+          'created_at',
+        ),
+      ],
+      // Where nothing is related the parameter has no legal value.
+      include: () =>
+        related.length === 0
+          ? []
+          : [
+              query(
+                'include',
+                `Related resources that come along, comma-separated, at most two steps deep, each with the scope that reads it: ${related.join(', ')}.`,
+                related[0],
+              ),
+            ],
+      fields: () => [
+        query(
+          `fields[${resource.type}]`,
+          `Comma-separated: only these attributes and relationships are shown, and the schema’s \`required\` is about answers without this parameter. The same for each included type.${action.kind === 'list' ? ' What a list leaves out is shown when it is named here.' : ''}`,
+        ),
+      ],
+      inbox: () => [query('inbox', 'The same as filter[inbox].')],
+      page: () => [
+        this.#shared(
+          'PageCursor',
+          query('page[cursor]', 'An opaque cursor from links or meta; absent: the first page.'),
+        ),
+        this.#shared('PageSize', {
+          ...query('page[size]', '25 when absent or out of range, at most 100.'),
+          schema: { type: 'integer', minimum: 1, maximum: 100, default: 25 },
+        }),
+      ],
+    }
+    return [...inPath, ...paramsOf(action).flatMap((param) => each[param]!())]
+  }
+
+  #shared(name: string, parameter: Json): Json {
+    this.parameters[name] ??= parameter
+    return { $ref: `#/components/parameters/${name}` }
+  }
+}
+
+const lower = (text: string): string => (/^[A-Z][a-z]/.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text)
+
+/** Parameters that are no id of what their name says. */
+const PATH: Record<string, string> = {
+  recipient: 'An email address.',
+  attachment: 'The id of an attachment of this mail.',
+  outboundWebhook: 'The id of a delivery.',
+}
+/** "outboundEmail" -> "outbound-emails". */
+const idOf = (name: string): string => {
+  const words = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  return words.endsWith('x') ? `${words}es` : `${words}s`
+}
+
+/** Names of responses by status (RFC 9110 §15). */
+const REFUSALS: Record<string, string> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  406: 'NotAcceptable',
+  409: 'Conflict',
+  413: 'ContentTooLarge',
+  415: 'UnsupportedMediaType',
+  422: 'Unprocessable',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  502: 'BadGateway',
+  503: 'ServiceUnavailable',
+  507: 'InsufficientStorage',
+}
+
+const RATES = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset']
+/** Type, words, and whether it is always there. */
+const HEADERS: Record<string, [type: 'integer' | 'string' | 'boolean', about: string, always: boolean]> = {
+  'RateLimit-Limit': ['integer', 'How many requests this token may make at once.', true],
+  'RateLimit-Remaining': ['integer', 'How many of them are left.', true],
+  'RateLimit-Reset': ['integer', 'Seconds until all are back; of a 429 until one is.', true],
+  'Retry-After': ['integer', 'Seconds to wait before the next request.', true],
+  'WWW-Authenticate': ['string', 'The scheme, the error and the scope (RFC 6750).', false],
+  Location: ['string', 'The URL of what was created, where it has one.', false],
+  'Idempotent-Replayed': ['boolean', 'True where the request had been made before and nothing was done again.', false],
+}
