@@ -1,5 +1,6 @@
-// The reputation of agents and domains (D39): pools by what became of the mail of the last seven days, and the pace that a pool means. A
-// pool is judged by what happened in it; each change is told once.
+// The reputation of agents and domains (D39, D65): pools by what became of the mail of the last seven days, changes of pool included, and the
+// pace that a pool means. Each change is told once.
+import { refuse } from '../base/errors.ts'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -35,13 +36,30 @@ const setSlot = statement<{ key: number; at: number }>()((arg) =>
   db.updateTable('agents').set({ next_slot_at: arg.at }).where('key', '=', arg.key),
 )
 
-/** When an agent's next mail may go out; its turn after that is moved on. A new agent begins on probation. */
+/** When an agent's next mail may go out; its turn after that is moved on. A new agent begins on probation. Throws 409 while it is paused. */
 export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
   const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
+  if (agent.paused_at !== null)
+    throw refuse('agent_paused', `The agent ${agentId} is paused; "postrider agent resume" lets it send again.`, {
+      pointer: '/data/attributes/agent_id',
+    })
   const slot = Math.max(now, agent.next_slot_at)
   const pace = PACE[agent.status]
   if (pace > 0) tx.run(setSlot({ key: agent.key, at: slot + pace }))
   return slot
+}
+
+/** Pauses or resumes an agent of a user; a name that has not sent yet is known from then on. False when nothing changed. */
+export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boolean, now: number): boolean {
+  const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
+  if ((agent.paused_at !== null) === paused) return false
+  tx.run(
+    db
+      .updateTable('agents')
+      .set({ paused_at: paused ? now : null, updated_at: now })
+      .where('key', '=', agent.key),
+  )
+  return true
 }
 
 /** When a mail of an agent is tried again that should be at `at`: of a damaged one its retries keep the pace among themselves. */
@@ -84,7 +102,7 @@ const below = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 < limit.bounces * total(figures) &&
   figures.complaints * 1000 < limit.complaints * total(figures)
 
-/** What an agent's figures in its pool mean; undefined: it stays. */
+/** What an agent's figures of a week mean; undefined: it stays. */
 function verdictOn(
   reader: Reader,
   { agent_id, status, status_at, user_key }: Agent,
@@ -95,16 +113,17 @@ function verdictOn(
   // Not before a day: a good week in front of it would outweigh at the next look what it was damaged by.
   if (status === 'damaged')
     return now - status_at < DAY || above(week, BAD) ? undefined : { on: 'recover', figures: week }
-  const figures = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
-  if (total(figures) < ENOUGH) return undefined
-  const on = above(figures, RUINED)
+  if (total(week) < ENOUGH) return undefined
+  // What moved it once moves it no second time: a step up or down needs outcomes of the new pool that say the same.
+  const here = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
+  const on = above(week, RUINED)
     ? 'damage'
-    : above(figures, BAD)
+    : above(week, BAD) && above(here, BAD)
       ? 'demote'
-      : below(figures, GOOD)
+      : below(week, GOOD) && below(here, GOOD) && total(here) >= ENOUGH
         ? 'promote'
         : undefined
-  return on && agentMachine.next(status, on) ? { on, figures } : undefined
+  return on && agentMachine.next(status, on) ? { on, figures: week } : undefined
 }
 
 export interface ReputationDesk {

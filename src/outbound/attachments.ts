@@ -86,9 +86,8 @@ export async function storeAttachments(
   const stored = await Promise.all(
     received.map(async ({ bytes, ...attachment }, index): Promise<StoredAttachment> => {
       if (bytes.length <= INLINE_UP_TO) return { ...attachment, content: { text: bytes.toString('base64') } }
-      const file = `${emailId}-${index}`
+      const file = await spool.put(`${emailId}-${index}`, bytes)
       files.push(file)
-      await spool.put(file, bytes)
       release(bytes)
       return { ...attachment, content: { file } }
     }),

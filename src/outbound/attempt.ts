@@ -1,15 +1,16 @@
 // One attempt to deliver one consignment: compose and sign, find or open a connection, talk. What comes of it is a verdict for
 // each recipient; what is thrown is a fault of ours and says nothing about the mail.
+import { isAscii } from 'node:buffer'
+import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
 import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
-import { WorkerLost, type Pool } from '../base/pool.ts'
+import type { Pool } from '../base/pool.ts'
 import type { CampaignRecipient } from '../message/campaign.ts'
-import type { CampaignJob, ComposeJob } from '../message/worker.ts'
+import type { CampaignJob, ComposeJob, Signing } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
-import { cleanText } from '../smtp/reply.ts'
-import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { OpenKeys, SigningKey } from '../domains/keys.ts'
+import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
+import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
@@ -68,10 +69,27 @@ export interface Sessions {
   opened(session: SmtpSession): void
   leave(connection: Connection): void
   /** No new connection is opened any more. */
-  readonly closing: boolean
+  closing(): boolean
 }
 
-export async function attempt(
+/** One attempt; a fault of ours makes the mail wait for this server and says nothing about it (D72). */
+export async function attemptOrWait(
+  desk: AttemptDesk,
+  lane: Lane,
+  work: Consignment,
+  open: Connection | undefined,
+  sessions: Sessions,
+): Promise<Attempted> {
+  try {
+    return await attempt(desk, lane, work, open, sessions)
+  } catch (thrown) {
+    desk.log.fault(`delivery of ${work.email.message_id}`, thrown)
+    const verdict = waitsForUs({ stage: 'compose' }, messageOf(thrown))
+    return { verdicts: work.deliveries.map(() => verdict), connection: open }
+  }
+}
+
+async function attempt(
   desk: AttemptDesk,
   lane: Lane,
   work: Consignment,
@@ -139,8 +157,9 @@ function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
 async function composed(
   desk: AttemptDesk,
   work: Consignment,
+  sevenBit = false,
 ): Promise<Uint8Array<ArrayBuffer> | Verdict | 'hold' | 'drop'> {
-  const { composer, keys, log } = desk
+  const { composer, keys } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
   // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
@@ -148,31 +167,20 @@ async function composed(
   if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
-  const job = email.campaign_key === null ? composeJob(desk, work, key) : campaignJob(desk, work, key)
+  const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId, time: desk.clock.now() }
+  const job = email.campaign_key === null ? composeJob(desk, work, signature) : campaignJob(desk, work, signature)
   if (!job) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
   if (typeof job === 'string' || 'kind' in job) return job
-  try {
-    return await composer.run(job)
-  } catch (thrown) {
-    if (thrown instanceof WorkerLost) throw thrown
-    log.fault(`composing ${email.message_id}`, thrown)
-    return ownVerdict(
-      'rejected',
-      '5.6.0',
-      `The mail could not be composed and signed: ${cleanText(messageOf(thrown))}`,
-      at,
-    )
-  }
+  return composer.run(sevenBit ? { ...job, sevenBit } : job)
 }
 
 function campaignJob(
   desk: AttemptDesk,
   { deliveries, email }: Consignment,
-  key: SigningKey,
+  signature: Signing,
 ): CampaignJob | Verdict | 'hold' | 'drop' {
   const letter = desk.bulk.letter({ email, delivery: deliveries[0]!, base: trackingBase(desk.config, email) })
   if (typeof letter === 'string' || 'kind' in letter) return letter
-  const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId }
   return { ...letter, signature }
 }
 
@@ -202,21 +210,43 @@ async function talk(
     if (halted) return { connection, verdicts: [], withdrawn: halted }
     const stopped = stoppedBy(desk.store, work)
     if (stopped) return { connection, verdicts: work.deliveries.map(() => stopped) }
-    const verdicts = await sendToAll(desk, connection.session, work, wire)
+    const fit = await fitFor(connection.session, desk, work, wire)
+    if ('kind' in fit) return { connection, verdicts: work.deliveries.map(() => fit) }
+    const verdicts = await sendToAll(desk, connection.session, work, fit)
     connection.mails++
     // The server had closed an idle connection: that says nothing about this mail.
     const stale =
       reused &&
       verdicts.every(({ code, handed, stage }) => !handed && stage === 'mail' && (code === null || code === 421))
-    if (!stale || sessions.closing) return { connection, verdicts }
+    if (!stale || sessions.closing()) return { connection, verdicts }
     sessions.leave(connection)
     connection = undefined
   }
 }
 
+/** The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME (RFC 6152 §3). */
+async function fitFor(
+  session: SmtpSession,
+  desk: AttemptDesk,
+  work: Consignment,
+  wire: Buffer,
+): Promise<Buffer | Verdict> {
+  if (session.takesEightBits || isAscii(wire)) return wire
+  const letter = await composed(desk, work, true)
+  if (typeof letter === 'string') return wire
+  if ('kind' in letter) return letter
+  if (letter.length > 0) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
+  return ownVerdict('bounced', '5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.', {
+    stage: 'compose',
+  })
+}
+
 /** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */
 const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
   stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
+
+/** So long an answer to the final dot may take until the mail is called sent. */
+const PATIENCE = 2 * SECOND
 
 /** The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may know (D25). A
  *  campaign's mails are many, and their owner looks at the whole. */
@@ -238,9 +268,11 @@ async function sendToAll(desk: AttemptDesk, session: SmtpSession, work: Consignm
   for (;;) {
     const tried = rest
     const answers = await session.send(envelopeOf({ ...work, deliveries: tried }, desk.keyring), wire, (taken) =>
-      noteHanded(
-        desk,
-        taken.map((index) => tried[index]!),
+      desk.clock.wake(desk.clock.now() + PATIENCE, () =>
+        noteHanded(
+          desk,
+          taken.map((index) => tried[index]!),
+        ),
       ),
     )
     for (const [index, delivery] of rest.entries()) verdicts.set(delivery, answers[index]!)

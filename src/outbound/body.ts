@@ -22,7 +22,7 @@ export interface Body {
 
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
-  const json = stored?.content ?? (stored?.spool ? readFileSync(spool.path(filesOf(stored.spool)[0]!), 'utf8') : null)
+  const json = stored?.content ?? (stored?.spool ? readNow(spool.path(filesOf(stored.spool)[0]!)) : null)
   if (json === null) return { html: null, text: null, headers: null, attachments: null }
   const { html, text, headers = [], attachments = [] } = JSON.parse(json) as StoredBody
   return {
@@ -36,6 +36,15 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
       disposition,
       size,
     })),
+  }
+}
+
+/** A body in the spool; null when the disk cannot give it just now: what became of the mail is to be seen all the same. */
+function readNow(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return null
   }
 }
 

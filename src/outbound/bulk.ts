@@ -1,8 +1,12 @@
 // The mail of campaigns in the queue: lean rows, put in page by page, on lanes of their own, so that a mail that somebody waits for never
 // stands behind a hundred thousand others. Held, released and dropped by the campaign.
+import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
 import type { Verdict } from '../smtp/verdict.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import { emailMachine } from '../states/outbound-email.ts'
 import type { Reader, Tx } from '../store/database.ts'
+import { moveAll } from '../store/move.ts'
 import { raw, statement, db } from '../store/query.ts'
 import { bulkLane } from './lane-names.ts'
 
@@ -88,22 +92,19 @@ const OPEN = `select key from outbound_emails where campaign_key = ? and status 
 
 /** What waits is not tried until it is released. */
 export function holdQueued(tx: Tx, campaignKey: number, now: number): void {
-  tx.run(
-    raw(`update deliveries set status = 'held', updated_at = ? where status = 'queued' and email_key in (${OPEN})`, [
-      now,
-      campaignKey,
-    ]),
-  )
+  moveAll(tx, deliveryMachine, 'hold', {
+    set: 'updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, campaignKey],
+  })
 }
 
 export function releaseQueued(tx: Tx, campaignKey: number, now: number): void {
-  tx.run(
-    raw(
-      `update deliveries set status = 'queued', next_attempt_at = coalesce(next_attempt_at, ?), updated_at = ?
-       where status = 'held' and email_key in (${OPEN})`,
-      [now, now, campaignKey],
-    ),
-  )
+  moveAll(tx, deliveryMachine, 'release', {
+    set: 'next_attempt_at = coalesce(next_attempt_at, ?), updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, now, campaignKey],
+  })
 }
 
 /** What was never tried is gone as if it had never been; what was tried in vain has failed. */
@@ -115,21 +116,17 @@ export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
       [campaignKey],
     ),
   )
-  tx.run(
-    raw(
-      `update deliveries set status = 'failed', next_attempt_at = null, updated_at = ?
-       where status in ('queued', 'held') and email_key in (${OPEN})`,
-      [now, campaignKey],
-    ),
-  )
-  tx.run(
-    raw(
-      `update outbound_emails set status = 'failed', failed_at = ?, updated_at = ?
-       where campaign_key = ? and status in ('queued', 'sent')
-         and not exists (select 1 from deliveries v where v.email_key = outbound_emails.key and v.status = 'active')`,
-      [now, now, campaignKey],
-    ),
-  )
+  moveAll(tx, deliveryMachine, 'drop', {
+    set: 'next_attempt_at = null, updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, campaignKey],
+  })
+  moveAll(tx, emailMachine, 'dropped', {
+    set: 'failed_at = ?, updated_at = ?',
+    where: `campaign_key = ?
+      and not exists (select 1 from deliveries v where v.email_key = outbound_emails.key and v.status = 'active')`,
+    parameters: [now, now, campaignKey],
+  })
 }
 
 /**
@@ -142,51 +139,17 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
       campaignKey,
     ]),
   )
-  const status = campaign?.status === 'sending' ? 'queued' : 'held'
-  tx.run(
-    raw(
-      `update deliveries set status = ?, leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?
-       where key = ? and status = 'active'`,
-      [status, now, now, deliveryKey],
-    ),
-  )
+  moveAll(tx, deliveryMachine, campaign?.status === 'sending' ? 'withdraw' : 'withhold', {
+    set: 'leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?',
+    where: 'key = ?',
+    parameters: [now, now, deliveryKey],
+  })
   if (!campaign || campaign.deleted_at !== null || campaign.status === 'cancelled') dropQueued(tx, campaignKey, now)
 }
 
-const settleDelivery = statement<{
-  key: number
-  smtp_code: number | null
-  enhanced_code: string | null
-  remote_mta: string | null
-  tls: string | null
-  at: number
-}>()((arg) =>
-  db
-    .updateTable('deliveries')
-    .set({
-      status: 'delivered',
-      smtp_code: arg.smtp_code,
-      enhanced_code: arg.enhanced_code,
-      remote_mta: arg.remote_mta,
-      tls: arg.tls,
-      leased_until: null,
-      updated_at: arg.at,
-    })
-    .where('key', '=', arg.key)
-    .where('status', '=', 'active'),
-)
-
-const settleEmail = statement<{ key: number; at: number }>()((arg) =>
-  db
-    .updateTable('outbound_emails')
-    .set({ status: 'delivered', sent_at: arg.at, delivered_at: arg.at, updated_at: arg.at })
-    .where('key', '=', arg.key)
-    .where('status', '=', 'queued'),
-)
-
 /**
- * The fate of nearly every mail of a campaign, handed over and taken at once, in two statements: both moves of the table (queued
- * -> sent -> delivered; active -> delivered) in one. False when a mail stands elsewhere: then settle.ts walks the table.
+ * The fate of nearly every mail of a campaign, handed over and taken at once, in two statements: one move of the mail and one of
+ * the delivery. False when a mail stands elsewhere: then settle.ts walks the table.
  */
 export function settleTaken(
   tx: Tx,
@@ -194,10 +157,18 @@ export function settleTaken(
   { code, enhanced, host, tls }: Verdict,
   now: number,
 ): boolean {
-  if (tx.run(settleEmail({ key: delivery.email_key, at: now })).changes === 0) return false
-  return (
-    tx.run(
-      settleDelivery({ key: delivery.key, smtp_code: code, enhanced_code: enhanced, remote_mta: host, tls, at: now }),
-    ).changes > 0
-  )
+  const moved = moveAll(tx, emailMachine, 'taken', {
+    set: 'sent_at = ?, delivered_at = ?, updated_at = ?',
+    where: 'key = ?',
+    parameters: [now, now, now, delivery.email_key],
+  })
+  if (moved === 0) return false
+  const settled = moveAll(tx, deliveryMachine, 'accept', {
+    set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, leased_until = null, updated_at = ?',
+    where: 'key = ?',
+    parameters: [code, enhanced, host, tls, now, delivery.key],
+  })
+  if (settled === 0) return false
+  tx.afterCommit(() => counters.mails.add({ outcome: 'delivered' }))
+  return true
 }

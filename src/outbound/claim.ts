@@ -3,7 +3,9 @@
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
+import { deliveryMachine } from '../states/delivery.ts'
 import type { Queue } from '../store/due.ts'
+import { moveAll, takeAll } from '../store/move.ts'
 import { signingKeyOf } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
@@ -50,13 +52,12 @@ export interface ClaimedEmail {
 /** Longer than any session lives. A lease ends earlier only with its process, see `releaseAll`. */
 const LEASE = 4 * HOUR
 
-const claimRows = (lane: string, now: number, limit: number) =>
-  raw<Delivery>(
-    `update deliveries set status = 'active', attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?
-     where key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)
-     returning *`,
-    [now + LEASE, now, lane, now, limit],
-  )
+const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
+  takeAll<Delivery>(tx, deliveryMachine, 'claim', {
+    set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
+    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
+    parameters: [now + LEASE, now, lane, now, limit],
+  })
 
 const emailByKey = statement<{ key: number }>()((arg) =>
   db
@@ -173,7 +174,7 @@ export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Con
     number,
     { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: number | undefined }
   >()
-  return tx.all(claimRows(lane, now, limit)).map((delivery) => {
+  return claimRows(tx, lane, now, limit).map((delivery) => {
     const { domain_key } = delivery
     let known = domains.get(domain_key)
     if (!known) {
@@ -192,7 +193,7 @@ export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Con
 export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
   const groups = new Map<number, Consignment>()
   const keys = new Map<number, number | undefined>()
-  for (const delivery of tx.all(claimRows(lane, now, limit))) {
+  for (const delivery of claimRows(tx, lane, now, limit)) {
     const { domain_key, email_key } = delivery
     const group = groups.get(email_key)
     if (group) {
@@ -219,24 +220,15 @@ export function becameDue(reader: Reader, lane: string, after: number, until: nu
 }
 
 /** What was claimed so long ago that nobody can still be at it (its end could not be written down) falls due again. */
-export function releaseLapsed(store: Store, now: number): Promise<number> {
-  const lapsed = raw(
-    `update deliveries set status = 'queued', leased_until = null, next_attempt_at = ?, updated_at = ?
-     where status = 'active' and leased_until <= ?`,
-    [now, now, now],
-  )
-  return store.write((tx) => tx.run(lapsed).changes)
-}
+export const releaseLapsed = (store: Store, now: number): Promise<number> =>
+  store.write((tx) => lapse(tx, 'leased_until <= ?', now, now))
 
 /** At start: what a process that is no more had claimed falls due again. Returns how many. */
-export function releaseAll(store: Store, now: number): Promise<number> {
-  return store.write(
-    (tx) =>
-      tx.run(
-        raw(
-          `update deliveries set status = 'queued', leased_until = null, next_attempt_at = ?, updated_at = ? where status = 'active'`,
-          [now, now],
-        ),
-      ).changes,
-  )
-}
+export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
+
+const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>
+  moveAll(tx, deliveryMachine, 'lapse', {
+    set: 'leased_until = null, next_attempt_at = ?, updated_at = ?',
+    where,
+    parameters: [now, now, ...parameters],
+  })

@@ -18,7 +18,7 @@ export interface ConcludeDesk {
   store: Store
   clock: Clock
   log: Log
-  config: Pick<Config, 'delivery'>
+  config: Pick<Config, 'delivery' | 'log'>
 }
 
 /** Settles each delivery by its verdict. While stopping, what nobody answered goes back as if it had not been tried. */
@@ -31,7 +31,7 @@ export async function conclude(
   const { clock, config, log, store } = desk
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
-    stopping && kind === 'deferred' && code === null && !handed
+    stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
   const lean = work.email.campaign_key === null ? undefined : { user_key: work.email.user_key }
   const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run, PATIENCE) : store.write(run))
   await write((tx) => {
@@ -44,8 +44,8 @@ export async function conclude(
   })
   for (const [index, { address }] of work.deliveries.entries()) {
     const { kind, code, enhanced, text, host, tls } = verdicts[index]!
-    // A campaign's mails are too many to be told one by one.
-    log[lean ? 'debug' : 'info']('delivery', {
+    if (!isTold(kind, config.log.deliveries)) continue
+    log.info('delivery', {
       message_id: work.email.message_id,
       to: address,
       result: kind,
@@ -57,6 +57,10 @@ export async function conclude(
     })
   }
 }
+
+/** One line for each fate, as `log.deliveries` asks for them. */
+const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>
+  wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
 /** A mail that its campaign does not want sent: back and held, or gone. */
 export async function withdrawn({ clock, store }: ConcludeDesk, { deliveries, email }: Consignment): Promise<void> {
@@ -81,6 +85,14 @@ const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'au
 /** A deferral that any other mail would have met as well. */
 export const aboutTheHost = ({ code, kind, stage }: Verdict): boolean =>
   kind === 'deferred' && (code === 421 || HOST_STAGES.includes(stage))
+
+/** A connection that the exchanger refused or cut before the mail was its matter: another one may still work (D64). */
+export const refusesConnection = ({ code, handed, kind, stage }: Verdict): boolean =>
+  kind === 'deferred' &&
+  !handed &&
+  stage !== 'dns' &&
+  stage !== 'auth' &&
+  (code === 421 || HOST_STAGES.includes(stage) || (stage === 'mail' && code !== null))
 
 const THROTTLED =
   /too many (?:connections|messages|mails|sessions)|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down/i

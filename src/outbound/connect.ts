@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
 import type { Clock } from '../base/clock.ts'
-import type { Config } from '../base/config.ts'
+import { authoritiesOf, type Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
@@ -11,7 +11,7 @@ import type { Resolver } from '../base/resolver.ts'
 import { openSession, type ConnectOptions, type Credentials, type SmtpSession, type Timeouts } from '../smtp/client.ts'
 import { allowsHost } from '../smtp/mta-sts.ts'
 import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../smtp/route.ts'
-import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
+import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { StsPolicies } from './sts.ts'
 
 export interface ConnectDesk {
@@ -20,7 +20,7 @@ export interface ConnectDesk {
   allowed: AddressCheck
   sts: StsPolicies
   log: Log
-  config: Pick<Config, 'delivery' | 'hostname' | 'webhooks'>
+  config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks'>
   timeouts?: Timeouts | undefined
   home?: RouteOptions['home']
 }
@@ -82,7 +82,7 @@ export async function connectAlong(
 type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 
 function wishOf({ config }: ConnectDesk, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
-  const { ca_file } = config.webhooks
+  const ca_file = authoritiesOf(config)
   const authorities = ca_file === '' ? undefined : [...rootCertificates, readFileSync(ca_file, 'utf8')]
   // Credentials go only to a relay that proves its name.
   if (enforced || (relay && relay.tls !== 'none' && relay.username !== ''))
@@ -94,8 +94,7 @@ function wishOf({ config }: ConnectDesk, policy: 'Require' | 'Optional', { enfor
 async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wish): Promise<SmtpSession | Verdict> {
   const v6 = address.includes(':')
   const credentials = credentialsOf(host.relay)
-  if (typeof credentials === 'string')
-    return ownVerdict('deferred', '4.7.8', credentials, { stage: 'auth', host: host.name })
+  if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)
   const options = {
     host: host.name,
     address,
@@ -124,6 +123,8 @@ function credentialsOf(relay: Relay | undefined): Credentials | string | undefin
 
 /** Temporary unless every exchanger said or is no for good (RFC 5321 §5.1, RFC 7504). */
 function overall(domain: string, verdicts: readonly Verdict[]): Verdict {
+  const local = verdicts.find(({ kind }) => kind === 'waiting')
+  if (local) return local
   const last = verdicts.findLast(({ kind }) => kind === 'deferred') ?? verdicts.at(-1)
   if (!last)
     return ownVerdict('deferred', '4.4.1', `${domain} has no exchanger that could be tried.`, { stage: 'connect' })

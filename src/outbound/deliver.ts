@@ -3,27 +3,36 @@
 // Guarantees: what is in memory is bounded by the number of connections, whatever the backlog; a lane that stands still holds
 // up no other; every claimed delivery ends settled or released; after stop() nothing runs.
 import type { Clock } from '../base/clock.ts'
+import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Loop } from '../base/loop.ts'
 import type { SmtpSession } from '../smtp/client.ts'
-import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import { attempt, type AttemptDesk, type Attempted, type Connection, type Sessions } from './attempt.ts'
-import { dueGroups, groupDue } from '../store/due.ts'
+import type { Troubles } from '../base/trouble.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
+import { dueGroups } from '../store/due.ts'
 import { becameDue, LANES, releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { heldByProvider, Lane, shareOf, someIdle } from './lanes.ts'
-import { aboutTheHost, conclude, putBack, wantsPatience, withdrawn } from './conclude.ts'
+import { aboutTheHost, refusesConnection, wantsPatience } from './conclude.ts'
+import { Fates } from './fates.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
+import { Widths } from './width.ts'
 
 export interface DeliveryDesk extends AttemptDesk {
   clock: Clock
-  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'webhooks'>
+  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'log' | 'tls' | 'webhooks'>
+  troubles: Troubles
 }
 
-/** Consignments in memory for each connection that may be open. */
+/** The connection if it can carry more; `refused`: the mail is nobody's yet. */
+type Used = Connection | 'refused' | undefined
+/** Consignments in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
-/** Fates of campaign mail on their way to the disk: so many at most are tried again after a crash. */
+/** After local trouble a lane's other mail is tried again so much later, in ms. */
+const LOCAL_PAUSE = 10 * SECOND
+/** Fates of campaign mail on their way to the disk: so many at most are repeated after a crash. */
 const MAX_SETTLING = 100
 
 export class DeliveryEngine {
@@ -31,9 +40,11 @@ export class DeliveryEngine {
   readonly #lanes = new Map<string, Lane>()
   readonly #loop: Loop
   readonly #shaping: Shaping
+  readonly #widths = new Widths()
   readonly #open = new Set<SmtpSession>()
   readonly #sessions: Sessions
   readonly #running = new Set<Promise<void>>()
+  readonly #fates: Fates
   #senders = 0
   #idle = 0
   #inMemory = 0
@@ -44,54 +55,54 @@ export class DeliveryEngine {
   constructor(desk: DeliveryDesk, shaping: Shaping = new Shaping()) {
     this.#desk = desk
     this.#shaping = shaping
-    const stopping = (): boolean => this.#stopping
+    this.#fates = new Fates(desk, () => this.#loop.ring())
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
       leave: ({ session }) => {
         this.#open.delete(session)
         session.quit()
       },
-      get closing() {
-        return stopping()
-      },
+      closing: () => this.#stopping,
     }
     this.#loop = new Loop({ name: 'deliveries', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
   /** Takes back what a dead process had claimed. */
-  async recover(): Promise<void> {
-    const released = await releaseAll(this.#desk.store, this.#desk.clock.now())
-    if (released > 0) this.#desk.log.info('deliveries of an earlier process released', { count: released })
+  async recover({ clock, log, store } = this.#desk): Promise<void> {
+    const count = await releaseAll(store, clock.now())
+    if (count > 0) log.info('deliveries of an earlier process released', { count })
   }
 
   start(): void {
     this.#loop.start()
   }
 
-  /** Says that mail for a lane is due; without a lane, that anything may have changed. */
+  /** Mail for a lane is due; without a lane, anything may have changed. */
   ring(lane?: string): void {
     if (lane === undefined) this.#rescan = true
     else this.#lane(lane).due = this.#desk.clock.now()
     this.#loop.ring()
   }
 
-  /** Ends within `patience` real milliseconds: what is being talked about is finished, what waits is released. */
+  /** Ends within `patience` milliseconds: what is being talked about is finished, what waits is released. */
   async stop(patience = 8000): Promise<void> {
     this.#stopping = true
+    this.#fates.end()
+    const inTime = this.#desk.clock.wake(this.#desk.clock.now() + patience, () => {
+      for (const session of this.#open) session.destroy()
+      this.#fates.giveUp()
+    })
     await this.#loop.stop()
     for (const lane of this.#lanes.values()) {
       for (const hand of lane.idle.splice(0)) hand(undefined)
       await this.#release(lane, lane.waiting.splice(0))
     }
-    const cut = setTimeout(() => {
-      for (const session of this.#open) session.destroy()
-    }, patience)
     await Promise.all(this.#running)
-    clearTimeout(cut)
+    inTime()
   }
 
   #lane(name: string): Lane {
-    const lane = this.#lanes.get(name) ?? new Lane(name, this.#shaping.limitsFor(undefined))
+    const lane = this.#lanes.get(name) ?? new Lane(name, this.#shaping.limitsFor(undefined), this.#widths.of(name))
     this.#lanes.set(name, lane)
     return lane
   }
@@ -99,31 +110,36 @@ export class DeliveryEngine {
   async #run(now: number): Promise<number | null> {
     const { config, store } = this.#desk
     if (this.#rescan) {
-      this.#rescan = false
       for (const { name, due } of dueGroups<string>(store, LANES)) {
         const lane = this.#lane(name)
         lane.due = due
         // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
         if (lane.pausedUntil > now && becameDue(store, name, lane.pausedAt, now)) lane.pausedUntil = now
       }
+      // Read to its end: a database that fails in the middle is read again.
+      this.#rescan = false
     }
     const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
     const lanes = [...this.#lanes.values()]
     const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
     for (const consignment of claimed) this.#dispatch(consignment)
-    // Those served go to the back of the line.
-    for (const lane of served) if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
+    for (const lane of served) if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane) // to the back of the line
     for (const lane of lanes) if (lane.empty) this.#lanes.delete(lane.name)
+    this.#widths.sweep(now, (lane) => this.#lanes.has(lane))
     return next
   }
 
   #dispatch(consignment: Consignment): void {
     const lane = this.#lane(consignment.lane)
-    const hand = lane.idle.shift()
     this.#inMemory++
-    if (hand) hand(consignment)
-    else lane.waiting.push(consignment)
+    this.#hand(lane, consignment)
     this.#staff(lane)
+  }
+
+  /** To a sender that waits for work, else to the first that will have time. */
+  #hand({ idle, waiting }: Lane, consignment: Consignment): void {
+    if (idle.length > 0) idle.shift()!(consignment)
+    else waiting.push(consignment)
   }
 
   /** Starts senders where mail waits, the way is known, and lane, provider and whole have a connection left. */
@@ -134,7 +150,7 @@ export class DeliveryEngine {
     const { limits } = lane
     while (
       lane.waiting.length > 0 &&
-      lane.senders < limits.domain_connections &&
+      lane.senders < lane.width.of(limits.domain_connections) &&
       this.#senders < lane.shareOf(max_connections) &&
       this.#shaping.hasRoom(limits)
     ) {
@@ -150,7 +166,7 @@ export class DeliveryEngine {
       this.#track(sent, `sender for ${lane.domain}`)
     }
     // A connection that is kept without work ends where another lane needs its place.
-    if (lane.waiting.length > 0 && lane.senders < limits.domain_connections && this.#idle > 0)
+    if (lane.waiting.length > 0 && lane.senders < lane.width.of(limits.domain_connections) && this.#idle > 0)
       someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
   }
 
@@ -162,14 +178,15 @@ export class DeliveryEngine {
     this.#running.add(run)
   }
 
-  /** Looks for the way to a lane's domain; where there is none, what waits for it is settled. */
+  /** Looks for the way to a lane's domain; what waits is settled where there is none. */
   async #findWay(lane: Lane): Promise<void> {
     if (lane.routing) return
     lane.routing = true
+    const now = this.#desk.clock.now()
     try {
       const route = await findRoute(this.#desk, lane.domain)
       if ('kind' in route) {
-        if (route.kind === 'deferred') lane.backOff(this.#desk.clock.now())
+        if (route.kind === 'deferred') lane.backOff(now)
         // What comes in while the first are settled has the same fate.
         while (lane.waiting.length > 0) await this.#settleWaiting(lane, route)
       } else {
@@ -180,7 +197,7 @@ export class DeliveryEngine {
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
       }
     } catch (thrown) {
-      lane.backOff(this.#desk.clock.now())
+      lane.pauseUntil(now + LOCAL_PAUSE)
       await this.#release(lane, lane.waiting.splice(0))
       throw thrown
     } finally {
@@ -195,12 +212,11 @@ export class DeliveryEngine {
     try {
       while (work) {
         lane.inHand++
-        try {
-          connection = await this.#deliver(lane, work, connection)
-        } finally {
-          lane.inHand--
-          this.#inMemory--
-        }
+        const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
+        // Another connection works: this mail goes over that one, and this sender ends.
+        if (used === 'refused') return this.#hand(lane, work)
+        connection = used
+        this.#inMemory--
         if (lane.due !== null) this.#loop.ring()
         work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
       }
@@ -218,23 +234,18 @@ export class DeliveryEngine {
     return lane.idleFor(clock).finally(() => void this.#idle--)
   }
 
-  /** One consignment, settled or released whatever happens; returns the connection if it can carry more. */
-  async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Connection | undefined> {
-    let attempted: Attempted
-    try {
-      attempted = await attempt(this.#desk, lane, work, open, this.#sessions)
-    } catch (thrown) {
-      const id = this.#desk.log.fault(`delivery of ${work.email.message_id}`, thrown)
-      const verdict = ownVerdict('deferred', '4.3.0', `An error of this server (log id ${id}).`, { stage: 'compose' })
-      attempted = { verdicts: work.deliveries.map(() => verdict), connection: open }
+  /** One consignment, settled or released whatever happens, unless its connection was refused. */
+  async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
+    const attempted = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
+    if (lane.senders > 1 && attempted.verdicts.length > 0 && attempted.verdicts.every(refusesConnection)) {
+      lane.width.refused(lane.senders, this.#desk.clock.now())
+      if (attempted.connection) this.#sessions.leave(attempted.connection)
+      return 'refused'
     }
     if (attempted.withdrawn) {
-      await withdrawn(this.#desk, work)
-      // Its campaign may be sending again by now.
-      lane.due = groupDue(this.#desk.store, LANES, lane.name)
-      this.#loop.ring()
+      await this.#fates.withdraw(lane, work)
     } else {
-      const settled = this.#settle(lane, work, attempted.verdicts)
+      const settled = this.#fates.settle(lane, work, attempted.verdicts)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (lane.bulk && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -252,46 +263,37 @@ export class DeliveryEngine {
     return undefined
   }
 
-  async #settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
-    await conclude(this.#desk, work, verdicts, this.#stopping)
-    // What was put off is due again some time; the lane must know when.
-    if (verdicts.some(({ kind }) => kind === 'deferred')) lane.due = groupDue(this.#desk.store, LANES, lane.name)
-    this.#loop.ring()
-  }
-
   /** An exchanger that nobody reaches, or that asks for patience, gets it. What else was claimed for it shares the verdict
    *  where it would have had the same, and goes back into the queue where it might have had another. */
   #heed(lane: Lane, verdicts: readonly Verdict[]): void {
     const now = this.#desk.clock.now()
     const host = verdicts.find(aboutTheHost)
-    if (host) {
+    const local = verdicts.find(({ kind }) => kind === 'waiting')
+    if (local) {
+      this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+      lane.pauseUntil(now + LOCAL_PAUSE)
+      this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+    } else if (host) {
       lane.backOff(now)
       this.#track(this.#settleWaiting(lane, { ...host, handed: false, dialogue: null }), `settle ${lane.domain}`)
     } else if (verdicts.some(wantsPatience)) {
       lane.backOff(now)
       this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    } else if (verdicts.every(({ kind }) => kind !== 'deferred')) lane.relax()
+    } else if (verdicts.every(({ kind }) => kind !== 'deferred')) {
+      lane.relax()
+      lane.width.succeeded(now)
+    }
   }
 
   async #settleWaiting(lane: Lane, verdict: Verdict): Promise<void> {
     const others = lane.waiting.splice(0)
     this.#inMemory -= others.length
-    await Promise.all(
-      others.map((other) =>
-        this.#settle(
-          lane,
-          other,
-          other.deliveries.map(() => verdict),
-        ),
-      ),
-    )
+    await this.#fates.settleAll(lane, others, verdict)
   }
 
   async #release(lane: Lane, waiting: Consignment[]): Promise<void> {
     if (waiting.length === 0) return
-    // Due now, when the lane's pause is over; said before the wait, so that the lane is not forgotten meanwhile.
-    lane.due = this.#desk.clock.now()
-    await putBack(this.#desk, waiting)
+    await this.#fates.release(lane, waiting)
     this.#inMemory -= waiting.length
     this.#loop.ring()
   }

@@ -2,6 +2,8 @@
 // that figures still add up. What waits for the address is not sent; what waits for others still is, without the address.
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import { move } from '../store/move.ts'
 import { raw } from '../store/query.ts'
 import { filesOf } from './body.ts'
 import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
@@ -102,9 +104,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
 
 /** What waits for the address is not sent. */
 function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Erasing): void {
-  tx.run(
-    raw(`update deliveries set status = 'suppressed', next_attempt_at = null, updated_at = ? where key = ?`, [at, key]),
-  )
+  move(tx, deliveryMachine, key, 'suppress', { next_attempt_at: null, updated_at: at })
   const email = tx.first(emailOf({ key: emailKey }))!
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL)
   const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }

@@ -14,9 +14,12 @@ const byIdempotencyKey = statement<{ user_key: number; idempotency_key: string }
     .where('idempotency_key', '=', arg.idempotency_key),
 )
 
+export const emailByKey = (reader: Reader, userKey: number, key: string): Email | undefined =>
+  reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
+
 /** The email made earlier under this key. Throws 409 when its payload was another. */
 export function replay(reader: Reader, userKey: number, key: string, hash: Buffer): Email | undefined {
-  const email = reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
+  const email = emailByKey(reader, userKey, key)
   // Of a mail that was erased nothing is left to compare with.
   if (email && !(email.payload_hash && hash.equals(email.payload_hash)))
     throw refuse(

@@ -5,6 +5,7 @@ import type { Consignment } from './claim.ts'
 import type { Route } from './connect.ts'
 import { domainOf, isBulk } from './lane-names.ts'
 import type { Limits } from './shaping.ts'
+import { Width } from './width.ts'
 
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
@@ -28,6 +29,8 @@ export class Lane {
   readonly waiting: Consignment[] = []
   /** Running senders. */
   senders = 0
+  /** Writes about its mail that wait for the store: until they are done it claims nothing. */
+  unwritten = 0
   /** Consignments in the hands of senders. */
   inHand = 0
   /** Senders without work, each waiting to be handed some. */
@@ -43,7 +46,11 @@ export class Lane {
   pausedAt = 0
   #pause = 0
 
-  constructor(name: string, limits: Limits) {
+  /** How many connections its exchangers take, as far as that was learned. */
+  readonly width: Width
+
+  constructor(name: string, limits: Limits, width = new Width()) {
+    this.width = width
     this.name = name
     this.bulk = isBulk(name)
     this.domain = domainOf(name)
@@ -57,7 +64,9 @@ export class Lane {
 
   /** How many more mails may be claimed now. */
   room(now: number): number {
-    return now < this.pausedUntil ? 0 : this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
+    return now < this.pausedUntil || this.unwritten > 0
+      ? 0
+      : this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
   }
 
   /** When there may be something to claim; null when nothing is known of. */
@@ -76,6 +85,11 @@ export class Lane {
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
     this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
+  }
+
+  /** Nothing new before a time; says nothing about the exchanger. */
+  pauseUntil(time: number): void {
+    this.pausedUntil = Math.max(this.pausedUntil, time)
   }
 
   relax(): void {

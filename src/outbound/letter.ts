@@ -5,10 +5,9 @@ import { parseAddress, type Address } from '../message/address.ts'
 import { AI_DISCLOSURE } from '../message/custom-headers.ts'
 import { returnPathToken } from '../message/return-path.ts'
 import type { Tracking } from '../message/tracking.ts'
-import type { ComposeJob } from '../message/worker.ts'
+import type { ComposeJob, Signing } from '../message/worker.ts'
 import type { Envelope } from '../smtp/client.ts'
 import type { Spool } from '../store/spool.ts'
-import type { SigningKey } from '../domains/keys.ts'
 import { filesOf } from './body.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
 
@@ -26,7 +25,7 @@ const list = (json: string | null): Address[] => (json === null ? [] : (JSON.par
 export function composeJob(
   { keyring, spool, config }: LetterDesk,
   { email, deliveries }: Consignment,
-  key: SigningKey,
+  signature: Signing,
 ): ComposeJob | undefined {
   const [file] = filesOf(email.spool)
   if (email.content === null && file === undefined) return undefined
@@ -51,7 +50,7 @@ export function composeJob(
     },
     content: email.content === null ? { file: spool.path(file!) } : { text: email.content },
     spool: spool.path(''),
-    signature: { domain: email.domain, selector: key.selector, keyId: key.keyId },
+    signature,
   }
 }
 

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { move } from '../store/move.ts'
-import { db, raw } from '../store/query.ts'
+import { db, raw, sql } from '../store/query.ts'
 import { emit, moveEmail, type Delivery } from './settle.ts'
 
 export interface QueuedMail {
@@ -21,12 +21,53 @@ const MAX_LISTED = 1000
 /** Only what a server said bears a code and that server's name. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
+/** Sender, subject and Message-ID: of a campaign's mail they stand with the campaign. */
+const DESCRIBED = [
+  sql<string>`case when e.campaign_key is null then e."from" else coalesce(c.from_address, '') end`.as('from'),
+  sql<string>`case when e.campaign_key is null then e.subject else coalesce(c.subject, '') end`.as('subject'),
+  sql<string>`case when e.campaign_key is null then e.message_id else '<' || e.id || '@' || d.name || '>' end`.as(
+    'message_id',
+  ),
+] as const
+
+/** What mails are looked for by: a recipient's address, whatever its case. */
+export interface Sought {
+  address: string
+  /** The sending domain. */
+  domain?: string | undefined
+  /** Accepted at or after (ms). */
+  since?: number | undefined
+}
+
+/** Mails to an address, newest first. Reads the whole queue and its past: for an operator's question, not for a program's. */
+export function findMails(reader: Reader, { address, domain, since = 0 }: Sought): QueuedMail[] {
+  let found = db
+    .selectFrom('outbound_emails as e')
+    .innerJoin('domains as d', 'd.key', 'e.domain_key')
+    .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+    .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
+    .select(DESCRIBED)
+    .where('e.created_at', '>=', since)
+    .where('e.key', 'in', (eb) =>
+      eb
+        .selectFrom('deliveries')
+        .select('email_key')
+        .where(sql`lower(address)`, '=', address.toLowerCase()),
+    )
+    .orderBy('e.key', 'desc')
+    .limit(MAX_LISTED)
+  if (domain !== undefined) found = found.where('d.name', '=', domain)
+  return reader.all(found).map((row) => withDeliveries(reader, row))
+}
+
 /** Emails that still have an undecided recipient, oldest first, of one sending domain or of all. */
 export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
   const waiting = db
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
-    .select(['e.key', 'e.id', 'e.message_id', 'e.from', 'e.to', 'e.subject', 'e.status', 'e.created_at'])
+    .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+    .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
+    .select(DESCRIBED)
     .where('e.key', 'in', (eb) =>
       eb.selectFrom('deliveries').select('email_key').where('status', 'in', ['queued', 'active', 'held']),
     )
@@ -41,9 +82,12 @@ export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
 export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
   const row = reader.first(
     db
-      .selectFrom('outbound_emails')
-      .select(['key', 'id', 'message_id', 'from', 'to', 'subject', 'status', 'created_at'])
-      .where('id', '=', id),
+      .selectFrom('outbound_emails as e')
+      .innerJoin('domains as d', 'd.key', 'e.domain_key')
+      .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+      .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
+      .select(DESCRIBED)
+      .where('e.id', '=', id),
   )
   return row && withDeliveries(reader, row)
 }

@@ -2,7 +2,7 @@
 // token alone; what the report says only tells which recipient of that transaction is meant. It ends where an SMTP reply ends: state,
 // event, suppression. A second report of the same changes nothing.
 import { parseAddrSpec } from '../message/address.ts'
-import { classify } from '../smtp/bounce-class.ts'
+import { classify, isAboutRecipient } from '../smtp/bounce-class.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { isMark } from '../store/erasing.ts'
@@ -73,7 +73,7 @@ export function settleReturned(
   // Who was forgotten stays so: the report may name the address, and its mark is none.
   const forgotten = isMark(delivery.address)
   const text = forgotten ? '' : told.text
-  const said = { code: told.code, enhanced: told.status, text: told.text }
+  const said = { stage: 'report', code: told.code, enhanced: told.status, text: told.text } as const
   const moved = move(tx, deliveryMachine, delivery.key, 'return', {
     smtp_code: told.code,
     enhanced_code: told.status,
@@ -86,9 +86,10 @@ export function settleReturned(
   if (delivery.status === 'delivered') takeBackDelivery(tx, email, delivery.updated_at)
   tally(tx, email, 'bounce', now)
   const bounce = classify(said)
-  if (!forgotten) hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
+  if (!forgotten && isAboutRecipient(said))
+    hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
   const details = {
-    stage: 'report',
+    stage: said.stage,
     smtp_code: told.code,
     enhanced_code: told.status,
     response: text,

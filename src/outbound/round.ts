@@ -37,7 +37,9 @@ export async function claimRound(
         if (limit <= 0) return []
         served.push(lane)
         const consignments = (lane.bulk ? claimBulk : claimLane)(tx, lane.name, now, limit)
-        lane.due = groupDue(tx, LANES, lane.name)
+        const due = groupDue(tx, LANES, lane.name)
+        // A commit that fails leaves the lane as due as it was.
+        tx.afterCommit(() => void (lane.due = due))
         space -= consignments.length
         held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
         return consignments

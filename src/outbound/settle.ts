@@ -1,9 +1,9 @@
 // What an attempt came to, written down: the one place where a recipient's fate changes, whether an SMTP reply said so or a
 // delivery report that came home later. The email's own status follows its primary recipient alone.
 import type { Config } from '../base/config.ts'
-import { HOUR } from '../base/clock.ts'
+import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { retryDelay } from '../base/retry.ts'
-import { classify, type BounceClass } from '../smtp/bounce-class.ts'
+import { classify, isAboutRecipient, type BounceClass } from '../smtp/bounce-class.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import { emailMachine, type EmailMove } from '../states/outbound-email.ts'
@@ -27,8 +27,15 @@ export const CAMPAIGN_MAIL = 'campaign mail'
 /** email.delayed is emitted on the first deferral, then at most this often (D26). */
 const DELAYED_EVERY = 4 * HOUR
 
+/** What ends a recipient's way. */
+type End = Exclude<Verdict['kind'], 'deferred' | 'waiting'>
+
+/** Local trouble is waited out for as long as it has lasted, within these bounds: so the wait doubles (D72). */
+const SHORTEST_WAIT = 10 * SECOND
+const LONGEST_WAIT = 10 * MINUTE
+
 /** How a verdict moves a recipient, and the email when the recipient is its primary one. */
-const MOVES: Record<Exclude<Verdict['kind'], 'deferred'>, { delivery: DeliveryMove; email: EmailMove }> = {
+const MOVES: Record<End, { delivery: DeliveryMove; email: EmailMove }> = {
   delivered: { delivery: 'accept', email: 'accepted' },
   bounced: { delivery: 'refuse', email: 'refused' },
   failed: { delivery: 'expire', email: 'expired' },
@@ -36,7 +43,7 @@ const MOVES: Record<Exclude<Verdict['kind'], 'deferred'>, { delivery: DeliveryMo
   suppressed: { delivery: 'suppress', email: 'suppressed' },
 }
 
-const EVENTS: Record<Exclude<Verdict['kind'], 'deferred'>, EventType> = {
+const EVENTS: Record<End, EventType> = {
   delivered: 'email.delivered',
   bounced: 'email.bounced',
   failed: 'email.bounced',
@@ -82,8 +89,10 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
     tls: verdict.tls,
     dialogue: bulk ? null : verdict.dialogue,
     leased_until: null,
+    trouble_since: null,
     updated_at: now,
   }
+  if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
   if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
   const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
   const paced = verdict.kind === 'deferred' && email.agent_id !== null
@@ -107,7 +116,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
       )
     return
   }
-  const kind = verdict.kind === 'deferred' ? 'failed' : verdict.kind
+  const kind = verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
   if (kind === 'delivered') tally(tx, email, 'delivery', now)
@@ -115,12 +124,32 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify(verdict)
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
-  if (lost && bounce) hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
+  if (lost && bounce && isAboutRecipient(verdict))
+    hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
   if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
   else emit(tx, EVENTS[kind], email, delivery, details, now)
 }
 
-/** What a bounce means for the address: gone for good, or one more soft bounce (D35). A way that is broken means neither. */
+/** Puts a mail off for local trouble, as if it had not been tried; false when its lifetime would be over by then. */
+function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now: number): boolean {
+  const since = delivery.trouble_since ?? now
+  const next = now + Math.min(Math.max(now - since, SHORTEST_WAIT), LONGEST_WAIT)
+  if (next >= delivery.expires_at) return false
+  move(tx, deliveryMachine, delivery.key, 'wait', {
+    attempts: delivery.attempts - 1,
+    next_attempt_at: next,
+    trouble_since: since,
+    smtp_code: null,
+    remote_mta: null,
+    enhanced_code: enhanced,
+    response: text,
+    leased_until: null,
+    updated_at: now,
+  })
+  return true
+}
+
+/** What a bounce that is about its recipient means for the address: gone for good, or one more soft bounce (D35, D63). */
 export function hold(
   tx: Tx,
   email: EmailKeys,

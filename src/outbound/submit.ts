@@ -2,9 +2,10 @@
 // transaction, and rings the queue's bell. When it resolves the mail is on the disk.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { refuseAttribute } from '../base/errors.ts'
+import { codeOf, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { useTokenDay } from '../accounts/token-days.ts'
 import { useVolume } from '../accounts/usage.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { encodedSize, MAX_MESSAGE } from '../message/size.ts'
@@ -15,7 +16,7 @@ import { admit, requireSendingDomain } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { slotFor } from './agents.ts'
 import { filesOf, type StoredBody } from './body.ts'
-import type { Email, NewEmail } from './email.ts'
+import type { Email, NewEmail, SubmittedMessage } from './email.ts'
 import type { FetchDesk } from './fetch.ts'
 import { payloadHash, replay } from './idempotency.ts'
 import { recipientsOf, type OneOrMore, type Recipient } from './recipients.ts'
@@ -83,7 +84,7 @@ const insertDelivery = statement<{
 /** Submits one mail. Throws a Refusal (403, 404, 409, 422). */
 export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewEmail): Promise<Submitted> {
   const { clock, config, keyring, spool, store } = desk
-  const hash = typeof given.idempotency_key === 'string' ? payloadHash(given) : null
+  const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
   // An unknown domain is told before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
   const earlier = hash && replay(store, userKey, given.idempotency_key!, hash)
@@ -92,20 +93,24 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
   const recipients = recipientsOf(given)
 
   const now = clock.now()
-  const id = newId(now)
+  const id = given.message?.id ?? newId(now)
   const body: StoredBody = {
     html: given.html,
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
   }
   const files = await storeBody(desk, userKey, id, from, recipients, given, body)
-  const drop = (): Promise<unknown> => Promise.all(files.names.map((name) => spool.remove(name)))
+  const drop = async (thrown?: unknown): Promise<void> => {
+    // A commit that failed at its sync may count after a restart all the same: then its files are needed, else they go into quarantine.
+    if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
+  }
   try {
     const submitted = await store.write((tx): Submitted => {
       const same = hash && replay(tx, userKey, given.idempotency_key!, hash)
       if (same) return { email: same, replayed: true }
       const domain = admit(tx, keyring, userKey, from, recipients, given, now)
       useVolume(tx, config, userKey, recipients.length, now)
+      if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients.length, now)
       // An agent sends at the pace of its pool.
       const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
       const text = (value: OneOrMore): string | null =>
@@ -129,7 +134,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
           opens_tracked: (flag(given.track_opens) ?? domain.open_tracking_enabled) && domain.open_tracking_enabled,
           clicks_tracked: (flag(given.track_clicks) ?? domain.click_tracking_enabled) && domain.click_tracking_enabled,
           ai_disclosure: flag(given.ai_disclosure),
-          message_id: `<${id}@${domain.name}>`,
+          message_id: given.message?.messageId ?? `<${id}@${domain.name}>`,
           idempotency_key: given.idempotency_key ?? null,
           payload_hash: hash,
           status: 'queued',
@@ -168,7 +173,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
     if (submitted.replayed) await drop()
     return submitted
   } catch (thrown) {
-    await drop()
+    await drop(thrown)
     throw thrown
   }
 }
@@ -187,13 +192,19 @@ async function storeBody(
   body: StoredBody,
 ): Promise<{ content: string | null; names: string[] }> {
   const { clock, fetching, keyring, spool, store } = desk
+  if (given.message) return storeMessage(spool, id, given.message, body)
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
   // Looked at before the disk is written, and again when it counts.
   admit(store, keyring, userKey, from, recipients, given, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
-  const size = encodedSize({ html: body.html, text: body.text, headers: body.headers ?? [], attachments: received })
+  const size = encodedSize({
+    html: body.html ?? '',
+    text: body.text,
+    headers: body.headers ?? [],
+    attachments: received,
+  })
   if (size >= MAX_MESSAGE)
     throw refuseAttribute(
       'message_too_large',
@@ -203,8 +214,22 @@ async function storeBody(
   const { stored, files } = await storeAttachments(spool, id, received)
   const content = JSON.stringify({ ...body, attachments: stored })
   if (content.length <= SPOOL_ABOVE) return { content, names: files }
-  await spool.put(id, content)
-  return { content: null, names: [id, ...files] }
+  return { content: null, names: [await spool.put(id, content), ...files] }
+}
+
+/** The octets stand with what was read from them; a large message is a file of the spool already. */
+async function storeMessage(
+  spool: Spool,
+  id: string,
+  { attachments, octets }: SubmittedMessage,
+  body: StoredBody,
+): Promise<{ content: string | null; names: string[] }> {
+  const raw = Buffer.isBuffer(octets) ? { text: octets.toString('latin1') } : { file: octets.spooled }
+  const listed = attachments.map((attachment) => ({ ...attachment, content: { text: '' } }))
+  const content = JSON.stringify({ ...body, attachments: listed, raw } satisfies StoredBody)
+  const names = 'file' in raw ? [raw.file] : []
+  if (content.length <= SPOOL_ABOVE) return { content, names }
+  return { content: null, names: [await spool.put(id, content), ...names] }
 }
 
 /** Removes an email with its body and deliveries; what was delivered is not recalled. */

@@ -80,6 +80,7 @@ export const keptForms = (keyring: Keyring, address: string): string[] => [
 
 /** The form for a new entry: what was erased is not written down again by an old link. */
 export function keptForm(reader: Reader, keyring: Keyring, domainKey: number, address: string): string {
+  if (!reader.first(anyErased({ domain_key: domainKey }))) return normalised(address)
   const erased = erasedForm(keyring, address)
   const entry = db.selectFrom('suppressions').select('key').where('domain_key', '=', domainKey)
   return reader.first(entry.where('email', '=', erased)) ? erased : normalised(address)
@@ -244,4 +245,20 @@ export function listSuppressions(reader: Reader, domainKey?: number): (Suppressi
     .select('d.name as domain')
     .orderBy('s.key', 'desc')
   return reader.all(domainKey === undefined ? all : all.where('s.domain_key', '=', domainKey))
+}
+
+const PAGE = 1000
+
+/** Entries of a domain from a key on, without those whose address was erased. */
+export function suppressionsAfter(reader: Reader, domainKey: number, after: number): Suppression[] {
+  return reader.all(
+    db
+      .selectFrom('suppressions')
+      .selectAll()
+      .where('domain_key', '=', domainKey)
+      .where('email', 'not like', '#%')
+      .where('key', '>', after)
+      .orderBy('key')
+      .limit(PAGE),
+  )
 }

@@ -378,7 +378,6 @@ test('path: fetched before the 201 over https, with its media type; redirects of
 /** Every URL is refused with the exact pointer, and the file server sees no connection. */
 async function unreachable(urls: readonly string[], why: RegExp): Promise<void> {
   const before = connections
-  const began = performance.now()
   for (let at = 0; at < urls.length; at += 20) {
     const some = urls.slice(at, at + 20)
     const errors = await refused(
@@ -388,7 +387,6 @@ async function unreachable(urls: readonly string[], why: RegExp): Promise<void> 
     for (const [index, { detail }] of errors.entries()) assert.match(detail, why, some[index]!)
   }
   assert.equal(connections, before, 'nothing was connected')
-  assert.ok(performance.now() - began < 5000, 'and nobody waited for it')
 }
 const NOT_FETCHED = /not connected to/
 
@@ -571,10 +569,8 @@ test('path: too slow, whether it says nothing or drips', async () => {
   const { desk } = postrider.appliance
   for (const path of ['/silent', '/drip']) {
     const rules = { timeout: 150, maxBytes: MEGABYTE, redirects: 3 }
-    const began = performance.now()
     const result = await fetchFile(desk.fetching, url(path), rules)
-    assert.ok('refused' in result, path)
-    assert.ok(performance.now() - began < 2000, path)
+    assert.match('refused' in result ? result.refused : '', /did not arrive within 0\.15 s/, path)
   }
 })
 

@@ -3,10 +3,11 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { DAY } from '../../src/base/clock.ts'
+import { DAY, HOUR } from '../../src/base/clock.ts'
 import { removeOldBodies } from '../../src/outbound/retention.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
 import { mailsOf } from './mails.ts'
 
 let exchanger: TestExchanger
@@ -15,7 +16,10 @@ const { attempted, become, post, receiver, show } = mailsOf(() => postrider)
 
 before(async () => {
   exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port, lifetime: '60d' } } })
+  postrider = await startTestAppliance({
+    // Nothing is removed but by the test's own hand.
+    config: { delivery: { port: exchanger.port, lifetime: '60d' }, retention: { outbound_bodies: '0' } },
+  })
   await postrider.activeDomain('here.test')
   receiver('there.test')
 })
@@ -50,4 +54,27 @@ test('the body of a mail that is over goes after its time, with its file; what w
   postrider.clock.leap(DAY)
   await become(waiting, 'delivered')
   assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY), 1)
+})
+
+test('what is past its time is looked for every hour, by the clock', async () => {
+  const own = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, retention: { outbound_bodies: '30d' } },
+  })
+  const mails = mailsOf(() => own)
+  try {
+    await own.activeDomain('here.test')
+    mails.receiver('hourly.test')
+    const id = await mails.post({ to: 'a@hourly.test' })
+    await mails.become(id, 'delivered')
+    own.clock.leap(30 * DAY)
+    await mails.become(await mails.post({ to: 'b@hourly.test' }), 'delivered')
+    assert.ok((await mails.show(id))['html'], 'not past it yet')
+    own.clock.leap(HOUR - 1)
+    await mails.become(await mails.post({ to: 'c@hourly.test' }), 'delivered')
+    assert.ok((await mails.show(id))['html'], 'nobody has looked again')
+    own.clock.leap(1)
+    await until(async () => (await mails.show(id))['html'] === null, 'its body removed')
+  } finally {
+    await own.stop()
+  }
 })

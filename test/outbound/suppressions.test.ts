@@ -5,7 +5,7 @@ import { after, before, beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/outbound/suppressions.ts'
 import { hasLeft, leave, rejoin } from '../../src/campaigns/unsubscribe.ts'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
@@ -187,7 +187,7 @@ test('every reason of scope all stops a mail; scope marketing stops none', async
 test('an entry ends at its time, and not before', async () => {
   const now = postrider.clock.now()
   await enter('soft@there.test', { reason: 'soft_bounce', source: 'smtp', expires_at: now + HOUR })
-  postrider.clock.advance(HOUR - 1)
+  postrider.clock.leap(HOUR - 1)
   await refused({ to: 'soft@there.test' }, ['soft@there.test', 'to'])
   postrider.clock.advance(1)
   await become(await post({ to: 'soft@there.test' }), 'delivered')
@@ -312,6 +312,8 @@ test('a hard bounce suppresses for good: reason, source, scope; the next mail is
     '550 No such user here',
     '550 Requested action not taken: mailbox unavailable',
     '554 5.1.6 Recipient no longer on server',
+    '550 5.4.1 Recipient address rejected: Access denied',
+    '554 delivery error: dd Not a valid recipient',
     '550 5.2.1 The email account that you tried to reach is disabled',
   ].entries()) {
     const to = `hard${index}@there.test`
@@ -339,17 +341,52 @@ test('policy, content and infrastructure refusals never suppress, however often 
     '554 5.7.9 Message not accepted for policy reasons',
     '550 5.7.606 Access denied, banned sending IP',
     '552 5.3.4 Message size exceeds fixed maximum message size',
-    '550 5.4.1 Recipient address rejected: Access denied',
     '554 5.6.0 Message contained unsafe content',
     '554 5.4.6 Too many hops',
     '521 5.7.0 Blocked',
     '554 Transaction failed',
+    '550 High probability of spam',
+    '550 TLS required',
+    '550 5.1.1 This IP has sent to too many recipients this hour',
+    '550 ',
   ].entries()) {
     const to = `policy${index}@there.test`
     for (let times = 0; times < 4; times++) assert.equal((await bounce(reply, to)).shown.status, 'bounced', reply)
     assert.deepEqual(await emails(), [], reply)
     assert.equal(softNotes(), 0, reply)
   }
+})
+
+test('what is said anywhere but to RCPT is never held against the recipients (D63)', async () => {
+  const GONE = '550 5.1.1 User unknown'
+  const before = softNotes()
+  for (const [verb, reply] of [
+    ['EHLO', GONE],
+    ['MAIL', '550 Your host is not welcome here'],
+    ['MAIL', '553 5.1.0 Sender address rejected: no such user'],
+    ['MAIL', GONE],
+    ['MAIL', FULL],
+    ['DATA', GONE],
+    ['DATA', FULL],
+    ['.', '550 Message content rejected'],
+    ['.', GONE],
+    ['.', FULL],
+  ] as const) {
+    const to = `told${verb === '.' ? 'last' : verb.toLowerCase()}@there.test`
+    for (let times = 0; times < 3; times++) {
+      // A connection that is kept has said EHLO already.
+      postrider.clock.leap(HOUR)
+      if (verb === '.') exchanger.script.final = () => reply
+      else
+        exchanger.script.answer = (command) =>
+          command.startsWith(verb) || (verb === 'EHLO' && command.startsWith('HELO')) ? reply : undefined
+      await attempted(await post({ to }), 1)
+      delete exchanger.script.final
+      delete exchanger.script.answer
+    }
+  }
+  assert.deepEqual(await emails(), [])
+  assert.equal(softNotes(), before)
 })
 
 const FULL = '552 5.2.2 The email account that you tried to reach is over quota'

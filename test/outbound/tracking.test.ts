@@ -6,6 +6,7 @@ import { simpleParser } from 'mailparser'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { costing } from '../kit/cost.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 import { judgeAll } from './captured.ts'
@@ -77,7 +78,7 @@ const stats = async (id: string) => {
   return body.data.attributes as Record<string, number | null>
 }
 /** Long enough after the delivery for a person to have opened it. */
-const wait = (): void => postrider.clock.advance(MINUTE)
+const wait = (): void => postrider.clock.leap(MINUTE)
 
 test('the three-state rule: null and absent follow the domain, false forces off, true needs the domain’s yes', async () => {
   for (const name of ['both.test', 'opens.test', 'clicks.test', 'none.test'])
@@ -435,11 +436,7 @@ test('no input makes the rewriting slow', async () => {
     '<a href="https://'.repeat(30_000),
     `<a ${' '.repeat(300_000)}`,
   ]
-  for (const html of hostile) {
-    const began = performance.now()
-    await send({ html })
-    assert.ok(performance.now() - began < 3000, `${html.slice(0, 20)}: ${performance.now() - began} ms`)
-  }
+  for (const html of hostile) await costing(5000, () => send({ html }))
 })
 
 test('every mail of this file: signed over what was rewritten, and no defect for any reader', () =>

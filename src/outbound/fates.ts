@@ -1,0 +1,86 @@
+// What became of claimed mail, on its way to the disk. Until the store has it, this process alone knows it: every write here is tried until
+// it succeeds, and a lane whose fates wait for the store claims nothing more (base/insist.ts).
+import { Insistence } from '../base/insist.ts'
+import type { Troubles } from '../base/trouble.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import { groupDue } from '../store/due.ts'
+import { LANES, type Consignment } from './claim.ts'
+import { conclude, putBack, withdrawn, type ConcludeDesk } from './conclude.ts'
+import type { Lane } from './lanes.ts'
+
+export class Fates {
+  readonly #desk: ConcludeDesk
+  readonly #ring: () => void
+  readonly #insistence: Insistence
+  #stopping = false
+
+  /** `ring` wakes the queue: a lane may claim again, or has mail due at another time. */
+  constructor(desk: ConcludeDesk & { troubles: Troubles }, ring: () => void) {
+    this.#desk = desk
+    this.#ring = ring
+    this.#insistence = new Insistence(desk)
+  }
+
+  /** The engine stops: what nobody answered goes back as untried, and what waits for the store is tried often. */
+  end(): void {
+    this.#stopping = true
+    this.#insistence.end()
+  }
+
+  /** The time to stop is over: what cannot be written now is named in the log and may be sent again by the next start. */
+  giveUp(): void {
+    this.#insistence.giveUp()
+  }
+
+  async settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
+    await this.#write(lane, [work], () => conclude(this.#desk, work, verdicts, this.#stopping))
+    // Mail that was put off falls due again: the lane must know when.
+    if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
+    this.#ring()
+  }
+
+  /** The same verdict for all of several mails. */
+  async settleAll(lane: Lane, works: readonly Consignment[], verdict: Verdict): Promise<void> {
+    await Promise.all(
+      works.map((work) =>
+        this.settle(
+          lane,
+          work,
+          work.deliveries.map(() => verdict),
+        ),
+      ),
+    )
+  }
+
+  /** A mail that its campaign does not want sent now, or ever. */
+  async withdraw(lane: Lane, work: Consignment): Promise<void> {
+    await this.#write(lane, [work], () => withdrawn(this.#desk, work))
+    // Its campaign may be sending again by now.
+    this.#lookAgain(lane)
+    this.#ring()
+  }
+
+  /** Claimed mail that was not tried goes back into the queue. */
+  async release(lane: Lane, waiting: readonly Consignment[]): Promise<void> {
+    // Due now, when the lane's pause is over; said before the wait, so that the lane is not forgotten meanwhile.
+    lane.due = this.#desk.clock.now()
+    await this.#write(lane, waiting, () => putBack(this.#desk, waiting))
+  }
+
+  #lookAgain(lane: Lane): void {
+    try {
+      lane.due = groupDue(this.#desk.store, LANES, lane.name)
+    } catch {
+      // The database cannot be read now: the next round asks it again.
+      lane.due = this.#desk.clock.now()
+    }
+  }
+
+  async #write(lane: Lane, work: readonly Consignment[], write: () => Promise<void>): Promise<void> {
+    const what = (): string => work.map(({ email }) => email.message_id).join(' ')
+    await this.#insistence.run(what, write, (failing) => {
+      lane.unwritten += failing ? 1 : -1
+      if (!failing) this.#ring()
+    })
+  }
+}

@@ -1,0 +1,195 @@
+// Mails notices: the server's own mail, beside the queue of its users (D66). It uses no volume and obeys no plan, no suppression and no
+// agent; its return path is empty, so that no bounce of it comes back. A notice is tried for seven days at times of its own.
+import { createPrivateKey } from 'node:crypto'
+import type { Clock } from '../base/clock.ts'
+import { messageOf } from '../base/errors.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { parseAddrSpec, parseAddress } from '../message/address.ts'
+import { compose, stuffDots } from '../message/compose.ts'
+import { sign } from '../message/dkim.ts'
+import type { SmtpSession } from '../smtp/client.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
+import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
+import { connectAlong, findRoute, type ConnectDesk } from './connect.ts'
+
+export interface NoticeDesk extends ConnectDesk {
+  store: Store
+  clock: Clock
+  log: Log
+  keys: OpenKeys
+  config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks' | 'notices'>
+}
+
+/** Notices under way at once. */
+const AT_ONCE = 8
+
+export class NoticeMailer {
+  readonly #desk: NoticeDesk
+  readonly #loop: Loop
+  readonly #busy = new Map<number, Promise<void>>()
+  readonly #sessions = new Set<SmtpSession>()
+  #stopped = false
+
+  constructor(desk: NoticeDesk) {
+    this.#desk = desk
+    this.#loop = new Loop({ name: 'notices', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  ring(): void {
+    this.#loop.ring()
+  }
+
+  /** What is under way may end within `patience` ms; then it is cut off, and its next attempt stands already. */
+  async stop(patience: number): Promise<void> {
+    await this.#loop.stop()
+    const late = setTimeout(() => this.#cut(), patience)
+    const ended = Promise.all(this.#busy.values())
+    const cut = new Promise<void>((resolve) => (this.#onCut = resolve))
+    await Promise.race([ended, cut])
+    clearTimeout(late)
+    this.#stopped = true
+  }
+
+  /** Whether nothing is under way. */
+  get idle(): boolean {
+    return this.#busy.size === 0
+  }
+
+  #onCut: () => void = () => {}
+
+  #cut(): void {
+    for (const session of this.#sessions) session.destroy()
+    this.#onCut()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { store } = this.#desk
+    const free = AT_ONCE - this.#busy.size
+    // Whoever ends rings.
+    if (free <= 0) return null
+    const next = nextNotices(store, [...this.#busy.keys()], free + 1)
+    const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
+    if (due.length > 0)
+      await store.write((tx) => {
+        for (const notice of due) beginAttempt(tx, notice, now)
+      })
+    for (const notice of due)
+      this.#busy.set(
+        notice.key,
+        this.#attempt(notice).finally(() => {
+          this.#busy.delete(notice.key)
+          this.ring()
+        }),
+      )
+    return next[due.length]?.next_attempt_at ?? null
+  }
+
+  async #attempt(notice: Addressed): Promise<void> {
+    const { clock, log, store } = this.#desk
+    const { attempts, email, subject } = notice
+    if (attempts === 0) log.warn('notice', { user: email, subject })
+    try {
+      const verdict = await this.#send(notice)
+      if (this.#stopped) return
+      const result = verdict.kind === 'delivered' ? 'mailed' : verdict.kind === 'bounced' ? 'refused' : 'later'
+      const response = [verdict.code, verdict.enhanced, verdict.text].filter((part) => part !== null).join(' ')
+      const over = await store.write((tx) => endAttempt(tx, notice, { result, response }, clock.now()))
+      if (result !== 'mailed') log.warn('notice not mailed', { user: email, subject, error: response, given_up: over })
+    } catch (thrown) {
+      // The next attempt stands already.
+      if (!this.#stopped) log.fault(`notice ${notice.id}`, thrown)
+    }
+  }
+
+  async #send(notice: Addressed): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
+    const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
+    const to = parseAddrSpec(notice.email)
+    if (!to) return own('bounced', 'The address is none that mail can be sent to.')
+    const route = await findRoute(this.#desk, to.domain)
+    if ('kind' in route) return route
+    const session = await connectAlong(this.#desk, to.domain, route, 'Optional')
+    if ('kind' in session) return session
+    if (this.#stopped) session.destroy()
+    this.#sessions.add(session)
+    try {
+      const wire = Buffer.from(wireOf(this.#desk, notice))
+      const [verdict] = await session.send({ from: '', recipients: [to.address] }, wire)
+      if (session.usable) session.quit()
+      return verdict!
+    } catch (thrown) {
+      return own('waiting', messageOf(thrown))
+    } finally {
+      this.#sessions.delete(session)
+      session.destroy()
+    }
+  }
+}
+
+/** The domain that is hosted and active here and that a name lies in, the nearest one. */
+function hostedAbove(reader: Reader, name: string): { key: number; name: string } | undefined {
+  const labels = name.split('.')
+  const names = labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))
+  const hosted = reader.all(
+    db
+      .selectFrom('domains')
+      .select(['key', 'name'])
+      .where('name', 'in', names)
+      .where('status', '=', 'active')
+      .where('deleted_at', 'is', null),
+  )
+  return hosted.toSorted((one, other) => other.name.length - one.name.length)[0]
+}
+
+/** Whom notices come from: as configured, else `postrider@` the hosted domain in which this host lies, else `postrider@` this host. */
+export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): string {
+  return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from
+}
+
+/** The mail as DATA carries it, signed where its domain is hosted here. */
+function wireOf(
+  { clock, config, keys, store }: NoticeDesk,
+  { created_at, email, id, subject, text }: Addressed,
+): string {
+  const sender = noticeSender(store, config)
+  const from = parseAddress(sender)
+  if (!from) throw new Error(`"${sender}" is no address that notices can come from; set notices.from.`)
+  const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
+  const mail = {
+    from: { ...from, name: from.name || 'Postrider' },
+    to: [parseAddress(email)!],
+    cc: [],
+    replyTo: [],
+    subject: subject.replace(/\p{Cc}+/gu, ' '),
+    html,
+    text,
+    attachments: [],
+    messageId: `<${id}@${from.domain}>`,
+    date: created_at,
+    // RFC 3834: nobody's absence answers it.
+    extra: [['Auto-Submitted', 'auto-generated'] as const],
+    tracking: null,
+  }
+  const message = [...compose(mail)].join('')
+  const domain = hostedAbove(store, from.domain)
+  const held = domain && signingKeyOf(store, domain.key)
+  const key = held === undefined ? undefined : keys.get(held)
+  const signed =
+    domain && key
+      ? sign(message, {
+          domain: domain.name,
+          selector: key.selector,
+          privateKey: createPrivateKey(key.privateKey),
+          time: clock.now(),
+        })
+      : message
+  return `${stuffDots(signed)}.\r\n`
+}
