@@ -1,65 +1,99 @@
-// Reads what has been received: claim -> read and judge (workers) -> record. A message is claimed by writing the attempt first, so that
-// one that takes the process down with it is known for it; after three attempts it is kept as parse_rejected, unread.
+// Reads what has been received: claim -> read and judge (examine.ts, workers) -> record. A message is claimed by writing the attempt first, so
+// that one that takes the process down with it is known for it: what a dead process had claimed is examined one at a time, and what was claimed
+// so ten times without an end is kept as parse_rejected, unread.
 //
-// Reading is work: one message at a time in each thread, within a time limit. Judging waits for DNS: many at once in one thread.
-import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import type { Config } from '../base/config.ts'
-import { messageOf } from '../base/errors.ts'
-import { gate } from '../base/gate.ts'
+// What is at fault with the machine ends no message: it comes again, first after 10 seconds, at most after 10 minutes (D72). What was
+// found out and cannot be written is kept and written later; meanwhile nothing more is claimed.
+import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
+import { codeOf } from '../base/errors.ts'
+import { Insistence } from '../base/insist.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { TookTooLong, type Pool } from '../base/pool.ts'
-import type { Store } from '../store/database.ts'
+import { customerOf } from '../base/network.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import type { Spool } from '../store/spool.ts'
+import { Examiner, Later, type ExamineDesk } from './examine.ts'
 import { record, type InboundMessage, type Read } from './record.ts'
-import type { Content, InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
 
-export interface ReadDesk {
+export interface ReadDesk extends ExamineDesk {
   store: Store
-  spool: Spool
-  clock: Clock
   keyring: Keyring
-  log: Log
-  config: Pick<Config, 'hostname'>
-  reader: Pool<InboundJob, InboundResult>
-  judge: Pool<InboundJob, InboundResult>
 }
 
-/** Messages at once. */
+/** Messages at once. Those that have waited for a second, for DNS or for their turn in the slow lane, keep nobody out. */
 const WINDOW = 32
+const YOUNG = SECOND
+/** And of one client so many; of those that wait are looked at so many. */
+const YOUNG_OF_ONE = 8
+const LOOKED_AT = 500
+/** In all so many are held, with so many octets in memory, of one client an eighth of them. */
+const MAX_HELD = 512
+const MAX_OCTETS = 64 * 1024 * 1024
+const MAX_OF_ONE = MAX_HELD / 8
 
-const LEASE = 10 * MINUTE
-const RETRY = MINUTE
-const MAX_ATTEMPTS = 3
-/** A mail is read within 2 seconds, a large one within a second more for each so many octets. */
-const PATIENCE = 2 * SECOND
-const OCTETS_PER_SECOND = 8 * 1024 * 1024
-/** Time passes faster than work is done where the machine is busy: a message that took too long is read once more, in so many times
- *  the time, before it is called unreadable. */
-const SECOND_CHANCE = 5
+/** Longer than anything may take: only a start takes back what was claimed. */
+const LEASE = HOUR
+/** A process ends for many reasons that are no message's fault; one that ended so often while the same message was in hand may have one. */
+const MAX_CLAIMS = 10
+const FIRST_WAIT = 10 * SECOND
+const LAST_WAIT = 10 * MINUTE
 
-const due = (now: number, limit: number) =>
+/** Clients take turns, each with so many at most, `held` of them already under way: who sends much keeps nobody else waiting. Only the first
+ *  few hundred that are due are looked at. */
+const due = (now: number, limit: number, held: Record<string, number>) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
-     where key in (select key from inbound_messages where next_attempt_at <= ? order by next_attempt_at limit ?) returning *`,
-    [now + LEASE, now, limit],
+     where key in (
+       select waiting.key from (
+         select key, next_attempt_at, client, row_number() over (partition by client order by next_attempt_at) as place
+         from (select key, next_attempt_at, client from inbound_messages
+               where next_attempt_at <= ? and attempts = 0 order by next_attempt_at limit ${LOOKED_AT})
+       ) as waiting left join json_each(?) as held on held.key = client
+       where place + coalesce(held.value, 0) <= ${YOUNG_OF_ONE}
+       order by place + coalesce(held.value, 0), waiting.next_attempt_at limit ?) returning *`,
+    [now + LEASE, now, JSON.stringify(held), limit],
   )
 
-const earliest = raw<{ at: number | null }>(
-  'select min(next_attempt_at) as at from inbound_messages where next_attempt_at is not null',
-)
+/** One of those that a process had claimed that is no more. */
+const suspect = (now: number) =>
+  raw<InboundMessage>(
+    `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
+     where key = (select key from inbound_messages where next_attempt_at <= ? and attempts > 0
+                  order by next_attempt_at limit 1) returning *`,
+    [now + LEASE, now],
+  )
+
+const earliest = (also: boolean) =>
+  raw<{ at: number | null }>(
+    `select min(next_attempt_at) as at from inbound_messages where next_attempt_at is not null${also ? '' : ' and attempts = 0'}`,
+  )
+
+interface Held {
+  since: number
+  octets: number
+  client: string
+  customer: string
+  done: Promise<void>
+}
 
 export class InboundEngine {
   readonly #desk: ReadDesk
   readonly #loop: Loop
-  readonly #running = new Set<Promise<void>>()
-  readonly #inTurn: ReturnType<typeof gate>
+  readonly #examiner: Examiner
+  readonly #held = new Map<number, Held>()
+  /** How long each waits that could not be examined. */
+  readonly #waits = new Map<number, number>()
+  /** Whether one is examined that a dead process had claimed. */
+  #suspect = false
+  readonly #insistence: Insistence
+  /** Messages of which nothing can be written just now. */
+  #unwritten = 0
+  #stopping = false
 
   constructor(desk: ReadDesk) {
     this.#desk = desk
-    this.#inTurn = gate(desk.reader.size)
+    this.#examiner = new Examiner(desk)
+    this.#insistence = new Insistence(desk)
     const { clock, log } = desk
     this.#loop = new Loop({ name: 'inbound', clock, log, run: (now) => this.#run(now) })
   }
@@ -77,77 +111,134 @@ export class InboundEngine {
     this.#loop.ring()
   }
 
-  async stop(): Promise<void> {
+  /** Within `patience` real ms: what cannot be written down by then is read again by the next start. */
+  async stop(patience: number): Promise<void> {
+    this.#stopping = true
+    this.#insistence.end()
+    const cut = setTimeout(() => this.#insistence.giveUp(), patience)
     await this.#loop.stop()
-    await Promise.all(this.#running)
+    await Promise.all([...this.#held.values()].map(({ done }) => done))
+    clearTimeout(cut)
   }
 
   async #run(now: number): Promise<number | null> {
     const { store } = this.#desk
-    const room = WINDOW - this.#running.size
-    const next = store.first(earliest)?.at ?? null
+    // Who ends rings.
+    if (this.#unwritten > 0) return null
+    const room = this.#room(now)
+    if (room <= 0) return this.#held.size < MAX_HELD ? now + YOUNG : null
+    const next = store.first(earliest(!this.#suspect))?.at ?? null
     // A message that was read rings too: most rings find nothing to claim, and cost no transaction.
-    if (room <= 0 || next === null || next > now) return room > 0 ? next : null
-    for (const message of await store.writeSoon((tx) => tx.all(due(now, room)))) {
-      const run = this.#read(message)
-        .catch((thrown) => void this.#desk.log.fault(`reading message ${message.id}`, thrown))
-        .finally(() => {
-          this.#running.delete(run)
-          this.#loop.ring()
-        })
-      this.#running.add(run)
-    }
-    return this.#running.size >= WINDOW ? null : (store.first(earliest)?.at ?? null)
+    if (next === null || next > now) return next
+    const claimed = await store.writeSoon((tx) => [
+      ...tx.all(due(now, room, this.#young(now))),
+      ...(this.#suspect ? [] : tx.all(suspect(now))),
+    ])
+    for (const message of claimed) this.#take(message, now)
+    // What is due and was not claimed waits for others of its client.
+    const at = store.first(earliest(!this.#suspect))?.at ?? null
+    return at === null || at > now ? at : now + YOUNG
+  }
+
+  /** How many of each client have come a moment ago. */
+  #young(now: number): Record<string, number> {
+    const counts: Record<string, number> = Object.create(null) as Record<string, number>
+    for (const { client, since } of this.#held.values())
+      if (since > now - YOUNG) counts[client] = (counts[client] ?? 0) + 1
+    return counts
+  }
+
+  #room(now: number): number {
+    const held = [...this.#held.values()]
+    const young = held.filter(({ since }) => since > now - YOUNG).length
+    const octets = held.reduce((sum, each) => sum + each.octets, 0)
+    return octets >= MAX_OCTETS ? 0 : Math.min(WINDOW - young, MAX_HELD - held.length)
+  }
+
+  #take(message: InboundMessage, now: number): void {
+    const { key } = message
+    if (this.#held.has(key)) return
+    const customer = customerOf(message.client)
+    const suspected = message.attempts > 1
+    this.#suspect ||= suspected
+    const crowd = [...this.#held.values()].filter((each) => each.customer === customer).length
+    const done = (crowd >= MAX_OF_ONE ? this.#putBack(message) : this.#read(message))
+      .catch((thrown) => void this.#desk.log.fault(`reading message ${message.id}`, thrown))
+      .finally(() => {
+        this.#held.delete(key)
+        if (suspected) this.#suspect = false
+        this.#loop.ring()
+      })
+    const { client } = message
+    this.#held.set(key, { since: now, octets: message.content?.length ?? 0, client, customer, done })
   }
 
   async #read(message: InboundMessage): Promise<void> {
-    const { clock, spool, store } = this.#desk
-    const content = message.content ?? { file: spool.path(message.spool!) }
-    const [reading, judgement] = await Promise.all([this.#reading(message, content), this.#judged(message, content)])
-    const dropped = await store.writeSoon((tx) => {
-      if (reading) return record(tx, this.#desk, message, { ...reading, judgement } satisfies Read, clock.now())
-      tx.run(raw('update inbound_messages set next_attempt_at = ? where key = ?', [clock.now() + RETRY, message.key]))
-      return null
-    })
-    if (dropped !== null) await spool.remove(dropped)
+    const read = await this.#examined(message)
+    if (!read) return this.#putBack(message)
+    this.#waits.delete(message.key)
+    const { clock, spool } = this.#desk
+    const write = (what: Read) => this.#written(message, (tx) => record(tx, this.#desk, message, what, clock.now()))
+    let dropped: string | null | undefined
+    try {
+      dropped = await write(read)
+    } catch (thrown) {
+      this.#desk.log.fault(`recording message ${message.id}`, thrown)
+      dropped = await write({ kind: 'rejected', reason: 'It cannot be read.', header: null, judgement: read.judgement })
+    }
+    if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  /** What the message says; undefined: to be tried once more. */
-  async #reading({ attempts, cut, id, size, virus }: InboundMessage, content: Content): Promise<Reading | undefined> {
-    const { log, reader } = this.#desk
-    const headerOnly = cut === 1 || virus !== null
-    const patience = PATIENCE + (size / OCTETS_PER_SECOND) * SECOND
-    const read = async (limit: number): Promise<Reading> =>
-      (await this.#inTurn(() => reader.run({ task: 'read', content, headerOnly }, limit))) as Reading
+  /** Undefined: to be tried later. */
+  async #examined(message: InboundMessage): Promise<Read | undefined> {
+    if (message.attempts > MAX_CLAIMS)
+      return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
-      return await read(patience).catch((thrown: unknown) => {
-        if (!(thrown instanceof TookTooLong)) throw thrown
-        log.warn('message read slowly', { id, patience })
-        return read(patience * SECOND_CHANCE)
-      })
+      return await this.#examiner.examine(message)
     } catch (thrown) {
-      log.warn('message not read', { id, error: messageOf(thrown), attempts })
-      if (thrown instanceof TookTooLong) return { kind: 'rejected', reason: 'Reading it took too long.', header: null }
-      return attempts < MAX_ATTEMPTS
-        ? undefined
-        : { kind: 'rejected', reason: `It cannot be read: ${messageOf(thrown)}`, header: null }
+      if (!(thrown instanceof Later)) this.#desk.log.fault(`examining message ${message.id}`, thrown)
+      return undefined
     }
   }
 
-  /** What SPF, DKIM, DMARC and ARC say of it; null when nobody can tell. */
-  async #judged(
-    { client, cut, helo, id, mail_from: mailFrom }: InboundMessage,
-    content: Content,
-  ): Promise<Judgement | null> {
-    const { config, judge, log } = this.#desk
-    if (cut === 1) return null
-    const job = { task: 'judge', content, client, helo, mailFrom, hostname: config.hostname } as const
-    return judge.run(job, MINUTE).then(
-      (judgement) => judgement as Judgement,
-      (thrown: unknown) => {
-        log.warn('message not authenticated', { id, error: messageOf(thrown) })
-        return null
-      },
+  /** Has it come again later, as if it had not been claimed. */
+  async #putBack({ id, key }: InboundMessage): Promise<void> {
+    const { clock, log } = this.#desk
+    const wait = Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
+    this.#waits.set(key, wait)
+    log.warn('message waits', { id, wait })
+    await this.#written({ id }, (tx) =>
+      tx.run(
+        raw('update inbound_messages set next_attempt_at = ?, attempts = max(attempts - 1, 0) where key = ?', [
+          clock.now() + (this.#stopping ? 0 : wait),
+          key,
+        ]),
+      ),
     )
   }
+
+  /** Writes, as soon as the store takes it; undefined: not before the end. Throws what the work itself throws. */
+  async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
+    const { store } = this.#desk
+    const tried = await this.#insistence.run(
+      () => `inbound message ${id}`,
+      () =>
+        store.writeSoon(work).then(
+          (value) => ({ value }),
+          (thrown: unknown) => {
+            if (isTrouble(thrown)) throw thrown
+            return { thrown }
+          },
+        ),
+      (failing) => void (this.#unwritten += failing ? 1 : -1),
+    )
+    if (tried && 'thrown' in tried) throw tried.thrown
+    return tried?.value
+  }
 }
+
+/** The store cannot write, whatever is to be written. */
+const isTrouble = (thrown: unknown): boolean =>
+  /^(?:SQLITE_(?:FULL|IOERR|BUSY|LOCKED|READONLY|CANTOPEN|NOMEM|CORRUPT|NOTADB|PROTOCOL|PERM|AUTH)|E[A-Z]+$)/.test(
+    codeOf(thrown),
+  )

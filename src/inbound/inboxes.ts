@@ -3,7 +3,7 @@
 import type { Clock } from '../base/clock.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { reissueRecords } from '../domains/register.ts'
+import { reissueRecords } from '../domains/issue.ts'
 import type { RecordsConfig } from '../domains/records.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'

@@ -1,17 +1,16 @@
-// The worker thread that reads received messages: structure within limits, header and body, verdicts of SPF, DKIM, DMARC and ARC, and
-// what a report reports. A message that kills or outlasts it costs one thread, not the server.
-import { createReadStream, readFileSync } from 'node:fs'
-import { authenticate } from 'mailauth'
-import { SECOND } from '../base/clock.ts'
+// The worker thread that reads received messages: structure within limits, header and body, what a report reports; and judges them (judge.ts).
+// A message that kills or outlasts it costs one thread, not the server.
 import { messageOf } from '../base/errors.ts'
-import { ask, serveJobs } from '../base/jobs.ts'
-import { asNodeDns, type Answer, type Mx } from '../base/resolver.ts'
+import { serveJobs } from '../base/jobs.ts'
+import { readProven } from '../base/spooled.ts'
+import { refusalOf } from '../message/file-type.ts'
 import { MalformedMessage, parseTree } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
+import { withShortLines } from '../message/reencode.ts'
 import { readReport, type Report } from '../message/report.ts'
+import { judge, type Content, type Judgement, type JudgeJob } from './judge.ts'
 
-/** Where a message lies. */
-export type Content = Uint8Array | { file: string }
+export type { Content, Judgement, Verdicts } from './judge.ts'
 
 export interface ReadJob {
   task: 'read'
@@ -20,70 +19,70 @@ export interface ReadJob {
   headerOnly: boolean
 }
 
-export interface JudgeJob {
-  task: 'judge'
-  content: Content
-  client: string
-  helo: string
-  mailFrom: string
-  /** Our own name: the authserv-id. */
-  hostname: string
-}
-
 export interface AttachmentJob {
   task: 'attachment'
   content: Content
   id: string
 }
 
+/** A mail that somebody submits: what it says, and whether a file in it is one that is not taken. */
+export interface SubmittedJob {
+  task: 'submitted'
+  content: Content
+  /** It has lines that are too long: its parts are to be encoded anew. */
+  longLines: boolean
+}
+
+export interface SubmittedReading {
+  kind: 'submitted'
+  body: ParsedBody
+  /** `"a.exe" is of a type …`, for the first that is refused. */
+  refused: string | null
+  /** With shorter lines, where that was asked for; null: it cannot be. */
+  octets: Uint8Array | null
+}
+
 export type Reading =
   | { kind: 'read'; header: ParsedHeader; body: ParsedBody | null; report: Report | undefined }
   | { kind: 'rejected'; reason: string; header: ParsedHeader | null }
 
-export interface Verdicts {
-  spf: string
-  dkim: string
-  dmarc: string
-  arc: string
-}
+export type InboundJob = ReadJob | JudgeJob | AttachmentJob | SubmittedJob
+export type InboundResult = Reading | SubmittedReading | Judgement | Uint8Array | null
 
-export interface Judgement {
-  verdicts: Verdicts
-  /** Our Authentication-Results field, with its line end. */
-  field: string | null
-}
-
-export type InboundJob = ReadJob | JudgeJob | AttachmentJob
-export type InboundResult = Reading | Judgement | Uint8Array | null
-
-/** All questions of one message together may take so long; after that its verdicts are temperror. */
-const DNS_PATIENCE = 20 * SECOND
-
-/** DNS is asked by the server's own resolver, so that its settings and limits hold here too. */
-function resolverUntil(late: Promise<undefined>) {
-  return async (name: string, type: string): Promise<string[] | string[][]> => {
-    const answer = await Promise.race([late, ask<Answer<string | Mx>>({ name, type })])
-    return asNodeDns(answer ?? { kind: 'failed', reason: 'no answer' }, type)
-  }
-}
-
-const bytesOf = (content: Content): Buffer => ('file' in content ? readFileSync(content.file) : Buffer.from(content))
+const bytesOf = (content: Content): Buffer => ('file' in content ? readProven(content.file) : Buffer.from(content))
 
 async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
+  // A file that cannot be read is no fault of the message.
   const message = bytesOf(content)
-  let tree
+  let header: ParsedHeader | null = null
   try {
-    tree = parseTree(message)
-  } catch (thrown) {
-    if (!(thrown instanceof MalformedMessage)) throw thrown
-    return { kind: 'rejected', reason: thrown.message, header: headerAlone(message) }
-  }
-  const header = parseHeader(tree)
-  if (headerOnly) return { kind: 'read', header, body: null, report: undefined }
-  try {
+    const tree = parseTree(message)
+    header = parseHeader(tree)
+    if (headerOnly) return { kind: 'read', header, body: null, report: undefined }
     return { kind: 'read', header, body: await parseBody(message), report: readReport(message, tree) }
   } catch (thrown) {
+    if (thrown instanceof MalformedMessage)
+      return { kind: 'rejected', reason: thrown.message, header: header ?? headerAlone(message) }
     return { kind: 'rejected', reason: `It cannot be read: ${messageOf(thrown)}`, header }
+  }
+}
+
+/** What cannot be read as MIME has no body that could be shown; it is sent as it is. */
+async function readSubmitted({ content, longLines }: SubmittedJob): Promise<SubmittedReading> {
+  const given = bytesOf(content)
+  const short = longLines ? withShortLines(given) : undefined
+  const octets = short ? new Uint8Array(short) : null
+  const message = short ?? given
+  let refused: string | null = null
+  try {
+    parseTree(message)
+    const body = await parseBody(message, ({ filename }, head) => {
+      const why = refusalOf(filename ?? '', head)
+      if (why !== undefined) refused ??= `"${filename ?? 'A file without a name'}" ${why}.`
+    })
+    return { kind: 'submitted', body, refused, octets }
+  } catch {
+    return { kind: 'submitted', body: { text: null, html: null, attachments: [] }, refused, octets }
   }
 }
 
@@ -97,47 +96,17 @@ function headerAlone(message: Buffer): ParsedHeader | null {
   }
 }
 
-async function judge({ client, content, helo, hostname, mailFrom }: JudgeJob): Promise<Judgement> {
-  let giveUp: NodeJS.Timeout | undefined
-  const late = new Promise<undefined>((resolve) => (giveUp = setTimeout(() => resolve(undefined), DNS_PATIENCE)))
-  try {
-    // A file is hashed as it is read: the other thread holds the whole of it already.
-    const message = 'file' in content ? createReadStream(content.file) : Buffer.from(content)
-    const result = await authenticate(message, {
-      ip: client,
-      helo,
-      sender: mailFrom,
-      mta: hostname,
-      resolver: resolverUntil(late),
-      disableBimi: true,
-      // The verdicts of the RFCs; without it, of what the library thinks was meant.
-      strict: true,
-    })
-    const signatures = result.dkim?.results ?? []
-    const passed = signatures.find(({ status }) => status.result === 'pass') ?? signatures[0]
-    const verdicts = {
-      spf: result.spf ? result.spf.status.result : 'none',
-      dkim: passed?.status.result ?? 'none',
-      dmarc: result.dmarc ? result.dmarc.status.result : 'none',
-      arc: result.arc ? (result.arc.status?.result ?? 'none') : 'none',
-    }
-    const [, field] =
-      /^(Authentication-Results:[\s\S]*?\n)(?![ \t])/im.exec(`${result.headers.trimEnd()}\r\n\r\n`) ?? []
-    return { verdicts, field: field ?? null }
-  } finally {
-    clearTimeout(giveUp)
-  }
-}
-
 function perform(job: InboundJob): Promise<InboundResult> {
   switch (job.task) {
     case 'read':
       return read(job)
     case 'judge':
       return judge(job)
+    case 'submitted':
+      return readSubmitted(job)
     case 'attachment':
       return attachmentOf(bytesOf(job.content), job.id).then((bytes) => bytes ?? null)
   }
 }
 
-serveJobs<InboundJob, InboundResult>(perform)
+serveJobs<InboundJob, InboundResult>(perform, { lot: 1 })

@@ -2,6 +2,7 @@
 // resolves with nothing the message is on the disk and will be read, whatever happens next (RFC 5321 §6.1).
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { codeOf } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -11,7 +12,8 @@ import type { InboundEnvelope, SmtpRefusal } from '../smtp/listener.ts'
 import { cleanText } from '../smtp/reply.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import { SPOOL_ABOVE, type Draft, type Spool } from '../store/spool.ts'
+import { Intake, type Held } from '../store/intake.ts'
+import type { Spool } from '../store/spool.ts'
 import type { NewRow } from '../store/tables.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
@@ -27,8 +29,6 @@ export interface ReceiveDesk {
   ring: () => void
 }
 
-/** Octets of unfinished messages that all sessions together hold in memory; beyond, also small ones go to the disk. */
-const MAX_HELD = 64 * 1024 * 1024
 /** From so many messages at once on, their rows wait for each other and share a commit. */
 const MANY = 4
 /** So many hands a message passes at most (RFC 5321 §6.3). */
@@ -57,22 +57,9 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
   }),
 )
 
-/** What has come of a message so far. */
-interface Intake {
-  /** What is not in the draft. */
-  chunks: Buffer[]
-  /** Octets in `chunks`. */
-  held: number
-  /** Octets that came in all. */
-  size: number
-  /** The beginning, for its header. */
-  head: Buffer[]
-  draft: Draft | undefined
-}
-
 export class Reception {
   readonly #desk: ReceiveDesk
-  #held = 0
+  readonly #held: Held = { octets: 0 }
   #open = 0
 
   constructor(desk: ReceiveDesk) {
@@ -93,66 +80,49 @@ export class Reception {
   ): Promise<SmtpRefusal | undefined> {
     const now = this.#desk.clock.now()
     const id = newId(now)
-    const intake: Intake = { chunks: [], held: 0, size: 0, head: [], draft: undefined }
-    let kept = false
+    const intake = new Intake(this.#desk.spool, id, this.#held)
+    let name: string | null = null
     this.#open++
     try {
-      await this.#collect(bytes, intake, id)
+      const { head, size } = await this.#collect(bytes, intake)
       const refusal = sound()
       if (refusal) return refusal
-      const cut = intake.size > this.#desk.config.inbound.max_message_bytes
-      const header = headerOf(Buffer.concat(intake.head))
+      const cut = size > this.#desk.config.inbound.max_message_bytes
+      const header = headerOf(Buffer.concat(head))
       if (hops(header) >= MAX_RECEIVED) return LOOP
-      const content = cut ? header : Buffer.concat(intake.chunks)
-      const found = cut ? null : await this.#scan(intake.draft ? { file: intake.draft.path } : content)
+      const whole = await intake.end()
+      const found = cut ? null : await this.#scan(whole)
       if (found !== null && typeof found === 'object') return found
-      if (intake.draft && !cut) {
-        await intake.draft.keep()
-        kept = true
-      }
+      if (!cut) name = await intake.keep()
       const wanted = await this.#write(id, envelope, now, {
-        size: intake.size,
-        content: intake.draft && !cut ? null : content,
-        spool: intake.draft && !cut ? id : null,
+        size,
+        content: cut ? header : 'file' in whole ? null : whole,
+        spool: name,
         cut: cut ? 1 : 0,
         virus: found,
       })
-      if (!wanted && kept) await this.#desk.spool.remove(id)
+      if (!wanted && name !== null) await this.#desk.spool.remove(name)
       return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
-      // A file may have got its name before it failed to last.
-      if (intake.draft) await this.#desk.spool.remove(id)
+      // A commit that failed at its sync may count after a restart: then its file is needed, else it goes into quarantine.
+      if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#desk.spool.remove(name)
       throw thrown
     } finally {
       this.#open--
-      this.#held -= intake.held
-      if (!kept) await intake.draft?.drop()
+      await intake.close()
     }
   }
 
-  /** Reads to the end. What is beyond the limit is counted and dropped. */
-  async #collect(bytes: AsyncIterable<Buffer>, intake: Intake, id: string): Promise<void> {
-    const { config, spool } = this.#desk
+  /** Reads to the end; returns the beginning, for its header, and how many octets there were. What is beyond the limit is dropped. */
+  async #collect(bytes: AsyncIterable<Buffer>, intake: Intake): Promise<{ head: Buffer[]; size: number }> {
+    const head: Buffer[] = []
+    let size = 0
     for await (const chunk of bytes) {
-      if (intake.size <= MAX_HEADER) intake.head.push(chunk)
-      intake.size += chunk.length
-      if (intake.size > config.inbound.max_message_bytes) continue
-      intake.chunks.push(chunk)
-      intake.held += chunk.length
-      this.#held += chunk.length
-      if (intake.held <= SPOOL_ABOVE && this.#held <= MAX_HELD) continue
-      intake.draft ??= await spool.draft(id)
-      await this.#spill(intake, intake.draft)
+      if (size <= MAX_HEADER) head.push(chunk)
+      size += chunk.length
+      if (size <= this.#desk.config.inbound.max_message_bytes) await intake.add(chunk)
     }
-    if (intake.draft) await this.#spill(intake, intake.draft)
-  }
-
-  /** Moves what is held to the disk. */
-  async #spill(intake: Intake, draft: Draft): Promise<void> {
-    const bytes = Buffer.concat(intake.chunks.splice(0))
-    this.#held -= intake.held
-    intake.held = 0
-    await draft.write(bytes)
+    return { head, size }
   }
 
   /** The name of a virus, null when there is none, or the refusal when nobody can tell. */

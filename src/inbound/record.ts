@@ -1,19 +1,20 @@
 // What was read in a message, written down in one transaction: a row in each inbox, the fate of the mail that a report is about, an
 // unsubscription. A message that nothing refers to afterwards is gone.
+import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import { withoutForgedField } from '../message/authentication.ts'
-import { readReturnPathToken } from '../message/return-path.ts'
 import type { Report } from '../message/report.ts'
-import { recipientMeant, settleComplaint, settleReturned } from '../outbound/returned.ts'
+import { settleReturned } from '../outbound/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { NewRow, RowOf } from '../store/tables.ts'
 import type { InboundStatus } from '../states/inbound-email.ts'
+import { heedComplaint, type Complaint, type Feedback } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 
@@ -85,14 +86,24 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
     if (recipient.kind === 'inbox')
       for (const inbox of recipient.inboxes) inboxes.set(inbox, [...(inboxes.get(inbox) ?? []), recipient.address])
     else if (message.cut === 1) continue
-    else if (recipient.kind === 'return') heedReport(tx, desk, recipient.delivery, report, now)
-    else if (recipient.kind === 'unsubscribe') {
+    else if (isFeedback(report)) continue
+    else if (recipient.kind === 'return') {
+      count(tx, 'report')
+      heedReport(tx, desk, recipient.delivery, report, now)
+    } else if (recipient.kind === 'role') {
+      count(tx, 'notice')
+      tellOwner(tx, recipient, message, reading, now)
+    } else {
+      count(tx, 'unsubscribe')
       // No person writes without a sender.
       if (message.mail_from !== '') heedUnsubscription(tx, recipient.delivery, report, now)
-    } else if (!isFeedback(report)) tellOwner(tx, recipient, message, reading, now)
+    }
   }
-  // Reports by way of a mailbox provider's own loop come to ordinary addresses; the token in the copy of our mail proves them.
-  if (isFeedback(report)) heedFeedback(tx, desk, report, now)
+  // Complaints by way of a mailbox provider's own loop come to ordinary addresses; a token in the copy of our mail names it.
+  if (isFeedback(report)) {
+    count(tx, 'report')
+    heedComplaint(tx, desk, complaintOf(message, recipients, report, reading), now)
+  }
   const stored =
     [...inboxes].filter(([key, addresses]) => deliverTo(tx, key, addresses, message, reading, now)).length > 0
   if (!stored) {
@@ -115,6 +126,9 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
   return null
 }
 
+/** Counts what came, once it is written. */
+const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))
+
 function deliverTo(
   tx: Tx,
   inboxKey: number,
@@ -129,6 +143,7 @@ function deliverTo(
   if (!inbox) return false
   const { header } = reading
   const { status, reason } = statusOf(message, reading)
+  count(tx, status)
   const { key } = tx.run(
     insertEmail({
       id: newId(message.received_at),
@@ -175,13 +190,27 @@ function statusOf({ cut, virus }: InboundMessage, reading: Read): { status: Inbo
     : { status: 'received', reason: null }
 }
 
-type Feedback = Extract<Report, { kind: 'complaint' | 'opt-out' }>
 const isFeedback = (report: Report | undefined): report is Feedback =>
   report?.kind === 'complaint' || report?.kind === 'opt-out'
 
+function complaintOf(
+  { client, mail_from }: InboundMessage,
+  recipients: readonly InboundRecipient[],
+  report: Feedback,
+  { header, judgement }: Read,
+): Complaint {
+  return {
+    report,
+    returned: recipients.flatMap((each) => (each.kind === 'return' ? each.delivery : [])),
+    proven: judgement?.proven === true,
+    domain: recipients.find((each) => each.kind === 'role')?.domain ?? null,
+    from: /@([^\s<>@]{1,255})/.exec(header?.from ?? mail_from)?.[1]?.toLowerCase() ?? '',
+    client,
+  }
+}
+
 /** A mail came home to a return path. Automatic answers and notifications say nothing that counts. */
 function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report | undefined, now: number): void {
-  if (isFeedback(report)) return heed(tx, token, report, now)
   const bounced =
     report?.kind === 'bounce'
       ? report.recipients
@@ -191,31 +220,10 @@ function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report |
   log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
 }
 
-function heedFeedback(tx: Tx, { keyring }: RecordDesk, report: Feedback, now: number): void {
-  for (const text of new Set(report.tokens)) {
-    const token = readReturnPathToken(keyring, text)
-    if (token !== undefined) heed(tx, token, report, now)
-  }
-}
-
-function heed(tx: Tx, token: number, report: Feedback, now: number): void {
-  if (report.kind === 'complaint') settleComplaint(tx, token, report.recipient, report.feedbackType, now)
-  else heedUnsubscription(tx, token, undefined, now, report.recipient)
-}
-
 /** Somebody wrote to an unsubscribe address: a person or their mail program, never a machine that answers everything. */
-function heedUnsubscription(
-  tx: Tx,
-  token: number,
-  report: Report | undefined,
-  now: number,
-  recipient: string | null = null,
-): void {
+function heedUnsubscription(tx: Tx, token: number, report: Report | undefined, now: number): void {
   if (report) return
-  const delivery =
-    recipient === null
-      ? tx.first(db.selectFrom('deliveries').selectAll().where('key', '=', token))
-      : recipientMeant(tx, token, recipient)
+  const delivery = tx.first(db.selectFrom('deliveries').selectAll().where('key', '=', token))
   if (delivery) unsubscribe(tx, delivery, 'unsubscribe_mail', now)
 }
 

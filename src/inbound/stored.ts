@@ -118,8 +118,10 @@ const attachmentsOf = (reader: Reader, messageKey: number): InboundAttachment[] 
 /** Whether a file of the spool belongs to a message. */
 export function ownsFile(reader: Reader, name: string): boolean {
   return (
-    reader.first(db.selectFrom('inbound_messages').select('key').where('spool', '=', name).where('id', '=', name)) !==
-    undefined
+    // Names begin with the message's id.
+    reader.first(
+      db.selectFrom('inbound_messages').select('key').where('spool', '=', name).where('id', '=', name.slice(0, 36)),
+    ) !== undefined
   )
 }
 

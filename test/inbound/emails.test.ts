@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { createApp } from '../../src/api/server.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { startTestReceiver, verify, type TestReceiver } from '../kit/receiver.ts'
 import { deliver, receive, type Sent } from '../kit/sender.ts'
@@ -376,7 +376,7 @@ describe('lists', () => {
   before(async () => {
     own = await makeInbox('lists@example.org')
     for (const subject of ['c', 'a', 'b']) {
-      postrider.clock.advance(60_000)
+      postrider.clock.leap(60_000)
       const message = `Subject: ${subject}\n\n${'long text '.repeat(1000)}\n`
       made.push((await receive(postrider, { to: 'lists@example.org', message })).id)
     }

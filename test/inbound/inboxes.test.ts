@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { recordsOf } from '../../src/domains/records.ts'
-import { registerDomain, removeDomain, domainByKey, type Domain } from '../../src/domains/register.ts'
+import { domainByKey, type Domain } from '../../src/domains/find.ts'
+import { registerDomain, removeDomain } from '../../src/domains/register.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
@@ -173,7 +174,7 @@ describe('making', () => {
     assert.equal((await mailTo('box@later.example.org')).kind, 'bounced')
     postrider.publish(domain)
     await postrider.appliance.desk.store.write(() => {})
-    postrider.clock.advance(60_000)
+    postrider.clock.leap(60_000)
     await until(() => domainByKey(desk.store, domain.key)!.status === 'active', 'an active domain')
     await receive(postrider, { to: 'box@later.example.org' })
   })

@@ -15,7 +15,7 @@ import { silentLog } from '../../src/base/log.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
 import { registerDomain } from '../../src/domains/register.ts'
 import { scan } from '../../src/inbound/scan.ts'
-import { openStore } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -480,7 +480,7 @@ async function fakeClamd() {
     socket.on('data', (data: Buffer) => {
       if (clamd.slow) {
         socket.pause()
-        setTimeout(() => socket.resume(), 2)
+        setImmediate(() => socket.resume())
       }
       rest = Buffer.concat([rest, data])
       if (!begun) {
@@ -698,14 +698,14 @@ describe('certificates', () => {
       const old = await RawClient.greeted(appliance.smtp[0]!.port)
       await old.startTls()
       put(makeCertificate('two.test', Date.now()))
-      appliance.reload()
+      await appliance.reload()
       assert.equal((await shown(appliance)).names, 'DNS:two.test')
       assert.equal((await old.ask('EHLO client.test')).code, 250, 'a session that is open goes on')
       old.destroy()
       writeFileSync(tls_cert, makeCertificate('three.test', Date.now()).cert)
-      assert.throws(() => appliance.reload(), OperatorError)
+      await assert.rejects(appliance.reload(), OperatorError)
       rmSync(tls_key)
-      assert.throws(() => appliance.reload(), OperatorError)
+      await assert.rejects(appliance.reload(), OperatorError)
       assert.equal((await shown(appliance)).names, 'DNS:two.test')
     })
   })

@@ -20,6 +20,7 @@ before(async () => {
   exchanger = await startTestExchanger({ tls: true })
   postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
   home.receiver('there.test')
+  postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
   await postrider.activeDomain('here.test')
 })
 after(async () => {

@@ -7,10 +7,11 @@ import { after, before, describe, test } from 'node:test'
 import type { Answer } from '../../src/base/resolver.ts'
 import { withoutForged, withoutForgedField } from '../../src/message/authentication.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { costing } from '../kit/cost.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { readSuite } from './spf-suite.ts'
-import { hire, HOSTNAME, within, zone, type Threads } from './threads.ts'
+import { hire, HOSTNAME, zone, type Threads } from './threads.ts'
 
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
 const skip = existsSync(join(CORPORA, 'spf')) ? false : `no corpus at ${CORPORA}; set POSTRIDER_CORPORA`
@@ -215,27 +216,23 @@ describe('DMARC (RFC 9989)', () => {
     })
 })
 
-test(
-  'DNS that answers nothing: temperror in 30 seconds at most, and nobody waits behind it',
-  { timeout: 60_000 },
-  async () => {
-    const slow = hire()
-    try {
-      slow.look = ({ name }) =>
-        name.endsWith('dead.test') ? new Promise(() => {}) : zone({ 'TXT there.test': PASS_SPF })({ name, type: 'TXT' })
-      const started = performance.now()
-      const dead = slow.judge({ from: 'x@dead.test', message: 'From: x@dead.test\n\nx\n' })
-      const { verdicts } = await slow.judge({ message: PLAIN })
-      assert.equal(verdicts.spf, 'pass')
-      assert.ok(performance.now() - started < 10_000)
-      assert.equal((await dead).verdicts.spf, 'temperror')
-      assert.equal((await dead).verdicts.dmarc, 'temperror')
-      assert.ok(performance.now() - started < 30_000)
-    } finally {
-      await slow.close()
-    }
-  },
-)
+test('DNS that answers nothing: temperror when its time is over, and nobody waits behind it', async () => {
+  const slow = hire()
+  try {
+    slow.look = ({ name }) =>
+      name.endsWith('dead.test') ? new Promise(() => {}) : zone({ 'TXT there.test': PASS_SPF })({ name, type: 'TXT' })
+    const message = 'From: x@dead.test\n\nx\n'
+    const dead = slow.judge({ from: 'x@dead.test', message })
+    assert.equal((await slow.judge({ message: PLAIN })).verdicts.spf, 'pass', 'nobody waits behind it')
+    // Its own time, 20 seconds, is not waited for here: it is the same with less.
+    const { verdicts } = await slow.judge({ from: 'x@dead.test', message, dnsTime: 100 })
+    assert.equal(verdicts.spf, 'temperror')
+    assert.equal(verdicts.dmarc, 'temperror')
+    dead.catch(() => {})
+  } finally {
+    await slow.close()
+  }
+})
 
 describe('Authentication-Results (RFC 8601)', () => {
   const FORGED = {
@@ -273,7 +270,7 @@ describe('Authentication-Results (RFC 8601)', () => {
     })
   test('a comment of a megabyte is read once', async () => {
     for (const comment of ['('.repeat(1_000_000), '()'.repeat(500_000)])
-      await within(1000, () => withoutForged(`Authentication-Results: ${comment}\r\n`, HOSTNAME))
+      await costing(1000, () => withoutForged(`Authentication-Results: ${comment}\r\n`, HOSTNAME))
   })
   test('of the decoded fields only those of others are left', () => {
     const fields = { from: 'a@b', 'authentication-results': [`${HOSTNAME}; spf=pass`, 'mx.elsewhere.test; spf=fail'] }

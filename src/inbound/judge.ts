@@ -1,0 +1,229 @@
+// Judges a received message in a worker thread: SPF, DKIM, DMARC and ARC, by mailauth, which sees no more of it than the verdicts can
+// depend on (message/evidence.ts). What goes beyond the limits is judged without what is beyond them: signatures "policy" (RFC 8601 §2.7.1),
+// DMARC without an author "permerror", a chain "fail"; and the Authentication-Results field says so.
+import { open } from 'node:fs/promises'
+import { Readable } from 'node:stream'
+import { authenticate } from 'mailauth'
+import { SECOND } from '../base/clock.ts'
+import { ask } from '../base/jobs.ts'
+import { asNodeDns, type Answer, type Mx } from '../base/resolver.ts'
+import { evidenceOf, type Beyond } from '../message/evidence.ts'
+import { MAX_HEADER } from '../message/mime-tree.ts'
+import { isProven } from './proof.ts'
+
+/** Where a message lies. */
+export type Content = Uint8Array | { file: string }
+
+export interface JudgeJob {
+  task: 'judge'
+  /** Null: only SPF is judged, which needs no message. */
+  content: Content | null
+  /** Why the message was not judged, where it has none. */
+  unjudged?: string
+  client: string
+  helo: string
+  mailFrom: string
+  /** Our own name: the authserv-id. */
+  hostname: string
+  /** Milliseconds for all answers of DNS together. */
+  dnsTime?: number | undefined
+}
+
+export interface Verdicts {
+  spf: string
+  dkim: string
+  dmarc: string
+  arc: string
+}
+
+export interface Judgement {
+  verdicts: Verdicts
+  /** Our Authentication-Results field, with its line end. */
+  field: string | null
+  /** What of the message is beyond the limits. */
+  beyond: string | null
+  /** It comes from the domain that its From names (D62). */
+  proven: boolean
+}
+
+/** What one message may ask of DNS: SPF 10 terms with 10 hosts each (RFC 7208 §4.6.4), a key for each signature and seal, the tree of DMARC. */
+export const MAX_QUESTIONS = 100
+/** All its answers together may take so long; after that nothing is known (RFC 7208 §4.6.4 asks for at least 20 seconds). */
+const DNS_PATIENCE = 20 * SECOND
+/** Records of an answer, and letters of one: four times the longest key in use. */
+const MAX_RECORDS = 50
+const MAX_RECORD = 4096
+/** Octets of one line of a signed body. */
+export const MAX_LINE = 1024 * 1024
+const BLOCK = 256 * 1024
+
+/** DNS is asked by the server's own resolver, so that its settings and limits hold here too. */
+function resolver(patience: number): (name: string, type: string) => Promise<string[] | string[][]> {
+  let questions = 0
+  let left = patience
+  return async (name, type) => {
+    if (++questions > MAX_QUESTIONS || left <= 0 || name.length > 255)
+      return asNodeDns({ kind: 'failed', reason: 'too many questions' }, type)
+    const asked = performance.now()
+    const answer = await ask<Answer<string | Mx>>({ name, type }, left)
+    left -= performance.now() - asked
+    return asNodeDns(bounded(answer), type)
+  }
+}
+
+function bounded(answer: Answer<string | Mx> | undefined): Answer<string | Mx> {
+  if (!answer) return { kind: 'failed', reason: 'no answer' }
+  if (answer.kind !== 'found') return answer
+  const records = answer.records.slice(0, MAX_RECORDS)
+  const fits = records.every((record) => (typeof record === 'string' ? record : record.exchange).length <= MAX_RECORD)
+  return fits ? { kind: 'found', records } : { kind: 'failed', reason: 'too long' }
+}
+
+class LongLine extends Error {}
+
+export async function judge(job: JudgeJob): Promise<Judgement> {
+  const { content, unjudged } = job
+  const { header, start } = content ? await headerOf(content) : { header: '', start: 0 }
+  const { beyond, header: shown } = evidenceOf(header)
+  if (unjudged !== undefined) beyond.unjudged = unjudged
+  const signed = /^(?:dkim-signature|arc-message-signature)[ \t]*:/im.test(shown)
+  try {
+    return await verdictsOf(job, signed ? Readable.from(signedMessage(shown, content!, start)) : whole(shown), beyond)
+  } catch (thrown) {
+    if (!(thrown instanceof LongLine)) throw thrown
+    const unsigned = evidenceOf(
+      header.replace(/^(?:dkim-signature|arc-message-signature)(?=[ \t\r\n]*:)/gim, 'x-beyond'),
+    )
+    const reason = `line over ${MAX_LINE / 1024} KB`
+    return verdictsOf(job, whole(unsigned.header), { ...beyond, signatures: reason, chain: reason })
+  }
+}
+
+const whole = (header: string): Buffer => Buffer.from(`${header}\r\n`, 'latin1')
+
+async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Beyond): Promise<Judgement> {
+  const { client, dnsTime = DNS_PATIENCE, helo, hostname, mailFrom } = job
+  const result = await authenticate(message, {
+    ip: client,
+    helo,
+    sender: mailFrom,
+    mta: hostname,
+    resolver: resolver(dnsTime),
+    disableBimi: true,
+    // The verdicts of the RFCs; without it, of what the library thinks was meant.
+    strict: true,
+  })
+  const signatures = result.dkim?.results ?? []
+  const passed = signatures.find(({ status }) => status.result === 'pass') ?? signatures[0]
+  const dkim = passed?.status.result ?? 'none'
+  const dmarc = result.dmarc ? result.dmarc.status.result : 'none'
+  const arc = result.arc ? (result.arc.status?.result ?? 'none') : 'none'
+  const lacks = lackingOf(beyond)
+  const verdicts = {
+    spf: result.spf ? result.spf.status.result : 'none',
+    dkim: dkim === 'pass' ? dkim : (lacks.dkim?.result ?? dkim),
+    dmarc: lacks.dmarc?.result ?? dmarc,
+    arc: lacks.arc?.result ?? arc,
+  }
+  const [, field] = /^(Authentication-Results:[\s\S]*?\n)(?![ \t])/im.exec(`${result.headers.trimEnd()}\r\n\r\n`) ?? []
+  return {
+    verdicts,
+    field: field === undefined ? null : marked(field, lacks),
+    beyond: reasonOf(beyond),
+    proven: isProven(result),
+  }
+}
+
+const reasonOf = (beyond: Beyond): string | null => [...new Set(Object.values(beyond))].join(', ') || null
+
+type Method = 'dkim' | 'dmarc' | 'arc'
+type Lacks = Partial<Record<Method, { result: string; why: string }>>
+
+/** The methods that could not see what they need, and what they say then. */
+function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lacks {
+  const lacks: Lacks = {}
+  const put = (method: Method, result: string, why: string | undefined): void => {
+    if (why !== undefined) lacks[method] ??= { result, why }
+  }
+  put('dkim', 'temperror', unjudged)
+  put('dmarc', 'temperror', unjudged)
+  put('dkim', 'policy', header ?? signatures)
+  put('dmarc', 'permerror', header ?? author)
+  put('arc', 'fail', header ?? chain)
+  return lacks
+}
+
+const LIBRARY = ['dmarc', 'arc'] as const
+
+/** Our field, saying so. */
+function marked(field: string, lacks: Lacks): string {
+  // What the library says of what it was not shown is not so.
+  const told = field
+    .trimEnd()
+    .split(/;\r\n[ \t]+/)
+    .filter((each) => !LIBRARY.some((method) => lacks[method] && each.startsWith(`${method}=`)))
+    .filter((each) => !lacks.dkim || !each.startsWith('dkim=none'))
+  const own = Object.entries(lacks).map(([name, { result, why }]) => `${name}=${result} (${why})`)
+  return `${[...told, ...own].join(';\r\n ')}\r\n`
+}
+
+/** The header in latin1, its last line end included, and where the body begins. */
+async function headerOf(content: Content): Promise<{ header: string; start: number }> {
+  const head = 'file' in content ? await beginning(content.file) : Buffer.from(content).subarray(0, MAX_HEADER + 4)
+  if (head[0] === 0x0d && head[1] === 0x0a) return { header: '', start: 2 }
+  const end = head.indexOf('\r\n\r\n')
+  return end < 0
+    ? { header: head.toString('latin1'), start: head.length }
+    : { header: head.toString('latin1', 0, end + 2), start: end + 4 }
+}
+
+async function beginning(file: string): Promise<Buffer> {
+  const handle = await open(file)
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER + 4), 0, MAX_HEADER + 4, 0)
+    return buffer.subarray(0, bytesRead)
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The message in blocks of whole lines: of a line in pieces the library makes one again for each piece. */
+async function* signedMessage(header: string, content: Content, start: number): AsyncIterable<Buffer> {
+  yield whole(header)
+  let rest: Buffer[] = []
+  let held = 0
+  for await (const block of blocksOf(content, start)) {
+    const end = block.lastIndexOf(0x0a) + 1
+    if (end > 0) {
+      const lines = Buffer.concat([...rest, block.subarray(0, end)])
+      if (held + block.indexOf(0x0a) > MAX_LINE) throw new LongLine()
+      rest = []
+      held = 0
+      yield lines
+    }
+    if (end === block.length) continue
+    rest.push(Buffer.from(block.subarray(end)))
+    held += block.length - end
+    if (held > MAX_LINE) throw new LongLine()
+  }
+  if (held > 0) yield Buffer.concat(rest)
+}
+
+async function* blocksOf(content: Content, start: number): AsyncIterable<Buffer> {
+  if (!('file' in content)) {
+    const bytes = Buffer.from(content.buffer, content.byteOffset, content.byteLength)
+    for (let at = start; at < bytes.length; at += BLOCK) yield bytes.subarray(at, at + BLOCK)
+    return
+  }
+  const handle = await open(content.file)
+  try {
+    for (let at = start; ;) {
+      const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(BLOCK), 0, BLOCK, at)
+      if (bytesRead === 0) return
+      at += bytesRead
+      yield buffer.subarray(0, bytesRead)
+    }
+  } finally {
+    await handle.close()
+  }
+}

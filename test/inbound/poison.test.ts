@@ -1,0 +1,285 @@
+// Mail that is meant to hold up who reads and judges it: it ends alone, is marked and keeps its octets, and honest mail gets its true verdicts
+// meanwhile. And what the machine lacks ends no mail (D72).
+import assert from 'node:assert/strict'
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test'
+import { silentLog } from '../../src/base/log.ts'
+import { Pool } from '../../src/base/pool.ts'
+import { Troubles } from '../../src/base/trouble.ts'
+import { InboundEngine } from '../../src/inbound/deliver.ts'
+import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
+import type { Store } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
+import { raw } from '../../src/store/query.ts'
+import { Spool } from '../../src/store/spool.ts'
+import { HEADER_BOMBS } from '../hostile/bombs.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { deliver } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+import { within } from './threads.ts'
+
+let postrider: TestAppliance
+let inbox: number
+let user: number
+
+before(async () => {
+  postrider = await startTestAppliance()
+  const { user_key: owner } = await postrider.activeDomain('here.test')
+  const { body } = await postrider.api(
+    'POST',
+    '/inboxes',
+    document('inboxes', { name: 'Box', address: 'box@here.test' }),
+  )
+  const found = postrider.appliance.desk.store.first(
+    raw<{ key: number }>('select key from inboxes where id = ?', [body.data.id]),
+  )
+  inbox = found!.key
+  user = owner
+})
+after(() => postrider.stop())
+
+const listed = async (): Promise<{ id: string; attributes: { subject: string; authentication: unknown } }[]> =>
+  (await postrider.api('GET', '/inbound-emails')).body.data
+
+test('five headers of 85,000 folds: honest mail beside them has its true verdicts, and they end marked', async () => {
+  postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
+  postrider.dns.set('_dmarc.there.test', 'TXT', ['v=DMARC1; p=reject'])
+  const [smtp] = postrider.appliance.smtp
+  await within(20_000, async () => {
+    for (let n = 0; n < 5; n++)
+      await deliver(smtp!, { to: 'box@here.test', message: HEADER_BOMBS['From of folds']!(255_000) })
+    await deliver(smtp!, { to: 'box@here.test' })
+    const honest = await until(async () => (await listed()).find(({ attributes }) => attributes.subject === 'Hello'))
+    assert.deepEqual(honest.attributes.authentication, { spf: 'pass', dkim: 'none', dmarc: 'pass', arc: 'none' })
+  })
+  const bombs = await until(async () => {
+    const others = (await listed()).filter(({ attributes }) => attributes.subject !== 'Hello')
+    return others.length === 5 ? others : undefined
+  }, 'all of them')
+  for (const { attributes, id } of bombs) {
+    assert.deepEqual(attributes.authentication, { spf: 'pass', dkim: 'none', dmarc: 'permerror', arc: 'none' })
+    const text = String((await postrider.api('GET', `/inbound-emails/${id}/raw`)).body)
+    assert.match(text, /dmarc=permerror \(From over 64 KB\)/)
+    assert.ok(text.length > 250_000, 'every octet is kept')
+  }
+})
+
+describe('the engine', () => {
+  let dataDir: string
+  let store: Store
+  let spool: Spool
+  let clock: ManualClock
+  let engine: InboundEngine | undefined
+  const pools: Pool<InboundJob, InboundResult>[] = []
+
+  beforeEach(() => {
+    const { desk } = postrider.appliance
+    dataDir = mkdtempSync(join(tmpdir(), 'postrider-poison-'))
+    writeFileSync(join(dataDir, 'postrider.db'), desk.store.octets())
+    store = openStore(dataDir)
+    store.all(raw('delete from inbound_emails returning key'))
+    store.all(raw('delete from inbound_messages returning key'))
+    spool = new Spool(join(dataDir, 'spool'))
+    clock = new ManualClock()
+  })
+  afterEach(async () => {
+    const stopped = engine?.stop(1000)
+    engine = undefined
+    await Promise.all(pools.splice(0).map((pool) => pool.close()))
+    await stopped
+    store.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  })
+
+  let count = 0
+  function put(text: string | null, { attempts = 0, client = '192.0.2.1', file = null as string | null } = {}): string {
+    const id = `message-${++count}`
+    store.all(
+      raw(
+        `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, spool, cut, received_at, attempts, next_attempt_at)
+         values (?, 'ann@there.test', ?, ?, 'there.test', '', 10, ?, ?, 0, ?, ?, ?) returning key`,
+        [
+          id,
+          JSON.stringify([{ kind: 'inbox', address: 'box@here.test', inboxes: [inbox] }]),
+          client,
+          text === null ? null : Buffer.from(text),
+          file,
+          clock.now(),
+          attempts,
+          clock.now(),
+        ],
+      ),
+    )
+    return id
+  }
+  async function start(source = 'poisoned.ts', answer?: (ask: string) => Promise<unknown>): Promise<void> {
+    const workers = new Pool<InboundJob, InboundResult>(new URL(source, import.meta.url), {
+      size: 1,
+      ...(answer && { answer }),
+    })
+    pools.push(workers)
+    const { keyring } = postrider.appliance.desk
+    const troubles = new Troubles({ clock, log: silentLog })
+    const config = { hostname: 'mx.postrider.test' }
+    engine = new InboundEngine({
+      store,
+      spool,
+      clock,
+      keyring,
+      log: silentLog,
+      config,
+      troubles,
+      workers,
+      budget: 1000,
+    })
+    await engine.start()
+  }
+  const rowOf = (id: string) =>
+    store.first(
+      raw<{ attempts: number; next_attempt_at: number | null }>('select * from inbound_messages where id = ?', [id]),
+    )
+  const emailOf = (id: string) =>
+    store.first(
+      raw<{ status: string; reason: string | null; authentication: string }>(
+        'select e.* from inbound_emails e join inbound_messages m on m.key = e.message_key where m.id = ?',
+        [id],
+      ),
+    )
+  const read = (id: string) => until(() => emailOf(id), `${id} read`)
+  const waits = (id: string) =>
+    until(() => rowOf(id)!.attempts === 0 && rowOf(id)!.next_attempt_at! > clock.now(), `${id} waiting`)
+
+  test('a mail that kills who reads it is rejected after two tries; the others are received', async () => {
+    const poison = put('read dies')
+    const honest = Array.from({ length: 5 }, () => put('hello'))
+    await start()
+    for (const id of honest) assert.equal((await read(id)).status, 'received')
+    assert.deepEqual(
+      [(await read(poison)).status, (await read(poison)).reason],
+      ['parse_rejected', 'It cannot be read.'],
+    )
+    assert.equal(JSON.parse((await read(poison)).authentication).dmarc, 'pass')
+  })
+
+  test('a mail that kills who judges it, or makes them throw, is received and says so; SPF is true', async () => {
+    const ids = [put('judge dies'), put('judge throws')]
+    const honest = put('hello')
+    await start()
+    for (const id of ids) {
+      const { authentication, status } = await read(id)
+      assert.equal(status, 'received')
+      assert.deepEqual(JSON.parse(authentication), { spf: 'pass', dkim: 'temperror', dmarc: 'temperror', arc: 'none' })
+    }
+    assert.equal(JSON.parse((await read(honest)).authentication).dkim, 'pass')
+  })
+
+  test('mails that work without end keep no honest mail from being read', async () => {
+    const poison = Array.from({ length: 2 }, () => put('read burns'))
+    await start()
+    await until(() => rowOf(poison[0]!)!.attempts === 1)
+    const honest = Array.from({ length: 5 }, () => put('hello'))
+    engine!.ring()
+    for (const id of honest) assert.equal((await read(id)).status, 'received')
+    for (const id of poison) assert.equal((await read(id)).reason, 'Reading it took too long.')
+  })
+
+  test('mails that wait for an answer keep no honest mail from being read', async () => {
+    for (let n = 0; n < 40; n++) put('judge asks for ever', { client: `192.0.2.${n % 5}` })
+    await start('poisoned.ts', () => new Promise(() => {}))
+    await until(
+      () => store.all(raw('select key from inbound_messages where attempts = 1')).length === 32,
+      'a full window',
+    )
+    const honest = put('hello')
+    clock.advance(1000)
+    clock.advance(1000)
+    assert.equal((await read(honest)).status, 'received')
+  })
+
+  test('who sends much keeps nobody else waiting', async () => {
+    const asked: string[] = []
+    for (let n = 0; n < 100; n++) put(`judge asks of the crowd`)
+    const other = put('judge asks of the other', { client: '192.0.2.2' })
+    await start('poisoned.ts', async (what) => {
+      asked.push(what)
+      return what.includes('other') ? '' : new Promise(() => {})
+    })
+    assert.equal((await read(other)).status, 'received')
+    assert.equal(store.all(raw('select key from inbound_messages where attempts = 1')).length, 9)
+    assert.ok(asked.length <= 9)
+  })
+
+  test('a file that is away has the mail wait, and it is read when the file is back', async () => {
+    const file = await spool.put('file', 'Subject: here again\r\n\r\nHello.\r\n')
+    renameSync(spool.path(file), join(dataDir, 'away'))
+    const id = put(null, { file })
+    await start('../../src/inbound/reader.ts')
+    await waits(id)
+    assert.equal(rowOf(id)!.next_attempt_at, clock.now() + 10_000)
+    clock.advance(10_000)
+    await until(() => rowOf(id)!.next_attempt_at === clock.now() + 20_000, 'twice as long')
+    renameSync(join(dataDir, 'away'), spool.path(file))
+    clock.advance(20_000)
+    assert.equal((await read(id)).status, 'received')
+  })
+
+  test('where no thread can be had the mail waits', async () => {
+    const id = put('hello')
+    await start('no-such-reader.ts')
+    await waits(id)
+    assert.equal(emailOf(id), undefined)
+  })
+
+  test('what cannot be written is kept, and written when the store takes it; nothing more is claimed', async () => {
+    const pages = (limit: number) => store.all(raw(`pragma max_page_count = ${limit}`))
+    const asked: (() => void)[] = []
+    const id = put('read asks')
+    await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
+    await until(() => asked.length === 1)
+    pages(1)
+    for (let full = false; !full;)
+      await store
+        .write(
+          (tx) =>
+            void tx.run(
+              raw(`insert into notices (id, user_key, subject, text, created_at) values (?, ?, 'x', ?, 0)`, [
+                `filler-${++count}`,
+                user,
+                'x'.repeat(2000),
+              ]),
+            ),
+        )
+        .catch(() => (full = true))
+    const other = put('hello')
+    asked[0]!()
+    engine!.ring()
+    await until(() => clock.nextAlarm !== null, 'a nap')
+    assert.deepEqual([emailOf(id), rowOf(other)!.attempts], [undefined, 0])
+    pages(1_000_000)
+    clock.advance(10_000)
+    assert.equal((await read(id)).status, 'received')
+    assert.equal((await read(other)).status, 'received')
+  })
+
+  test('what dead processes had claimed is examined one at a time, and given up after ten times', async () => {
+    const suspects = Array.from({ length: 3 }, () => put('read asks', { attempts: 1 }))
+    const [given] = [put('hello', { attempts: 10 })]
+    const fresh = put('hello')
+    const asked: (() => void)[] = []
+    await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
+    assert.equal((await read(fresh)).status, 'received')
+    for (let n = 0; n < suspects.length; n++) {
+      await until(() => asked.length === n + 1, 'the next suspect')
+      assert.equal(
+        store.all(raw('select key from inbound_messages where next_attempt_at > ?', [clock.now()])).length,
+        1,
+      )
+      asked[n]!()
+    }
+    for (const id of suspects) assert.equal((await read(id)).status, 'received')
+    assert.equal((await read(given!)).reason, 'The server ended each time while it read it.')
+  })
+})

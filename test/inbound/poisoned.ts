@@ -1,0 +1,35 @@
+// A worker that reads what a test writes, and does what it says: dies, works without end, asks. For tests of the engine.
+import { ask, serveJobs } from '../../src/base/jobs.ts'
+import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
+
+const header = {
+  headers: {},
+  subject: null,
+  from: null,
+  to: [],
+  cc: [],
+  reply_to: [],
+  message_id: null,
+  in_reply_to: null,
+  references: [],
+}
+
+async function perform(job: InboundJob): Promise<InboundResult> {
+  const text = job.content instanceof Uint8Array ? Buffer.from(job.content).toString() : ''
+  if (text.includes(`${job.task} dies`)) process.exit(1)
+  while (text.includes(`${job.task} burns`));
+  if (text.includes(`${job.task} throws`)) throw new TypeError('a fault of ours')
+  if (text.includes(`${job.task} asks`)) await ask(text.trim())
+  if (job.task === 'judge') {
+    const result = 'unjudged' in job ? 'temperror' : 'pass'
+    return {
+      verdicts: { spf: 'pass', dkim: result, dmarc: result, arc: 'none' },
+      field: null,
+      beyond: null,
+      proven: false,
+    }
+  }
+  return { kind: 'read', header, body: { text, html: null, attachments: [] }, report: undefined }
+}
+
+serveJobs(perform, { lot: 1 })
