@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { inFamily, parseAddress } from '../message/address.ts'
+import { hasUnsubscribeLink } from '../message/footer.ts'
 import { requireSubscription } from '../outbound/admit.ts'
 import { listed, type OneOrMore } from '../outbound/recipients.ts'
 import { campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
@@ -33,6 +34,7 @@ export interface CampaignContent {
   reply_to?: OneOrMore
   test_mode?: boolean | undefined
   test_recipient_email?: string | null | undefined
+  require_unsubscribe_link?: boolean | undefined
   track_opens?: boolean | null | undefined
   track_clicks?: boolean | null | undefined
 }
@@ -59,6 +61,7 @@ export function addCampaign(
           domain_key: audience.domain_key,
           audience_key: audience.key,
           test_mode: 0,
+          require_unsubscribe_link: 0,
           ...columns(given),
           name: given.name,
           subject: given.subject,
@@ -80,12 +83,13 @@ const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : v
 
 /** What was given, as columns. */
 function columns(given: Partial<CampaignContent>): Partial<Campaign> {
-  const { reply_to, test_mode, track_clicks, track_opens, ...rest } = given
+  const { reply_to, require_unsubscribe_link, test_mode, track_clicks, track_opens, ...rest } = given
   const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Campaign>
   return {
     ...plain,
     ...(reply_to === undefined ? {} : { reply_to: listOf(reply_to) }),
     ...(test_mode === undefined ? {} : { test_mode: flag(test_mode)! }),
+    ...(require_unsubscribe_link === undefined ? {} : { require_unsubscribe_link: flag(require_unsubscribe_link)! }),
     ...(track_opens === undefined ? {} : { track_opens: flag(track_opens) }),
     ...(track_clicks === undefined ? {} : { track_clicks: flag(track_clicks) }),
   }
@@ -180,6 +184,12 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
     )
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
     throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
+  if (on === 'schedule' && campaign.require_unsubscribe_link === 1 && !hasUnsubscribeLink(campaign.body_html))
+    throw refuseAttribute(
+      'required',
+      'status',
+      'This campaign needs an unsubscribe link: put {{unsubscribe_url}} into "body_html", or set "require_unsubscribe_link" to false.',
+    )
   if (on === 'resume') requireSubscription(tx, campaign.user_key)
   if (on === 'pause') return pauseCampaign(tx, campaign, on, now)
   const set = {

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddress, type Address } from '../message/address.ts'
+import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
@@ -74,8 +75,7 @@ export class CampaignLetters implements Bulk {
       from: address(campaign.from_address ?? `noreply@${domain}`),
       replyTo: campaign.reply_to === null ? [] : (JSON.parse(campaign.reply_to) as string[]).map(address),
       subject: campaign.subject,
-      html: campaign.body_html,
-      text: campaign.body_text,
+      ...withFooter({ html: campaign.body_html, text: campaign.body_text }, campaign.test_mode === 0),
       extra: [
         ...(campaign.test_mode === 1
           ? []

@@ -3,11 +3,12 @@
 //
 // Who it goes to is settled when it starts: contacts that were subscribed and not suppressed at that moment. How far the walk is stands in
 // the same transaction as the mails it made, so that a crash neither forgets nor repeats anybody. It is `sent` when no mail's end is open.
-import { MINUTE, type Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
 import { isSubscribed, UNSUBSCRIBED } from '../outbound/admit.ts'
 import { useVolume } from '../accounts/usage.ts'
+import type { Space } from '../base/space.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { parseAddrSpec } from '../message/address.ts'
@@ -23,6 +24,7 @@ export interface RunDesk {
   clock: Clock
   log: Log
   config: Pick<Config, 'delivery' | 'plans'>
+  space: Pick<Space, 'low'>
   /** Tells the queue that a lane holds new mail. */
   ringLane: (lane: string) => void
 }
@@ -31,6 +33,8 @@ export interface RunDesk {
 const AHEAD = 1000
 /** When no mail's turn came for so long, what waits is not for now (its exchanger is away, or slow), and the walk goes on past it. */
 const STUCK = 250
+/** While the disk is nearly full, campaigns look so often for room. */
+const ROOM_AGAIN = 5 * SECOND
 /** A campaign whose turn ended in a fault has its next one so much later. */
 const AFTER_FAULT = MINUTE
 
@@ -76,7 +80,7 @@ export class CampaignRunner {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, log, store } = this.#desk
+    const { clock, log, space, store } = this.#desk
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
     // A removed audience's contacts go a few at a time.
     if ((await sweepContacts(store)) > 0) this.#loop.ring()
@@ -97,6 +101,7 @@ export class CampaignRunner {
     }
     const sending = underWay(store, 'sending', now)
     return earliest(
+      space.low && sending.length > 0 ? clock.now() + ROOM_AGAIN : null,
       nextDue(store),
       ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : this.#stuckAt(key))),
     )
@@ -133,11 +138,13 @@ export class CampaignRunner {
 
   /** One step of a campaign; true when there is more to do at once. */
   async #advance(key: number): Promise<boolean> {
-    const { clock, store } = this.#desk
+    const { clock, space, store } = this.#desk
     const campaign = campaignByKey(store, key)
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
     if (campaign.recipients === null) return this.#count(campaign)
+    // Mail that is queued goes on; more of it needs room.
+    if (space.low) return false
     if (!walked(campaign)) {
       const stuckAt = this.#stuckAt(key)
       if (stuckAt !== null && stuckAt > clock.now()) return false

@@ -1,5 +1,6 @@
 // A campaign's figures, counted each time from what happened: mails by their status, and the events of readers (D37).
 import type { Reader } from '../store/database.ts'
+import { told } from '../store/event-sums.ts'
 import { raw } from '../store/query.ts'
 
 export interface CampaignCounts {
@@ -26,7 +27,7 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
       [key],
     ),
   )!
-  const told = reader.first(
+  const read = reader.first(
     raw<
       Record<
         'opens' | 'clicks' | 'unique_opens' | 'unique_clicks' | 'machine_opens' | 'machine_clicks' | 'unsubscribes',
@@ -34,19 +35,18 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
       >
     >(
       `with told as (
-         select type, email_key, coalesce(json_extract(data, '$.machine'), 0) as machine from events
-         where campaign_key = ? and type in ('email.opened', 'email.clicked', 'email.unsubscribed'))
+         ${told(`campaign_key = ? and type in ('email.opened', 'email.clicked', 'email.unsubscribed')`)})
        select
-         count(*) filter (where type = 'email.opened' and not machine) as opens,
-         count(*) filter (where type = 'email.clicked' and not machine) as clicks,
+         total(times) filter (where type = 'email.opened' and not machine) as opens,
+         total(times) filter (where type = 'email.clicked' and not machine) as clicks,
          count(distinct iif(type = 'email.opened' and not machine, email_key, null)) as unique_opens,
          count(distinct iif(type = 'email.clicked' and not machine, email_key, null)) as unique_clicks,
-         count(*) filter (where type = 'email.opened' and machine) as machine_opens,
-         count(*) filter (where type = 'email.clicked' and machine) as machine_clicks,
+         total(times) filter (where type = 'email.opened' and machine) as machine_opens,
+         total(times) filter (where type = 'email.clicked' and machine) as machine_clicks,
          count(distinct iif(type = 'email.unsubscribed', email_key, null)) as unsubscribes
        from told`,
-      [key],
+      [key, key],
     ),
   )!
-  return { ...mails, ...told }
+  return { ...mails, ...read }
 }

@@ -1,5 +1,5 @@
-// The token of an unsubscribe link: all that is needed to unsubscribe, signed, so that a link works when contact, campaign and mail are
-// long gone (D45).
+// The token of an unsubscribe link: all that is needed to unsubscribe, so that a link works when contact, campaign and mail are long gone
+// (D45). It is sealed: nothing of recipient, list or domain can be read from it (D60), nor how long an address is.
 import type { Keyring } from '../base/keyring.ts'
 
 export interface Leaving {
@@ -11,15 +11,19 @@ export interface Leaving {
 }
 
 const MAC_BYTES = 12
+const LABEL = 'unsubscribe'
+/** Octets that a token's content is a multiple of. */
+const BLOCK = 48
 
 export function unsubscribeUrl(
   keyring: Keyring,
   publicUrl: string,
   { delivery, domain, audience, email }: Leaving,
 ): string {
-  const body = Buffer.from(JSON.stringify([delivery, domain, audience, email]))
-  const token = Buffer.concat([keyring.mac('unsubscribe', body, MAC_BYTES), body])
-  return `${publicUrl}/u/${token.toString('base64url')}`
+  const content = JSON.stringify([delivery, domain, audience, email])
+  const over = Buffer.byteLength(content) % BLOCK
+  const padded = content + ' '.repeat(over === 0 ? 0 : BLOCK - over)
+  return `${publicUrl}/u/${keyring.seal(LABEL, padded).toString('base64url')}`
 }
 
 /** What a token says; undefined when it is none of ours. */
@@ -27,9 +31,23 @@ export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving |
   const bytes = Buffer.from(token, 'base64url')
   // Decoding overlooks foreign characters and the last bits of the last one; a token has one form only.
   if (bytes.toString('base64url') !== token) return undefined
-  const body = bytes.subarray(MAC_BYTES)
-  if (body.length === 0 || !keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES))
-    return undefined
-  const [delivery, domain, audience, email] = JSON.parse(body.toString()) as [number, number, number, string]
+  const content = opened(keyring, bytes) ?? signed(keyring, bytes)
+  if (content === undefined) return undefined
+  const [delivery, domain, audience, email] = JSON.parse(content) as [number, number, number, string]
   return { delivery, domain, audience, email }
+}
+
+function opened(keyring: Keyring, bytes: Buffer): string | undefined {
+  try {
+    return keyring.open(LABEL, bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** As tokens were made at first: readable, with a signature in front. Links that were sent go on working. */
+function signed(keyring: Keyring, bytes: Buffer): string | undefined {
+  const body = bytes.subarray(MAC_BYTES)
+  const holds = body.length > 0 && keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)
+  return holds ? body.toString() : undefined
 }

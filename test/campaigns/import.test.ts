@@ -1,7 +1,7 @@
 // Bringing many contacts in at once (specification "Import rules", D42): what is sound is taken, the rest is counted and named.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 

@@ -5,7 +5,7 @@ import { request } from 'node:http'
 import { after, before, test } from 'node:test'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
@@ -79,19 +79,12 @@ test('looking changes nothing, however often', async () => {
   assert.equal(contact.attributes.status, 'subscribed')
 })
 
-test('whatever a POST holds, it unsubscribes at once and without a redirect', async () => {
+test('one click, or the button of the page, unsubscribes at once and without a redirect', async () => {
   const bodies: [string, RequestInit][] = [
     ['urlencoded', form(ONE_CLICK)],
+    ['beside other fields', form(`a=b&${ONE_CLICK}&c=d`)],
     ['multipart', multipart('List-Unsubscribe', 'One-Click')],
     ['button', form('action=unsubscribe')],
-    ['empty', { method: 'POST' }],
-    ['empty form', form('')],
-    ['junk', form('%%%\0&&==[]', 'application/x-www-form-urlencoded')],
-    ['junk multipart', form('--cut\r\nnothing', 'multipart/form-data; boundary=cut')],
-    ['no boundary', form(ONE_CLICK, 'multipart/form-data')],
-    ['json', form('{"action":', 'application/json')],
-    ['odd type', form(ONE_CLICK, 'x/y; z')],
-    ['large', form(`${ONE_CLICK}&x=${'x'.repeat(1024 * 1024)}`)],
   ]
   for (const [name, init] of bodies) {
     const address = `${name.replaceAll(' ', '-')}@there.test`
@@ -110,6 +103,35 @@ test('whatever a POST holds, it unsubscribes at once and without a redirect', as
   }
 })
 
+test('any other POST shows the page and changes nothing (D60)', async () => {
+  const bodies: [string, RequestInit][] = [
+    ['empty', { method: 'POST' }],
+    ['empty form', form('')],
+    ['another value', form('List-Unsubscribe=Yes')],
+    ['another field', form('a=List-Unsubscribe=One-Click')],
+    ['another action', form('action=leave')],
+    ['another multipart', multipart('List-Unsubscribe', 'No')],
+    ['junk', form('%%%\0&&==[]', 'application/x-www-form-urlencoded')],
+    ['junk multipart', form('--cut\r\nnothing', 'multipart/form-data; boundary=cut')],
+    ['no boundary', form(ONE_CLICK, 'multipart/form-data')],
+    ['json', form('{"List-Unsubscribe":"One-Click"}', 'application/json')],
+    ['odd type', form(ONE_CLICK, 'x/y; z')],
+    ['plain text', form(ONE_CLICK, 'text/plain')],
+    ['large', form(`${ONE_CLICK}&x=${'x'.repeat(1024 * 1024)}`)],
+  ]
+  const { campaign, path } = await linked('other@there.test')
+  for (const [name, init] of bodies) {
+    const { body, headers, status } = await postrider.raw(path, init)
+    assert.deepEqual([status, headers.get('location')], [200, null], name)
+    assert.match(body, /Unsubscribe\?/, name)
+    assert.deepEqual(await entries('other@there.test'), [], name)
+  }
+  assert.equal(happened(campaign), 0)
+  await postrider.raw(path, form(ONE_CLICK))
+  for (const [name, init] of bodies) assert.match((await postrider.raw(path, init)).body, /You are unsubscribed/, name)
+  assert.equal((await entries('other@there.test')).length, 1)
+})
+
 test('a megabyte over a real socket is answered, not cut', async () => {
   const { path } = await linked('socket@there.test')
   const { host, port } = postrider.appliance.http
@@ -122,7 +144,7 @@ test('a megabyte over a real socket is answered, not cut', async () => {
     asked.on('error', reject).end(body)
   })
   assert.equal(status, 200)
-  assert.equal((await entries('socket@there.test')).length, 1)
+  assert.deepEqual(await entries('socket@there.test'), [])
 })
 
 test('it works when contact, campaign and audience are gone', async () => {
@@ -174,6 +196,33 @@ test('a forged, cut or endless token is a page that says so, and does nothing', 
       if (text !== '') assert.match(answer.body, /This link does not work|nothing here/)
     }
   assert.deepEqual(await entries('forged@there.test'), [])
+})
+
+test('nothing of recipient, list or domain can be read from a token, nor how long they are', async () => {
+  const { keyring } = postrider.appliance.desk
+  const token = (email: string): Buffer =>
+    Buffer.from(
+      unsubscribeUrl(keyring, '', { delivery: 1, domain: domain.key, audience: 3, email }).slice('/u/'.length),
+      'base64url',
+    )
+  const { path } = await linked('secret.name@there.test')
+  for (const text of [Buffer.from(path.slice('/u/'.length), 'base64url'), token('secret.name@there.test')].map(
+    (bytes) => bytes.toString('latin1'),
+  ))
+    assert.doesNotMatch(text, /secret|name|there|test/i)
+  assert.equal(token('a@b.test').length, token('somebody@there.test').length)
+  assert.notDeepEqual(token('a@b.test'), token('a@b.test'))
+})
+
+test('a link of the first kind, readable and signed, still works', async () => {
+  const { path } = await linked('first@there.test')
+  const { keyring } = postrider.appliance.desk
+  const body = Buffer.from(JSON.stringify([0, domain.key, 0, 'first@there.test']))
+  const old = `/u/${Buffer.concat([keyring.mac('unsubscribe', body, 12), body]).toString('base64url')}`
+  assert.notEqual(old, path)
+  assert.match((await postrider.raw(old)).body, /first@there\.test is subscribed/)
+  assert.match((await postrider.raw(old, form(ONE_CLICK))).body, /You are unsubscribed/)
+  assert.match((await postrider.raw(path)).body, /You are unsubscribed/)
 })
 
 test('headers: not stored, not framed, not followed, nothing loaded', async () => {

@@ -6,7 +6,7 @@ import { simpleParser } from 'mailparser'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance

@@ -1,0 +1,55 @@
+// The contacts of an audience one after the other, each with how it stands: what a suppression of its domain says comes before its status,
+// so that a list that goes elsewhere does not say "subscribed" of somebody who must not be written to.
+import { db, raw } from '../store/query.ts'
+import type { Reader } from '../store/database.ts'
+import type { Audience } from './audiences.ts'
+import type { Contact } from './contacts.ts'
+import { graver, type Standing } from './standing.ts'
+
+const PAGE = 500
+
+export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
+  /** 2: no mail at all; 1: no campaigns; 0: none that lasts. */
+  kept_away: 0 | 1 | 2
+}
+
+export function contactsAfter(reader: Reader, { domain_key, key }: Audience, after: number): RollContact[] {
+  return reader.all(
+    db
+      .selectFrom('contacts as c')
+      .select(['c.key', 'c.email', 'c.name', 'c.status', 'c.custom_fields', 'c.preferences'])
+      .select((eb) =>
+        eb
+          .selectFrom('suppressions as s')
+          .select((inner) =>
+            inner.fn
+              .coalesce(inner.fn.max(inner.case().when('s.scope', '=', 'all').then(2).else(1).end()), inner.lit(0))
+              .as('kept'),
+          )
+          .whereRef('s.email', '=', 'c.email')
+          .where('s.domain_key', '=', domain_key)
+          .where('s.reason', 'in', ['manual', 'list_import'])
+          .where('s.expires_at', 'is', null)
+          .as('kept_away'),
+      )
+      .where('c.audience_key', '=', key)
+      .where('c.key', '>', after)
+      .orderBy('c.key')
+      .limit(PAGE),
+  ) as RollContact[]
+}
+
+export function standing({ kept_away, status }: RollContact): Standing {
+  const kept: Standing = kept_away === 2 ? 'blocked' : kept_away === 1 ? 'unsubscribed' : 'subscribed'
+  return graver(status, kept)
+}
+
+/** Keys of custom fields whose values are text, in the order of the alphabet; at most so many. */
+export function fieldsOf(reader: Reader, audienceKey: number, most: number): string[] {
+  const found = raw<{ key: string }>(
+    `select distinct j.key as key from contacts c, json_each(c.custom_fields) j
+     where c.audience_key = ? and c.custom_fields is not null and j.type = 'text' order by j.key limit ?`,
+    [audienceKey, most],
+  )
+  return reader.all(found).map(({ key }) => key)
+}
