@@ -1,56 +1,113 @@
-// What an owner should know without asking: kept here with its cause, and mailed where one of the owner's domains can send it.
+// What an owner (or the operator) should know without asking: kept here with its cause, and mailed by the server itself.
+import { DAY, MINUTE } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
-import type { Reader, Store, Tx } from '../store/database.ts'
-import { db } from '../store/query.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { db, sql } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 
 export type Notice = RowOf<'notices'>
 
 export interface NewNotice {
-  user_key: number
-  /** The domain that it is about and may be mailed from. */
-  domain_key: number
+  /** Null: only with `recipient`. */
+  user_key: number | null
+  /** Where it goes when not to the user's address. */
+  recipient?: string
+  /** The domain that it is about, if any. */
+  domain_key: number | null
   subject: string
   text: string
 }
 
+/** So long a notice is tried. */
+const PATIENCE = 7 * DAY
+/** When it is tried again; the last delay repeats. */
+const RETRY = [1, 5, 15, 30, 60, 120, 240, 360].map((minutes) => minutes * MINUTE)
+
 /** `mailed` 2: the notice is only for the list. */
 export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): void {
-  tx.run(db.insertInto('notices').values({ id: newId(now), ...given, mailed, created_at: now }))
-}
-
-export function markNotice({ store }: { store: Store }, key: number, as: 'mailed' | 'given up'): Promise<void> {
-  const mailed = as === 'mailed' ? 1 : 2
-  return store.write((tx) => void tx.run(db.updateTable('notices').set({ mailed }).where('key', '=', key)))
-}
-
-/** Newest first, with their owner's address. */
-export function listNotices(reader: Reader): (Notice & { email: string })[] {
-  return reader.all(
+  const next_attempt_at = mailed === 0 ? now : null
+  tx.run(
     db
-      .selectFrom('notices')
-      .innerJoin('users', 'users.key', 'notices.user_key')
-      .selectAll('notices')
-      .select('users.email')
-      .orderBy('notices.key', 'desc')
-      .limit(200),
+      .insertInto('notices')
+      .values({ id: newId(now), ...given, mailed, attempts: 0, next_attempt_at, created_at: now }),
   )
 }
 
-/** Those not mailed yet whose domain can send now, oldest first, with the addresses of both ends. */
-export function mailableNotices(reader: Reader, after: number): (Notice & { email: string; domain: string })[] {
-  return reader.all(
+const MAX_TEXT = 8 * 1024
+
+/** What strangers may cause often: one notice a day for each domain and subject, only for the list, that counts and lists them. */
+export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: number): void {
+  const today = tx.first(
     db
       .selectFrom('notices')
-      .innerJoin('users', 'users.key', 'notices.user_key')
-      .innerJoin('domains', 'domains.key', 'notices.domain_key')
-      .selectAll('notices')
-      .select(['users.email', 'domains.name as domain'])
-      .where('notices.mailed', '=', 0)
-      .where('notices.key', '>', after)
-      .where('domains.status', '=', 'active')
-      .where('domains.deleted_at', 'is', null)
-      .orderBy('notices.key')
-      .limit(100),
+      .select(['key', 'text'])
+      .where('domain_key', '=', given.domain_key)
+      .where('subject', '=', given.subject)
+      .where('created_at', '>', now - DAY)
+      .orderBy('key', 'desc')
+      .limit(1),
   )
+  if (!today) return addNotice(tx, { ...given, text: `1 within a day. ${given.text}\n\n${entry}` }, now, 2)
+  const count = Number(/^\d+/.exec(today.text)?.[0] ?? 0) + 1
+  const counted = today.text.replace(/^\d+/, String(count))
+  const text = counted.length + entry.length < MAX_TEXT ? `${counted}\n${entry}` : counted
+  tx.run(db.updateTable('notices').set({ text }).where('key', '=', today.key))
+}
+
+/** A notice with the address that it goes to. */
+export type Addressed = Notice & { email: string }
+
+const addressed = db
+  .selectFrom('notices')
+  .leftJoin('users', 'users.key', 'notices.user_key')
+  .selectAll('notices')
+  .select(sql<string>`coalesce(notices.recipient, users.email)`.as('email'))
+
+/** Newest first. */
+export function listNotices(reader: Reader): Addressed[] {
+  return reader.all(addressed.orderBy('notices.key', 'desc').limit(200))
+}
+
+/** Those to be mailed next that nobody is at already, in the order in which they fall due. */
+export function nextNotices(reader: Reader, busy: readonly number[], limit: number): Addressed[] {
+  return reader.all(
+    addressed
+      .where('notices.next_attempt_at', 'is not', null)
+      .where('notices.key', 'not in', busy)
+      .orderBy('notices.next_attempt_at')
+      .limit(limit),
+  )
+}
+
+/** Before an attempt: it is counted, and when the next one is stands already, should this process end in the middle. */
+export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): void {
+  const delay = RETRY[Math.min(attempts, RETRY.length - 1)]!
+  tx.run(
+    db
+      .updateTable('notices')
+      .set({ attempts: attempts + 1, next_attempt_at: now + delay })
+      .where('key', '=', key),
+  )
+}
+
+/** After an attempt. What was refused for good is tried once a day: an owner may mend their mailbox. True when it was the last one. */
+export function endAttempt(
+  tx: Tx,
+  { created_at, key }: Notice,
+  { response, result }: { result: 'mailed' | 'later' | 'refused'; response: string },
+  now: number,
+): boolean {
+  const one = tx.first(db.selectFrom('notices').select('next_attempt_at').where('key', '=', key))
+  // Its owner was removed meanwhile.
+  if (!one) return true
+  const next = result === 'refused' ? now + DAY : (one.next_attempt_at ?? now)
+  const over = result === 'mailed' || next > created_at + PATIENCE
+  const mailed = result === 'mailed' ? 1 : over ? 2 : 0
+  tx.run(
+    db
+      .updateTable('notices')
+      .set({ mailed, response, next_attempt_at: over ? null : next })
+      .where('key', '=', key),
+  )
+  return over
 }

@@ -5,6 +5,7 @@ import { newId } from '../base/ids.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import type { Allowed } from './oauth-allowed.ts'
 
 export type OauthClient = RowOf<'oauth_clients'>
 
@@ -31,7 +32,7 @@ export interface Registration {
 }
 
 /** The metadata in its checked form. What is not known is ignored (RFC 7591 §2). */
-export function readRegistration(body: unknown, allowedOrigins: readonly string[]): Registration | RegistrationFault {
+export function readRegistration(body: unknown, allowed: Allowed): Registration | RegistrationFault {
   const wrong = (error: RegistrationFault['error'], description: string): RegistrationFault => ({ error, description })
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     return wrong('invalid_client_metadata', 'The body must be a JSON object.')
@@ -44,7 +45,7 @@ export function readRegistration(body: unknown, allowedOrigins: readonly string[
   if (redirect_uris.length > MAX_URIS)
     return wrong('invalid_redirect_uri', `"redirect_uris" may hold at most ${MAX_URIS}.`)
   for (const uri of redirect_uris)
-    if (!isAllowed(uri, allowedOrigins))
+    if (!isAllowed(uri, allowed))
       return wrong(
         'invalid_redirect_uri',
         'A redirect URI is not absolute, or its origin is not one that this server allows.',
@@ -68,12 +69,11 @@ export function readRegistration(body: unknown, allowedOrigins: readonly string[
   return { name, redirectUris: [...new Set(redirect_uris as string[])] }
 }
 
-/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment. */
-function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
+/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment; or as the whole text of an address that is allowed. */
+export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolean {
+  if (typeof uri !== 'string' || uri.length > MAX_URI || !/^[\x21-\x7e]+$/.test(uri)) return false
+  if (addresses.some((address) => isAddress(uri, address))) return true
   if (
-    typeof uri !== 'string' ||
-    uri.length > MAX_URI ||
-    !/^[\x21-\x7e]+$/.test(uri) ||
     // Absolute as RFC 3986 means it; URL parsing would mend what lacks slashes. No userinfo, not even an empty one, no wildcard.
     !/^https?:\/\/[^/?#@\\]+(?:[/?]|$)/i.test(uri) ||
     /[\\*]/.test(uri) ||
@@ -84,8 +84,14 @@ function isAllowed(uri: unknown, allowedOrigins: readonly string[]): boolean {
   if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
   // What the answer says in its query has no other meaning there.
   if (ANSWERED.some((name) => url.searchParams.has(name))) return false
-  return isAllowedOrigin(url, allowedOrigins)
+  return isAllowedOrigin(url, origins)
 }
+
+/** A final `/*` stands for one name: no dots, no further path, no query. */
+const isAddress = (uri: string, address: string): boolean =>
+  address.endsWith('/*')
+    ? uri.startsWith(address.slice(0, -1)) && /^[\w-]+$/.test(uri.slice(address.length - 1))
+    : uri === address
 
 /** Whether a URL's origin is on the operator's list. A loopback entry without a port means any port (RFC 8252 §7.3). */
 export const isAllowedOrigin = (url: URL, allowedOrigins: readonly string[]): boolean =>

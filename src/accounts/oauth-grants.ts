@@ -132,6 +132,26 @@ function revokeGrant(tx: Tx, key: number, now: number): void {
   tx.run(db.updateTable('oauth_grants').set({ revoked_at: now }).where('key', '=', key).where('revoked_at', 'is', null))
 }
 
+/**
+ * Takes a token back (RFC 7009): with a refresh token all that was granted with it ends, with an access token that one. False when it is
+ * another client's; a token that is none, or over, is taken back already.
+ */
+export function takeBack(
+  { clock, store }: { store: Store; clock: Clock },
+  client: OauthClient,
+  secret: string,
+): Promise<boolean> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const token = tx.first(tokenByHash({ hash: digest(secret) }))
+    if (token && token.client_key !== client.key) return false
+    if (token?.kind === 'refresh') revokeGrant(tx, token.grant_key, now)
+    if (token?.kind === 'access' && now < token.expires_at)
+      tx.run(db.updateTable('oauth_tokens').set({ expires_at: now }).where('hash', '=', digest(secret)))
+    return true
+  })
+}
+
 const tokenByHash = statement<{ hash: Uint8Array }>()((arg) =>
   db
     .selectFrom('oauth_tokens as t')

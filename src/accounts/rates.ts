@@ -1,6 +1,7 @@
 // Rate limits: a token bucket per key, kept in memory (D8). A bucket that is full again is forgotten.
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
+import { counters } from '../base/counters.ts'
 
 export interface Rate {
   allowed: boolean
@@ -39,6 +40,7 @@ export class RateLimit {
     bucket.at = now
     const allowed = bucket.tokens >= 1
     if (allowed) bucket.tokens -= 1
+    else counters.limited.add()
     this.#buckets.set(key, bucket)
     if (this.#buckets.size > SWEEP_ABOVE) this.#sweep(now)
     const missing = allowed ? this.#burst - bucket.tokens : 1 - bucket.tokens

@@ -1,5 +1,6 @@
 // Signing in with a password: slowed after a few wrong ones, then closed for minutes, for the client and for what it asks for; and never a
 // word on whether a user exists. For the account as a whole guesses are slowed, never shut: nobody is locked out by who knows an address.
+import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { checkPassword, findUser, NOBODY, type User } from './users.ts'
@@ -49,7 +50,10 @@ export class SignIns {
     this.#checking++
     // Whoever does not exist takes as long.
     const right = await checkPassword(password, user?.password_hash ?? NOBODY).finally(() => this.#checking--)
-    if (!right || !user?.password_hash) return 'wrong'
+    if (!right || !user?.password_hash) {
+      counters.refused.add({ where: 'sign_in' })
+      return 'wrong'
+    }
     this.#failures.delete(account)
     this.#failures.delete(pair)
     // Only this one is taken back for the address: who owns one account must not get free guesses at all others by it.

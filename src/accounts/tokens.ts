@@ -17,6 +17,10 @@ export interface NewToken {
   name: string
   scopes: readonly Scope[]
   duration: Duration
+  /** The agent that mail of this token is of when it names none. */
+  agentId?: string | undefined
+  /** Recipients that it may write to in a day (UTC). */
+  daily?: number | undefined
 }
 
 const digest = (plaintext: string): Buffer => createHash('sha256').update(plaintext).digest()
@@ -25,7 +29,7 @@ const digest = (plaintext: string): Buffer => createHash('sha256').update(plaint
 export async function createToken(
   desk: { store: Store; clock: Clock },
   userKey: number,
-  { name, scopes, duration }: NewToken,
+  { name, scopes, duration, agentId, daily }: NewToken,
 ): Promise<{ token: Token; plaintext: string }> {
   const now = desk.clock.now()
   const plaintext = newSecret('pr_')
@@ -39,6 +43,8 @@ export async function createToken(
         duration,
         hash: digest(plaintext),
         last_four: plaintext.slice(-4),
+        agent_id: agentId ?? null,
+        daily: daily ?? null,
         expires_at: addMonths(now, DURATIONS[duration]),
         created_at: now,
         updated_at: now,
@@ -49,21 +55,23 @@ export async function createToken(
   return { token, plaintext }
 }
 
-const byHash = statement<{ hash: Uint8Array }>()((arg) =>
-  db
-    .selectFrom('tokens')
-    .innerJoin('users', 'users.key', 'tokens.user_key')
-    .select([
-      'tokens.key',
-      'tokens.id',
-      'tokens.user_key',
-      'tokens.scopes',
-      'tokens.expires_at',
-      'tokens.last_used_at',
-      'users.id as user_id',
-    ])
-    .where('tokens.hash', '=', arg.hash),
-)
+const known = db
+  .selectFrom('tokens')
+  .innerJoin('users', 'users.key', 'tokens.user_key')
+  .select([
+    'tokens.key',
+    'tokens.id',
+    'tokens.user_key',
+    'tokens.scopes',
+    'tokens.agent_id',
+    'tokens.daily',
+    'tokens.expires_at',
+    'tokens.last_used_at',
+    'users.id as user_id',
+  ])
+
+const byHash = statement<{ hash: Uint8Array }>()((arg) => known.where('tokens.hash', '=', arg.hash))
+const byKey = statement<{ key: number }>()((arg) => known.where('tokens.key', '=', arg.key))
 
 export interface KnownToken {
   key: number
@@ -71,6 +79,8 @@ export interface KnownToken {
   user_key: number
   user_id: string
   scopes: string
+  agent_id: string | null
+  daily: number | null
   expires_at: number
   last_used_at: number | null
 }
@@ -80,6 +90,9 @@ export function findToken(reader: Reader, plaintext: string): KnownToken | undef
   return reader.first(byHash({ hash: digest(plaintext) }))
 }
 
+/** A token that was found before; undefined once it is revoked. It may have expired since. */
+export const liveToken = (reader: Reader, key: number): KnownToken | undefined => reader.first(byKey({ key }))
+
 /** Notes the use of a token, at most once a minute. */
 export function noteUse(store: Store, token: KnownToken, now: number): void {
   if (token.last_used_at !== null && now - token.last_used_at < MINUTE) return
@@ -87,6 +100,24 @@ export function noteUse(store: Store, token: KnownToken, now: number): void {
   store
     .write((tx) => tx.run(db.updateTable('tokens').set({ last_used_at: now }).where('key', '=', token.key)))
     .catch(() => {})
+}
+
+/** Changes what a token sends as and how much; null takes a default or a cap away. False when there is no such token. */
+export function changeToken(
+  desk: { store: Store; clock: Clock },
+  id: string,
+  change: { agent_id?: string | null; daily?: number | null },
+): Promise<boolean> {
+  const updated_at = desk.clock.now()
+  return desk.store.write(
+    (tx) =>
+      tx.run(
+        db
+          .updateTable('tokens')
+          .set({ ...change, updated_at })
+          .where('id', '=', id),
+      ).changes > 0,
+  )
 }
 
 /** Revokes a token by its public id; false when there is none. */

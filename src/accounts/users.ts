@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { parseAddress } from '../message/address.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 
@@ -74,6 +74,7 @@ export async function addUser(
         password_hash: hash,
         plan: plan ?? 'unlimited',
         subscription_state: 'active',
+        summary: 'none',
         created_at: now,
         updated_at: now,
       }),
@@ -126,4 +127,29 @@ export function requireUser(reader: Reader, email: string): User {
 
 export function listUsers(reader: Reader): User[] {
   return reader.all(db.selectFrom('users').selectAll().orderBy('key'))
+}
+
+/** Whether a user gets a summary of each day. Throws an OperatorError when there is no such user. */
+export function setSummary(
+  desk: { store: Store; clock: Clock },
+  email: string,
+  summary: User['summary'],
+): Promise<User> {
+  const now = desk.clock.now()
+  return desk.store.write((tx) => {
+    const { key } = requireUser(tx, email)
+    tx.run(db.updateTable('users').set({ summary, summary_at: now, updated_at: now }).where('key', '=', key))
+    return requireUser(tx, email)
+  })
+}
+
+/** Users whose last summary was made before a time (ms). */
+export function summaryDue(reader: Reader, before: number): User[] {
+  return reader.all(
+    db.selectFrom('users').selectAll().where('summary', '=', 'daily').where('summary_at', '<', before).orderBy('key'),
+  )
+}
+
+export function summaryMade(tx: Tx, { key }: User, at: number): void {
+  tx.run(db.updateTable('users').set({ summary_at: at }).where('key', '=', key))
 }

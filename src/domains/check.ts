@@ -10,7 +10,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { lookUp, recordsOf, type DnsRecord, type Finding } from './records.ts'
+import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
 
 export interface CheckDesk {
   store: Store
@@ -67,7 +67,11 @@ export async function checkDue(desk: CheckDesk, now: number): Promise<number | n
 /** Looks up all records of a domain now; returns the domain as it is afterwards, undefined when it is gone. */
 export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<Domain | undefined> {
   const asked = recordsOf(desk.store, domainKey)
-  const findings = await Promise.all(asked.map((record) => lookUp(desk.resolver, record)))
+  const retired = retiredKeyRecords(desk.store, domainKey)
+  const [findings, ofRetired] = await Promise.all([
+    Promise.all(asked.map((record) => lookUp(desk.resolver, record))),
+    Promise.all(retired.map((record) => lookUp(desk.resolver, record))),
+  ])
   return desk.store.write((tx) => {
     const now = desk.clock.now()
     const domain = tx.first(
@@ -75,6 +79,8 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
     )
     if (!domain) return undefined
     const news = asked.map((record, index) => note(tx, record, findings[index]!, now)).some(Boolean)
+    for (const [index, { selector }] of retired.entries())
+      noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
     // Records may have been re-issued while DNS was asked: what counts is what stands now.
     advance(tx, desk, domain, news, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
@@ -100,15 +106,20 @@ function note(tx: Tx, record: DnsRecord, { verified, observed }: Finding, now: n
       .set({ verified: flag, observed, checked_at: now, ...(changed ? { updated_at: now } : {}) })
       .where('key', '=', record.key),
   )
-  if (verified && record.record_type === 'DKIM')
-    tx.run(
-      db
-        .updateTable('dkim_keys')
-        .set({ verified_at: now })
-        .where('domain_key', '=', record.domain_key)
-        .where('selector', '=', record.name.split('.')[0]!),
-    )
+  if (record.record_type === 'DKIM') noteKey(tx, record.domain_key, record.name.split('.')[0]!, verified, now)
   return verified && record.required === 1 && record.verified === 0
+}
+
+/** A key is signed with only while its record was seen at the last check (D68); a look-up that failed says nothing. */
+function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | null, now: number): void {
+  if (seen === null) return
+  tx.run(
+    db
+      .updateTable('dkim_keys')
+      .set({ verified_at: seen ? now : null })
+      .where('domain_key', '=', domainKey)
+      .where('selector', '=', selector),
+  )
 }
 
 /** Moves the domain as far as the table and its records allow. */

@@ -73,6 +73,19 @@ export function publishedKeys(reader: Reader, domainKey: number): DkimKey[] {
   )
 }
 
+/** Keys that may still sign what was queued before a rotation, while their records are seen. */
+export function retiredKeys(reader: Reader, domainKey: number): DkimKey[] {
+  return reader.all(
+    db
+      .selectFrom('dkim_keys')
+      .selectAll()
+      .where('domain_key', '=', domainKey)
+      .where('role', '=', 'retired')
+      .where('sealed_private_key', 'is not', null)
+      .where('verified_at', 'is not', null),
+  )
+}
+
 /** Promotes the standby key, retires the signing one and puts `fresh` in standby. */
 export function rotateKeys(tx: Tx, keyring: Keyring, domainKey: number, fresh: KeyPair, now: number): void {
   const ofRole = (role: 'signing' | 'standby') =>
@@ -105,7 +118,7 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
   )
 }
 
-// The newest key that receivers were able to find and that is not a mere standby; before any was found, the signing one.
+// The newest key whose record was seen at the last check and that is not a mere standby; where none was, the signing one (D68).
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('dkim_keys')

@@ -1,17 +1,21 @@
 // The DNS records that a sending domain needs (D19), and how what DNS answers is judged. One row per record; its value is
 // what we ask for, `observed` what was found.
+import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Answer, Mx, Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
-import type { Reader, Tx } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { publishedKeys } from './keys.ts'
+import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 
 export type DnsRecord = RowOf<'records'>
 type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
+
+/** Whether a record says which host sends or receives. */
+export const isOfHost = ({ record_type }: { record_type: string }): boolean => /SPF|MX/.test(record_type)
 
 export const TTL = 3600
 const MX_PREFERENCE = 10
@@ -21,14 +25,30 @@ const MAX_OBSERVED = 1000
 
 export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
 
+const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
+  record_type: 'DKIM' as const,
+  name: `${selector}._domainkey.${domain}`,
+  value: `v=DKIM1; k=rsa; p=${public_key}`,
+})
+
+/** What DNS said of keys that are retired and may still sign: nobody is asked to publish it, and it is looked at as long as it counts. */
+export function retiredKeyRecords(
+  reader: Reader,
+  domainKey: number,
+): (ReturnType<typeof keyRecord> & { selector: string })[] {
+  const domain = reader.first(db.selectFrom('domains').select('name').where('key', '=', domainKey))
+  return retiredKeys(reader, domainKey).map((key) => ({
+    selector: key.selector,
+    ...keyRecord(key, domain?.name ?? ''),
+  }))
+}
+
 /** The records a domain should have now. */
-function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
+export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
   const mailFrom = `${domain.mail_from_prefix}.${domain.name}`
-  const dkim = publishedKeys(reader, domain.key).map(({ selector, public_key, role }): Wanted => ({
-    record_type: 'DKIM',
-    name: `${selector}._domainkey.${domain.name}`,
-    value: `v=DKIM1; k=rsa; p=${public_key}`,
-    required: role === 'signing' ? 1 : 0,
+  const dkim = publishedKeys(reader, domain.key).map((key): Wanted => ({
+    ...keyRecord(key, domain.name),
+    required: key.role === 'signing' ? 1 : 0,
   }))
   return [
     ...dkim,
@@ -57,10 +77,21 @@ function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: Records
     {
       record_type: 'DMARC',
       name: `_dmarc.${organisationalDomain(domain.name) ?? domain.name}`,
-      value: 'v=DMARC1; p=none;',
+      value: `v=DMARC1; p=${domain.dmarc_policy};`,
       required: 0,
     },
   ]
+}
+
+/** What the DMARC record of a domain is asked to say from now on. */
+export async function setDmarcPolicy(
+  { clock, store }: { clock: Clock; store: Store },
+  key: number,
+  dmarc_policy: RowOf<'domains'>['dmarc_policy'],
+): Promise<void> {
+  await store.write((tx) =>
+    tx.run(db.updateTable('domains').set({ dmarc_policy, updated_at: clock.now() }).where('key', '=', key)),
+  )
 }
 
 type Names = Pick<RowOf<'domains'>, 'mail_from_prefix' | 'tracking_redirect_mode'>
@@ -97,12 +128,20 @@ function spfValue({ hostname, delivery }: RecordsConfig): string {
   return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
 }
 
+const same = (a: Wanted, b: Wanted): boolean =>
+  a.record_type === b.record_type && a.name === b.name && a.value === b.value
+
+/** Whether the rows are those that the configuration asks for now: the host's name or addresses may have changed since. */
+export function inLine(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): boolean {
+  const wanted = wantedRecords(reader, domain, config)
+  const present = recordsOf(reader, domain.key)
+  return wanted.length === present.length && wanted.every((record) => present.some((row) => same(record, row)))
+}
+
 /** Brings a domain's record rows in line: what is no longer wanted goes, what is new comes, the rest keeps its state. */
 export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
   const wanted = wantedRecords(tx, domain, config)
   const present = recordsOf(tx, domain.key)
-  const same = (a: Wanted, b: Wanted): boolean =>
-    a.record_type === b.record_type && a.name === b.name && a.value === b.value
   for (const row of present)
     if (!wanted.some((record) => same(record, row))) tx.run(db.deleteFrom('records').where('key', '=', row.key))
   for (const record of wanted) {

@@ -13,10 +13,10 @@ import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { planOf } from '../accounts/plan.ts'
 import { moveDomain } from './check.ts'
+import { domainByKey, type Domain } from './find.ts'
+import { checkSoon } from './issue.ts'
 import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
 import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
-
-export type Domain = RowOf<'domains'>
 
 export interface DomainsDesk {
   store: Store
@@ -97,6 +97,8 @@ export async function registerDomain(desk: DomainsDesk, userKey: number, given: 
         open_tracking_enabled: 0,
         click_tracking_enabled: 0,
         tracking_redirect_mode: 'shared',
+        sts_mode: 'none',
+        dmarc_policy: 'none',
         status: 'pending',
         status_at: now,
         poll_from: now,
@@ -207,24 +209,6 @@ export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean
   })
 }
 
-/** Brings a domain's records in line with what it is used for now, and looks at them at once. */
-export function reissueRecords(
-  tx: Tx,
-  desk: { config: RecordsConfig; ring: () => void },
-  domainKey: number,
-  now: number,
-): void {
-  const domain = domainByKey(tx, domainKey)
-  if (!domain) return
-  syncRecords(tx, domain, desk.config, now)
-  checkSoon(tx, desk, domainKey, now)
-}
-
-function checkSoon(tx: Tx, desk: Pick<DomainsDesk, 'ring'>, domainKey: number, now: number): void {
-  tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
-  tx.afterCommit(desk.ring)
-}
-
 /**
  * Removes a domain (D23). It is suspended first, durably, so that sending has stopped whatever happens next; then it is torn
  * down. What fails leaves it suspended, with its event, and throws 502. Its keys are erased 7 days later; the row stays for
@@ -273,21 +257,4 @@ function planOfOwner(reader: Reader, config: Pick<Config, 'plans'>, domain: Doma
     .select(['plan', 'downgrade_to', 'downgrade_at'])
     .where('key', '=', domain.user_key)
   return planOf(config, reader.first(user)!, now)
-}
-
-/** A domain that is not removed. */
-export function domainByKey(reader: Reader, key: number): Domain | undefined {
-  return reader.first(db.selectFrom('domains').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
-}
-
-/** Every user's domains that are not removed, or those of one name. */
-export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
-  const all = db
-    .selectFrom('domains')
-    .innerJoin('users', 'users.key', 'domains.user_key')
-    .selectAll('domains')
-    .select('users.email')
-    .where('domains.deleted_at', 'is', null)
-    .orderBy('domains.key')
-  return reader.all(name === undefined ? all : all.where('domains.name', '=', toAscii(name) ?? name))
 }

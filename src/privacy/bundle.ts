@@ -1,11 +1,13 @@
 // What is known of a recipient, as a zip: records.json with every record, and each received mail as it came (D57).
-import { createWriteStream, existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
+import { syncPath } from '../base/durable.ts'
 import { filesOf } from '../outbound/body.ts'
+import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
 import { about, names } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
@@ -118,6 +120,10 @@ export async function writeBundle(
   const directory = join(config.data_dir, EXPORTS)
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const zip = new ZipFile()
+  // What it cannot read it says by an event that ends the process when nobody listens.
+  const failed = Promise.withResolvers<never>()
+  failed.promise.catch(() => {})
+  zip.on('error', failed.reject)
   zip.addBuffer(
     Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
     'records.json',
@@ -132,7 +138,7 @@ export async function writeBundle(
     ),
   )
   for (const message of messages) {
-    const bytes = message.spool === null ? Buffer.from(message.content!) : readFileSync(spool.path(message.spool))
+    const bytes = message.spool === null ? Buffer.from(message.content!) : readProven(spool.path(message.spool))
     zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
   }
   const large = store.all(
@@ -145,11 +151,21 @@ export async function writeBundle(
   )
   for (const { id: email, spool: files } of large)
     for (const file of filesOf(files))
-      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${file}`, STORED)
+      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${ownName(file)}`, STORED)
   zip.end()
   const name = `${id}.zip`
   const draft = join(directory, `${name}.part`)
-  await pipeline(zip.outputStream as unknown as NodeJS.ReadableStream, createWriteStream(draft, { mode: 0o600 }))
+  const target = createWriteStream(draft, { mode: 0o600, flush: true })
+  const written = pipeline(zip.outputStream as unknown as NodeJS.ReadableStream, target)
+  try {
+    await Promise.race([written, failed.promise])
+  } catch (thrown) {
+    target.destroy()
+    await written.catch(() => {})
+    throw thrown
+  }
   await rename(draft, join(directory, name))
+  // Its owner is told of it: a power cut must not take it again.
+  for (const folder of [directory, config.data_dir]) syncPath(folder)
   return name
 }

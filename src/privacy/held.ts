@@ -39,7 +39,7 @@ const PLACES: readonly Place[] = [
   },
   { table: 'events', key: 'key', columns: ['data'], owned: OWN },
   { table: 'outbound_webhooks', key: 'key', columns: ['payload', 'response_body', 'reason'], owned: OWN },
-  { table: 'notices', key: 'key', columns: ['subject', 'text'], owned: OWN },
+  { table: 'notices', key: 'key', columns: ['subject', 'text', 'response'], owned: OWN },
 ]
 
 /** Rows that are looked at before others have their turn. */

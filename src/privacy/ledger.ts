@@ -1,7 +1,8 @@
 // The ledger of erasures: one line each in a file of its own beside the database, so that a backup from before an erasure, put back, is
 // scrubbed again (D56). It holds hashes alone.
 import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { syncPath } from '../base/durable.ts'
 
 export const LEDGER = 'erasures.ledger'
 
@@ -13,9 +14,18 @@ export interface Entry {
   at: string
 }
 
-/** Appends an entry; when it returns the line is on the disk. */
-export function enter(dataDir: string, entry: Entry): void {
-  const file = openSync(join(dataDir, LEDGER), 'a+', 0o600)
+/** Makes the ledger where there is none: a data directory without one has not been served by this version. */
+export function keepLedger(dataDir: string): void {
+  closeSync(openSync(join(dataDir, LEDGER), 'a', 0o600))
+}
+
+/** Appends an entry to the ledger of a data directory and to its copy ('' = none); when it returns the lines are on the disk. */
+export function enter(dataDir: string, entry: Entry, copy = ''): void {
+  for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, entry)
+}
+
+function append(path: string, entry: Entry): void {
+  const file = openSync(path, 'a+', 0o600)
   try {
     // A line that a crash cut must not take this one with it.
     appendFileSync(file, `${endsOpen(file) ? '\n' : ''}${JSON.stringify(entry)}\n`)
@@ -23,12 +33,7 @@ export function enter(dataDir: string, entry: Entry): void {
   } finally {
     closeSync(file)
   }
-  const directory = openSync(dataDir, 'r')
-  try {
-    fsyncSync(directory)
-  } finally {
-    closeSync(directory)
-  }
+  syncPath(dirname(path))
 }
 
 function endsOpen(file: number): boolean {

@@ -1,6 +1,7 @@
 // Requests about a recipient (D56, D57): to be forgotten, or told what is known. Both are written down at once and worked on soon after.
 import type { Clock } from '../base/clock.ts'
 import { iso } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -18,7 +19,7 @@ export interface RequestDesk {
   store: Store
   clock: Clock
   keyring: Keyring
-  config: { data_dir: string }
+  config: Pick<Config, 'data_dir' | 'privacy'>
   /** Tells the worker that a request waits. */
   ring: () => void
 }
@@ -56,7 +57,7 @@ export async function requestErasure(
     const now = clock.now()
     const id = newId(now)
     // First the ledger: what it says is done again whatever happens to the database.
-    enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) })
+    enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
     return insert(tx, desk, user.key, 'erasure', id, address, hash)
   })
 }

@@ -11,7 +11,7 @@ import { Loop } from '../base/loop.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { blockErased } from '../outbound/forget.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { EXPORTS, writeBundle } from './bundle.ts'
@@ -37,6 +37,13 @@ const RETRY = 5 * MINUTE
 const SOON = 5 * SECOND
 /** How long a bundle is kept. */
 const KEPT = 7 * DAY
+
+interface Done {
+  /** The bundle. */
+  file: string | null
+  /** Tells whoever waits for it, in the transaction that says it is done. */
+  tell?: (tx: Tx) => void
+}
 
 export class Privacy {
   readonly #desk: PrivacyDesk
@@ -79,25 +86,28 @@ export class Privacy {
 
   async #perform(request: PrivacyRequest): Promise<void> {
     const { clock, keyring, log, store } = this.#desk
-    const address = keyring.open(request.id, request.sealed_recipient!)
     try {
-      const file =
+      const address = keyring.open(request.id, request.sealed_recipient!)
+      const done =
         request.kind === 'export' ? await this.#export(request, address) : await this.#erase(request, address)
       const now = clock.now()
-      if (file === undefined) {
+      if (done === undefined) {
         const soon = { next_attempt_at: now + SOON, updated_at: now }
         await store.write((tx) => tx.run(db.updateTable('privacy_requests').set(soon).where('key', '=', request.key)))
         return
       }
       const set = {
         status: 'done' as const,
-        file,
+        file: done.file,
         finished_at: now,
         next_attempt_at: null,
         sealed_recipient: null,
         updated_at: now,
       }
-      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set(set).where('key', '=', request.key)))
+      await store.write((tx) => {
+        tx.run(db.updateTable('privacy_requests').set(set).where('key', '=', request.key))
+        done.tell?.(tx)
+      })
       log.info('privacy request done', { id: request.id, kind: request.kind })
     } catch (thrown) {
       log.fault(`privacy request ${request.id}`, thrown)
@@ -107,7 +117,7 @@ export class Privacy {
   }
 
   /** Undefined: something is on its way to the address, and what it comes to must be erased as well. */
-  async #erase({ user_key }: PrivacyRequest, address: string): Promise<null | undefined> {
+  async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
     const { clock, config, keyring, store } = this.#desk
     // Bundles about the address are copies of what is erased; one about somebody else may name it in a mail to both.
     const bundles = db
@@ -126,31 +136,24 @@ export class Privacy {
     if (busy) return undefined
     // Another account may hold the same address by its own right; the operator is told that the files say it.
     if (left.length > 0) this.#desk.log.warn('the address is still in the data directory', { files: left.join(',') })
-    return null
+    return { file: null }
   }
 
-  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<string> {
-    const { clock, config, keyring, noticed, store } = this.#desk
+  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<Done> {
+    const { clock, config, keyring, noticed } = this.#desk
     const file = await writeBundle(this.#desk, user_key, id, address)
     const link = exportUrl(keyring, config.http.public_url, id, clock.now())
-    await store.write((tx) => {
-      const domain = tx.first(
-        raw<{ key: number }>(
-          `select key from domains where user_key = ? and deleted_at is null order by status = 'active' desc, key limit 1`,
-          [user_key],
-        ),
-      )
-      if (!domain) return
+    const tell = (tx: Tx): void => {
       const notice = {
         user_key,
-        domain_key: domain.key,
+        domain_key: null,
         subject: 'An export of a recipient’s data is ready',
         text: `The export that was asked for (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) can be fetched for 24 hours:\n\n${link}\n\nIt holds personal data: hand it to nobody but the person it is about.\n`,
       }
       addNotice(tx, notice, clock.now())
       tx.afterCommit(noticed)
-    })
-    return file
+    }
+    return { file, tell }
   }
 
   async #forgetBundles(now: number): Promise<void> {

@@ -1,7 +1,8 @@
 // Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and then the places where SQLite keeps
 // what is no longer there. It is done when no octet of the data directory says the address.
-import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { createReadStream, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { codeOf } from '../base/errors.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { forgetInNotices, forgetInTokens } from '../accounts/forget.ts'
@@ -25,7 +26,8 @@ import {
 import type { Store } from '../store/database.ts'
 import { betrays, markOf, type Erasing, type Step } from '../store/erasing.ts'
 import { forgetInEvents } from '../store/forget-events.ts'
-import type { Spool } from '../store/spool.ts'
+import { removeCopies } from '../store/open.ts'
+import { QUARANTINE, type Spool } from '../store/spool.ts'
 import { forgetInAttempts, forgetInPushed, forgetInWebhooks } from '../webhooks/forget.ts'
 
 export interface ScrubDesk {
@@ -105,6 +107,8 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
 
 /** What SQLite left in its log and in free space goes as well: by a checkpoint, and where that is not enough by writing the file anew. */
 async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<Scrubbed> {
+  // The database as it was before an upgrade says what it said then.
+  removeCopies(config.data_dir)
   // A command that reads this moment keeps the log from being emptied.
   if (!store.checkpoint()) return { busy: true, left: [] }
   const size = statSync(join(config.data_dir, 'postrider.db')).size
@@ -129,7 +133,7 @@ async function octetsHold(store: Store, octets: Uint8Array, address: string, loo
  * Files that SQLite has open in this process. They must not be opened beside it: closing any descriptor of a file gives up all locks
  * that the process has on it (fcntl, POSIX), and another process would take the log away under the server.
  */
-const OPENED = /^(?:postrider\.db|serve\.lock)/
+const OPENED = /^(?:postrider\.db(?:-wal|-shm)?|serve\.lock.*)$/
 
 /** The files of the data directory that hold the address, in plain text or as base64 or quoted-printable have it. */
 async function filesWith(dataDir: string, address: string, but: RegExp): Promise<string[]> {
@@ -137,7 +141,10 @@ async function filesWith(dataDir: string, address: string, but: RegExp): Promise
   for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
     const path = join(dataDir, name)
     if (but.test(name) || !statSync(path, { throwIfNoEntry: false })?.isFile()) continue
-    if (await fileHolds(path, address)) found.push(name)
+    if (!(await fileHolds(path, address))) continue
+    // Nobody names what lies in quarantine.
+    if (name.startsWith(join('spool', QUARANTINE))) rmSync(path, { force: true })
+    else found.push(name)
   }
   return found
 }
@@ -151,8 +158,9 @@ export async function fileHolds(path: string, address: string): Promise<boolean>
       if (betrays(bytes, address)) return true
       tail = bytes.subarray(-OVERLAP)
     }
-  } catch {
-    // Gone while it was looked at.
+  } catch (thrown) {
+    // Gone while it was looked at. What cannot be read may hold the address: the erasure is not done then.
+    if (codeOf(thrown) !== 'ENOENT') throw thrown
   }
   return false
 }

@@ -13,6 +13,9 @@ export function placeInLog(reader: Reader): number {
   return reader.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
 }
 
+/** The key of the last event that nobody has to read any more. */
+export const readUpTo = (reader: Reader): number => (anyEndpoint(reader) ? placeInLog(reader) : Number.MAX_SAFE_INTEGER)
+
 export function movePlace(tx: Tx, eventKey: number): void {
   tx.run(db.replaceInto('event_cursors').values({ reader: READER, event_key: eventKey }))
 }

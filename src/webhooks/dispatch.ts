@@ -6,16 +6,18 @@
 import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { Insistence } from '../base/insist.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { retryDelay } from '../base/retry.ts'
+import type { Troubles } from '../base/trouble.ts'
 import { addNotice, type NewNotice } from '../accounts/notices.ts'
 import { webhookMachine } from '../states/webhook.ts'
 import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import { dueGroups, type Queue } from '../store/due.ts'
 import type { Store, Tx } from '../store/database.ts'
-import { move } from '../store/move.ts'
-import { db, raw, statement } from '../store/query.ts'
+import { move, moveAll, takeAll } from '../store/move.ts'
+import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { holdWaiting, secretsOf, webhookByKey, type Webhook } from './endpoints.ts'
 import { fanOut } from './fan-out.ts'
@@ -29,6 +31,7 @@ export interface DispatchDesk {
   log: Log
   poster: Poster
   config: Pick<Config, 'webhooks'>
+  troubles: Troubles
   /** Says that there is a new notice for an owner. */
   noticed: () => void
 }
@@ -49,10 +52,12 @@ export class Dispatcher {
   readonly #loop: Loop
   readonly #busy = new Map<number, number>()
   readonly #running = new Set<Promise<void>>()
+  readonly #insistence: Insistence
   #released = false
 
   constructor(desk: DispatchDesk) {
     this.#desk = desk
+    this.#insistence = new Insistence(desk)
     this.#loop = new Loop({ name: 'webhooks', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
@@ -60,12 +65,11 @@ export class Dispatcher {
   async start(): Promise<void> {
     const now = this.#desk.clock.now()
     await this.#desk.store.write((tx) =>
-      tx.run(
-        raw(
-          `update outbound_webhooks set status = 'pending', leased_until = null, next_attempt_at = ?, attempts = attempts - 1 where status = 'active'`,
-          [now],
-        ),
-      ),
+      moveAll(tx, webhookDeliveryMachine, 'lapse', {
+        set: 'leased_until = null, next_attempt_at = ?, attempts = attempts - 1',
+        where: 'true',
+        parameters: [now],
+      }),
     )
     this.#loop.start()
   }
@@ -76,13 +80,15 @@ export class Dispatcher {
 
   /** Waits up to `patience` ms for what is under way; the rest is given up, and sent again under the same id by the next start. */
   async stop(patience: number): Promise<void> {
-    await this.#loop.stop()
-    const timer = setTimeout(() => {
+    this.#insistence.end()
+    const inTime = this.#desk.clock.wake(this.#desk.clock.now() + patience, () => {
       this.#released = true
+      this.#insistence.giveUp()
       this.#desk.poster.close()
-    }, patience)
+    })
+    await this.#loop.stop()
     await Promise.all(this.#running)
-    clearTimeout(timer)
+    inTime()
   }
 
   async #run(now: number): Promise<number | null> {
@@ -152,7 +158,10 @@ export class Dispatcher {
     )
     if (this.#released) return
     const duration = Math.round(performance.now() - started)
-    const lost = await store.write((tx) => settle(tx, { config, delivery, duration, now: clock.now(), at, response }))
+    const lost = await this.#insistence.run(
+      () => `webhook delivery ${delivery.id}`,
+      () => store.write((tx) => settle(tx, { config, delivery, duration, now: clock.now(), at, response })),
+    )
     log.info('webhook', {
       id: delivery.id,
       webhook: webhook.id,
@@ -168,22 +177,17 @@ export class Dispatcher {
 }
 
 function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery[] {
-  return tx
-    .all(
-      raw<Delivery>(
-        `update outbound_webhooks set status = 'active', attempts = attempts + 1, leased_until = ?, next_attempt_at = null
-       where key in (
-           select d.key from outbound_webhooks d where d.status = 'pending' and d.webhook_key = ? and d.next_attempt_at <= ?
-           -- The order of events about one mail is kept: the next waits for the first attempt of the one before it.
-           and (d.about = '' or not exists (
-             select 1 from outbound_webhooks e where e.status in ('pending', 'active') and e.webhook_key = d.webhook_key
-             and e.about = d.about and e.key < d.key and (e.status = 'active' or e.attempts = 0)))
-           order by d.next_attempt_at, d.key limit ?)
-       returning *`,
-        [now + LEASE, webhookKey, now, limit],
-      ),
-    )
-    .sort((a, b) => a.key - b.key)
+  return takeAll<Delivery>(tx, webhookDeliveryMachine, 'claim', {
+    set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null',
+    where: `key in (
+      select d.key from outbound_webhooks d where d.status = 'pending' and d.webhook_key = ? and d.next_attempt_at <= ?
+      -- The order of events about one mail is kept: the next waits for the first attempt of the one before it.
+      and (d.about = '' or not exists (
+        select 1 from outbound_webhooks e where e.status in ('pending', 'active') and e.webhook_key = d.webhook_key
+        and e.about = d.about and e.key < d.key and (e.status = 'active' or e.attempts = 0)))
+      order by d.next_attempt_at, d.key limit ?)`,
+    parameters: [now + LEASE, webhookKey, now, limit],
+  }).sort((a, b) => a.key - b.key)
 }
 
 /** Whether the payload is still what was sent. */

@@ -7,9 +7,10 @@ import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
 import { isAddress } from '../base/network.ts'
 import { webhookMachine } from '../states/webhook.ts'
+import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { move } from '../store/move.ts'
-import { db, raw } from '../store/query.ts'
+import { move, moveAll } from '../store/move.ts'
+import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { beginHere } from './cursor.ts'
 import { hintOf, newSecret } from './sign.ts'
@@ -137,12 +138,11 @@ function activate(tx: Tx, { key }: Webhook, now: number): void {
 
 /** Nothing that waits for an endpoint is attempted any more. */
 export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
-  tx.run(
-    raw(
-      `update outbound_webhooks set status = 'held', next_attempt_at = null, updated_at = ? where webhook_key = ? and status = 'pending'`,
-      [now, webhookKey],
-    ),
-  )
+  moveAll(tx, webhookDeliveryMachine, 'hold', {
+    set: 'next_attempt_at = null, updated_at = ?',
+    where: `status = 'pending' and webhook_key = ?`,
+    parameters: [now, webhookKey],
+  })
 }
 
 /** Removes an endpoint: nothing more is sent, its secrets are gone; what was delivered stays on record. */

@@ -1,6 +1,7 @@
 // One attempt on the wire: a POST whose whole course (look-up, connection, TLS, headers, body) ends within the timeout. Nothing
 // is followed, nothing is trusted: the address is checked on the socket, the certificate must be good, little is read of what
 // comes back.
+import { counters } from '../base/counters.ts'
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:https'
@@ -30,9 +31,7 @@ function authorities(caFile: string): string {
     void new X509Certificate(pem)
     return pem
   } catch (thrown) {
-    throw new OperatorError(
-      `webhooks.ca_file: ${caFile} holds no certificate in PEM that can be read (${codeOf(thrown)}).`,
-    )
+    throw new OperatorError(`tls.ca_file: ${caFile} holds no certificate in PEM that can be read (${codeOf(thrown)}).`)
   }
 }
 
@@ -63,7 +62,13 @@ export class Poster {
     this.#agent.destroy()
   }
 
-  post(text: string, headers: Record<string, string>, body: string): Promise<Response> {
+  async post(text: string, headers: Record<string, string>, body: string): Promise<Response> {
+    const response = await this.#post(text, headers, body)
+    counters.webhooks.add({ result: response.status === null ? 'error' : `${String(response.status)[0]}xx` })
+    return response
+  }
+
+  #post(text: string, headers: Record<string, string>, body: string): Promise<Response> {
     const failed = (reason: string): Response => ({ status: null, body: null, retryAfter: undefined, reason })
     const url = new URL(text)
     const literal = url.hostname.replace(/^\[|\]$/g, '')

@@ -18,7 +18,8 @@ import {
   setPassword,
 } from '../../src/accounts/users.ts'
 import { createToken, findToken } from '../../src/accounts/tokens.ts'
-import { openStore, type Store } from '../../src/store/database.ts'
+import type { Store } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { ManualClock } from '../kit/clock.ts'
 

@@ -9,7 +9,8 @@ import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { eraseKeys, OpenKeys, signingKeyOf, type DkimKey } from '../../src/domains/keys.ts'
 import { recordsOf, type DnsRecord } from '../../src/domains/records.ts'
-import { resumeDomain, type Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
+import { resumeDomain } from '../../src/domains/register.ts'
 import { Shaping } from '../../src/outbound/shaping.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
@@ -201,6 +202,20 @@ test('a standby record that was withdrawn before the rotation is not signed with
   assert.equal(statusOf(id), 'verifying')
   postrider.clock.leap(6 * MINUTE)
   assert.equal(await signedWith('kept@there.test'), signing)
+})
+
+test('a retired key whose record is gone at a look signs nothing more, though it was the last that was seen', async () => {
+  const id = await activate('gone.test', 'required')
+  const [old, promoted] = [selectorOf(id, 'signing'), selectorOf(id, 'standby')]
+  const published = recordsFor(id).find(({ name }) => name.startsWith(old))!
+  await queue('a@gone.test', 'gone@there.test')
+  await rotate(id)
+  withdraw(published)
+  postrider.clock.leap(MINUTE)
+  await checked(id)
+  postrider.clock.leap(6 * MINUTE)
+  const { message } = await until(() => heardBy('gone@there.test')[0], 'the mail')
+  assert.equal(/ s=([a-z0-9]+);/.exec(message)?.[1], promoted)
 })
 
 test('rotated twice before anything was published, mail in the queue keeps the key that receivers find', async () => {

@@ -3,7 +3,7 @@ import { createPublicKey } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { recordsOf, syncRecords } from '../../src/domains/records.ts'
-import { domainByKey } from '../../src/domains/register.ts'
+import { domainByKey } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 
 let postrider: TestAppliance
@@ -353,7 +353,7 @@ test('PATCH changes what it names and keeps the rest; the name, purpose and regi
   const off = await patch(id, { open_tracking_enabled: false })
   assert.equal(off.body.data.attributes.open_tracking_enabled, false)
   assert.equal(off.body.data.attributes.click_tracking_enabled, true)
-  for (const [attribute, value] of Object.entries({ name: 'x.example.org', purpose: 'both', region: 'eu' }))
+  for (const [attribute, value] of Object.entries({ name: 'x.example.org', purpose: 'marketing', region: 'us-1' }))
     refused(await patch(id, { [attribute]: value }), attribute, 'immutable')
   refused(await patch(id, { status: 'active' }), 'status', 'immutable')
   for (const [attribute, value] of Object.entries({

@@ -27,7 +27,10 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'postrider-everywhere-'))
   refused.clear()
   exchanger = await startTestExchanger({
-    final: ({ to }) => (refused.has(to[0]!) ? `550 5.1.1 <${to[0]}> unknown; see x.test/?who=${to[0]}` : undefined),
+    answer: (line) => {
+      const [, to] = /^RCPT TO:<([^>]*)>/.exec(line) ?? []
+      return to !== undefined && refused.has(to) ? `550 5.1.1 <${to}> unknown; see x.test/?who=${to}` : undefined
+    },
   })
   receiver = await startTestReceiver()
   receiver.answer = ({ body }, response) => void response.writeHead(200).end(`got ${body.slice(0, 800)}`)

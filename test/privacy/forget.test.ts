@@ -19,7 +19,8 @@ const kit = campaignKit(() => postrider)
 
 before(async () => {
   exchanger = await startTestExchanger({
-    final: ({ to }) => (to[0] === ADDRESS && refusing ? `550 5.1.1 <${ADDRESS}> unknown user` : undefined),
+    answer: (line) =>
+      refusing && line.startsWith(`RCPT TO:<${ADDRESS}>`) ? `550 5.1.1 <${ADDRESS}> unknown user` : undefined,
   })
   receiver = await startTestReceiver()
   postrider = await startTestAppliance({

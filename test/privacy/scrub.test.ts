@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { erasingOf, scrub } from '../../src/privacy/scrub.ts'
+import { meter, within } from '../kit/cost.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { betrays, redact } from '../../src/store/erasing.ts'
 import { raw } from '../../src/store/query.ts'
@@ -94,7 +95,7 @@ const SPOKEN: Record<string, string[]> = {
   webhooks: ['name', 'url', 'disabled_reason'],
   outbound_webhooks: ['payload', 'response_body', 'reason'],
   webhook_attempts: ['response_body', 'reason'],
-  notices: ['subject', 'text'],
+  notices: ['subject', 'text', 'response'],
   inboxes: ['name'],
   inbound_messages: ['mail_from', 'recipients', 'helo', 'received', 'content', 'authentication'],
   inbound_emails: [
@@ -205,13 +206,13 @@ const dump = (where: number): string => {
 test('every column that can hold an address is scrubbed; other addresses and other users’ rows stay as they are', async () => {
   const { desk } = postrider.appliance
   const { store } = desk
-  // All columns of text that are not named above are ours alone: ids, statuses, our own words.
+  // All columns of text that are not named above are ours alone: ids, statuses, our own words, addresses of users and of the operator.
   const known = store.all(
     raw<{ name: string }>(`select m.name || '.' || c.name as name from sqlite_master m, pragma_table_info(m.name) c
       where m.type = 'table' and m.name not like 'sqlite_%' and c.type = 'TEXT'`),
   )
   const OURS =
-    /\.(?:id|status|type|reason|source|scope|purpose|region|month|plan|kind|event|about|role|lane|tls|mode|replay_of|name|selector|public_key|value|record_type|mail_from_prefix|tls_policy|tracking_redirect_mode|subscription_state|downgrade_to|scopes|duration|last_four|enhanced_code|message_id|events|secret_hint|spool|client|virus|address|recipient_hash|file|email|password_hash|domain|mx|reader|redirect_uris?|challenge|resource|resolver)$/
+    /^tokens\.agent_id$|\.(?:id|status|summary|sts_mode|dmarc_policy|type|reason|source|scope|purpose|region|month|plan|kind|event|about|role|lane|tls|mode|replay_of|name|selector|public_key|value|record_type|mail_from_prefix|tls_policy|tracking_redirect_mode|subscription_state|downgrade_to|scopes|duration|last_four|enhanced_code|message_id|events|secret_hint|spool|client|virus|address|recipient_hash|recipient|file|email|password_hash|domain|mx|reader|redirect_uris?|challenge|resource|resolver)$/
   for (const { name } of known) {
     const [table, column] = name.split('.') as [string, string]
     assert.ok(SPOKEN[table]?.includes(column) || OURS.test(name), `${name}: may it hold an address?`)
@@ -257,18 +258,21 @@ test('ten thousand records do not hold up the event loop', async (t) => {
       ),
     ),
   )
+  // Between two turns of the event loop: work, not time.
   let longest = 0
-  let seen = performance.now()
-  const ticking = setInterval(() => {
-    longest = Math.max(longest, performance.now() - seen)
-    seen = performance.now()
-  }, 1)
-  const began = performance.now()
+  let turns = 0
+  let over = false
+  let since = meter()
+  const turn = (): void => {
+    longest = Math.max(longest, since())
+    since = meter()
+    turns++
+    if (!over) setImmediate(turn)
+  }
+  turn()
   await scrub(desk, erasingOf(desk.keyring, key, 'many@there.test', desk.clock.now()))
-  clearInterval(ticking)
-  t.diagnostic(
-    `scrubbed in ${Math.round(performance.now() - began)} ms, the loop was held for ${Math.round(longest)} ms at most`,
-  )
+  over = true
+  t.diagnostic(`${turns} turns of the event loop, the longest worked for ${Math.round(longest)} ms`)
   assert.deepEqual(await filesWith(postrider.dataDir, 'many@there.test'), [])
-  assert.ok(longest < 1000, `${longest} ms`)
+  within(1000, longest)
 })

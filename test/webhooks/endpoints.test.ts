@@ -1,7 +1,7 @@
 // Webhooks over the API: what may be written, what is read, and whose it is (specification "Webhook", "Webhooks", D51, D52, D55).
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { SCOPES } from '../../src/accounts/scopes.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
 import { raw } from '../../src/store/query.ts'
@@ -330,8 +330,8 @@ describe('change', () => {
       { rotate_secret: 1 },
       { secret: `whsec_${'A'.repeat(43)}=` },
       { secret_hint: 'AAAA' },
-      { status: 'active' },
-      { consecutive_failures: 0 },
+      { status: 'paused' },
+      { consecutive_failures: 1 },
       { colour: 'red' },
     ]) {
       const answer = await patch(bad)
@@ -342,7 +342,7 @@ describe('change', () => {
     const before = await postrider.api('GET', `/webhooks/${id}`)
     assert.equal((await patch({ name: 'never', rotate_secret: true, url: 'http://x.example' })).status, 422)
     assert.deepEqual((await postrider.api('GET', `/webhooks/${id}`)).body.data, before.body.data)
-    refused(await patch({}, relation(domain.id)), 403, 'relationship_update_forbidden')
+    refused(await patch({}, relation(id)), 403, 'relationship_update_forbidden')
     refused(await patch({}, { id: 'another' }), 409, 'id_mismatch')
   })
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { Domain } from '../../src/domains/register.ts'
-import { openStore } from '../../src/store/database.ts'
+import type { Domain } from '../../src/domains/find.ts'
+import { openStore } from '../../src/store/open.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
@@ -126,7 +126,7 @@ test('sent, delivered, opened and clicked', async () => {
     .replaceAll('=3D', '=')
   const pixel = /\/t\/o\/[\w.~-]+\.gif/.exec(text)![0]
   const link = /\/t\/c\/[\w.~-]+/.exec(text)![0]
-  postrider.clock.advance(5 * MINUTE)
+  postrider.clock.leap(5 * MINUTE)
   const browser = { headers: { 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0' } }
   assert.equal((await postrider.raw(pixel, browser)).status, 200)
   const opened = await next('email.opened')
@@ -193,7 +193,7 @@ test('domain events tell the state before and after', async () => {
   postrider.publish(fresh)
   postrider.appliance.desk.bells.domains()
   const verified = await until(async () => {
-    postrider.clock.advance(MINUTE)
+    postrider.clock.leap(MINUTE)
     await rest(postrider)
     return heard(own).find(({ type }) => type === 'domain.verified')
   }, 'domain.verified')

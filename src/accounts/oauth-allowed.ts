@@ -1,0 +1,102 @@
+// Whom programs may lead back to: the origins of the configuration, and what the operator allowed by command. Known programs are allowed by
+// name; the addresses that their documentation names stand here, so that a new version of Postrider knows new ones.
+import type { Config } from '../base/config.ts'
+import type { Clock } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+
+export interface Allowed {
+  /** Any address of theirs; http://127.0.0.1 and the like without a port stand for any port. */
+  origins: string[]
+  /** These addresses alone; a final `/*` stands for one name. A private-use scheme is allowed in no other way. */
+  addresses: string[]
+}
+
+export const PROGRAMS: Readonly<Record<string, Allowed>> = {
+  claude: {
+    origins: [],
+    addresses: ['https://claude.ai/api/mcp/auth_callback', 'https://claude.com/api/mcp/auth_callback'],
+  },
+  chatgpt: {
+    origins: [],
+    addresses: ['https://chatgpt.com/connector_platform_oauth_redirect', 'https://chatgpt.com/connector/oauth/*'],
+  },
+  cursor: { origins: [], addresses: ['cursor://anysphere.cursor-mcp/oauth/callback'] },
+  vscode: {
+    origins: ['http://127.0.0.1'],
+    addresses: ['https://vscode.dev/redirect', 'https://insiders.vscode.dev/redirect'],
+  },
+  n8n: { origins: [], addresses: ['https://oauth.n8n.cloud/oauth2/callback'] },
+}
+
+/** What one name of the list means; undefined when it is neither a program nor an origin. */
+function meaningOf(name: string): Allowed | undefined {
+  if (Object.hasOwn(PROGRAMS, name)) return PROGRAMS[name]
+  const url = URL.canParse(name) ? new URL(name) : undefined
+  const origin =
+    url && /^https?:$/.test(url.protocol) && !name.includes('*') && (name === url.origin || name === `${url.origin}/`)
+  return origin ? { origins: [url.origin], addresses: [] } : undefined
+}
+
+/** The form in which a name is kept. Throws an OperatorError. */
+function keptForm(name: string): string {
+  const meaning = meaningOf(name)
+  if (!meaning)
+    throw new OperatorError(
+      `"${name}" is neither ${Object.keys(PROGRAMS).join(', ')} nor an origin such as https://app.example.org (no path, lower case).`,
+    )
+  return Object.hasOwn(PROGRAMS, name) ? name : meaning.origins[0]!
+}
+
+const names = statement<object>()(() => db.selectFrom('oauth_allowed').selectAll().orderBy('name'))
+
+/** All that is allowed now: a command takes effect at the next request. */
+export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Allowed {
+  const parts = reader.all(names({})).flatMap(({ name }) => meaningOf(name) ?? [])
+  return {
+    origins: [...oauth.redirect_origins, ...parts.flatMap(({ origins }) => origins)],
+    addresses: parts.flatMap(({ addresses }) => addresses),
+  }
+}
+
+export interface Entry extends Allowed {
+  name: string
+  /** Null: it stands in the configuration. */
+  created_at: number | null
+}
+
+export function listAllowed(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Entry[] {
+  return [
+    ...oauth.redirect_origins.map((origin) => ({ name: origin, origins: [origin], addresses: [], created_at: null })),
+    ...reader
+      .all(names({}))
+      .map(({ created_at, name }) => ({ name, ...(meaningOf(name) ?? { origins: [], addresses: [] }), created_at })),
+  ]
+}
+
+/** Allows a program or an origin; the name as it is kept. Throws an OperatorError. */
+export async function allow({ clock, store }: { store: Store; clock: Clock }, given: string): Promise<string> {
+  const name = keptForm(given)
+  await store.write(
+    (tx) =>
+      void tx.run(
+        db
+          .insertInto('oauth_allowed')
+          .values({ name, created_at: clock.now() })
+          .onConflict((conflict) => conflict.doNothing()),
+      ),
+  )
+  return name
+}
+
+/** Takes it back. Throws an OperatorError when it was not allowed by command. */
+export async function disallow({ store }: { store: Store }, given: string): Promise<string> {
+  const name = meaningOf(given) ? keptForm(given) : given
+  const { changes } = await store.write((tx) => tx.run(db.deleteFrom('oauth_allowed').where('name', '=', name)))
+  if (changes === 0)
+    throw new OperatorError(
+      `"${given}" was not allowed by command; "postrider oauth list" shows all, and those of the configuration are changed there.`,
+    )
+  return name
+}

@@ -1,0 +1,78 @@
+// What the operator is told by mail: trouble of this server that lasts (D66, D72), each kind once a day. The operator is `[notices] operator`,
+// else the first user.
+import { DAY, iso, MINUTE, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Troubles } from '../base/trouble.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import { addNotice, type NewNotice } from './notices.ts'
+
+/** What ends by itself within this time is not worth a mail. */
+const LASTING = MINUTE
+const AGAIN = DAY
+
+/** Who is told of what concerns the whole server; undefined before there is a user. */
+export function operatorOf(
+  reader: Reader,
+  { notices }: Pick<Config, 'notices'>,
+): Pick<NewNotice, 'user_key' | 'recipient'> | undefined {
+  const users = db.selectFrom('users').select('key').orderBy('key').limit(1)
+  if (notices.operator === '') {
+    const first = reader.first(users)
+    return first && { user_key: first.key }
+  }
+  const named = reader.first(users.where('email', '=', notices.operator))
+  return named ? { user_key: named.key } : { user_key: null, recipient: notices.operator }
+}
+
+export interface OperatorDesk {
+  store: Store
+  clock: Clock
+  troubles: Troubles
+  config: Pick<Config, 'notices' | 'hostname'>
+  /** There are notices to be mailed. */
+  ring: () => void
+}
+
+export class OperatorNotices {
+  readonly #desk: OperatorDesk
+  #telling = false
+
+  constructor(desk: OperatorDesk) {
+    this.#desk = desk
+  }
+
+  /** Called every second. What fails may keep the notice from being written too: it is tried again, one try at a time. */
+  look(): void {
+    const { clock, config, ring, store, troubles } = this.#desk
+    const now = clock.now()
+    const lasting = troubles.list().filter(({ since }) => now - since >= LASTING)
+    if (this.#telling || lasting.length === 0) return
+    const news = lasting
+      .map((trouble) => ({ ...trouble, subject: `Trouble on ${config.hostname}: ${trouble.name}` }))
+      .filter(({ subject }) => !toldSince(store, subject, now - AGAIN))
+    const operator = operatorOf(store, config)
+    if (news.length === 0 || !operator) return
+    this.#telling = true
+    store
+      .write((tx) => {
+        for (const { sentence, since, subject } of news) {
+          const text = `${sentence}
+
+It has been so since ${iso(since)}. The server goes on trying by itself; nothing that was accepted is lost. "postrider doctor" and the
+log (event "trouble") say more. The same trouble is told once a day at most.
+`
+          addNotice(tx, { ...operator, domain_key: null, subject, text }, now)
+        }
+      })
+      .then(ring)
+      .catch((thrown: unknown) => troubles.report('store', 'The database cannot be written.', thrown))
+      .finally(() => (this.#telling = false))
+  }
+}
+
+/** Whether a notice of that subject was written since a time (ms). */
+export function toldSince(reader: Reader, subject: string, since: number): boolean {
+  const told = db.selectFrom('notices').select('key').where('subject', '=', subject).where('created_at', '>', since)
+  return reader.first(told) !== undefined
+}

@@ -1,0 +1,97 @@
+// Records that make a domain's mail safer and that graders look for, beside those that it cannot do without (D78): SPF of the domain itself
+// and of our name in HELO, CAA, TLSA of our certificates, MTA-STS and reports on TLS.
+import { createHash, X509Certificate } from 'node:crypto'
+import { isIP } from 'node:net'
+import type { Config } from '../base/config.ts'
+import type { Resolver } from '../base/resolver.ts'
+import type { Domain } from './find.ts'
+import { stsHost, stsRecord } from './inbound-sts.ts'
+import { TTL } from './records.ts'
+
+export interface AdvisedRecord {
+  record_type: 'FROM_SPF' | 'HELO_SPF' | 'CAA' | 'TLSA' | 'MTA_STS' | 'TLS_RPT'
+  name: string
+  /** Of DNS. */
+  type: 'TXT' | 'CAA' | 'TLSA' | 'CNAME'
+  value: string
+  ttl: number
+  /** What the domain has there now, where that decides what is advised; null: nothing, or it could not be asked. */
+  observed: string | null
+}
+
+export interface AdvisedDeps {
+  config: Pick<Config, 'hostname' | 'acme' | 'notices'>
+  resolver: Pick<Resolver, 'txt'>
+  /** SubjectPublicKeyInfo (DER) of what the listeners show on port 25: the present key, and the next where it is known. */
+  publicKeys: readonly Uint8Array[]
+  /** Names that get a certificate of the authority. */
+  certified: readonly string[]
+}
+
+/** Authorities by their directory's host, as CAA records name them (RFC 8659 §4.2). */
+const ISSUERS: Record<string, string> = {
+  'acme-v02.api.letsencrypt.org': 'letsencrypt.org',
+  'acme-staging-v02.api.letsencrypt.org': 'letsencrypt.org',
+  'acme.zerossl.com': 'sectigo.com',
+  'dv.acme-v02.api.pki.goog': 'pki.goog',
+  'api.buypass.com': 'buypass.com',
+  'acme.ssl.com': 'ssl.com',
+}
+
+/** What a domain and this host should publish beside the domain's own records. `reports`: whom reports on TLS go to. */
+export async function advisedRecords(
+  deps: AdvisedDeps,
+  domain: Pick<Domain, 'name' | 'sts_mode' | 'sts_changed_at'>,
+  reports: string,
+): Promise<AdvisedRecord[]> {
+  const { certified, config, publicKeys } = deps
+  const { acme, hostname } = config
+  const record = (
+    record_type: AdvisedRecord['record_type'],
+    type: AdvisedRecord['type'],
+    name: string,
+    value: string,
+    observed: string | null = null,
+  ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed })
+  const issuer = ISSUERS[new URL(acme.directory).host]
+  const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
+  return [
+    ...(await fromSpf(deps, domain.name)).map(({ observed, value }) =>
+      record('FROM_SPF', 'TXT', domain.name, value, observed),
+    ),
+    ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
+    ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
+    ...publicKeys.map((key) => record('TLSA', 'TLSA', `_25._tcp.${hostname}`, tlsaValue(key))),
+    ...(domain.sts_changed_at === null
+      ? []
+      : [
+          record('MTA_STS', 'CNAME', stsHost(domain.name), hostname),
+          record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, stsRecord(domain)),
+        ]),
+    record('TLS_RPT', 'TXT', `_smtp._tls.${domain.name}`, `v=TLSRPTv1; rua=mailto:${reports}`),
+  ]
+}
+
+/** DANE-EE, the public key, SHA-256 (RFC 7672 §3.1.1): it stays true for as long as the key does. */
+const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256').update(publicKey).digest('hex')}`
+
+/** SubjectPublicKeyInfo of the first certificate of a chain. */
+export const publicKeyOf = (chain: string): Uint8Array =>
+  new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
+
+/** SPF of the From domain: a record where it has none, else the mechanism to add; nothing when it names this host already. */
+async function fromSpf(
+  { config: { hostname }, resolver }: AdvisedDeps,
+  domain: string,
+): Promise<{ value: string; observed: string | null }[]> {
+  const answer = await resolver.txt(domain)
+  const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
+  const mechanism = `a:${hostname}`
+  if (present === undefined) return [{ value: `v=spf1 ${mechanism} ~all`, observed: null }]
+  const terms = present.split(/\s+/)
+  if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism)) return []
+  // Before "all", behind which nobody reads (RFC 7208 §5.1).
+  const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
+  const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
+  return [{ value, observed: present }]
+}

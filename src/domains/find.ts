@@ -1,0 +1,24 @@
+// Domains by their key and by their name.
+import type { Reader } from '../store/database.ts'
+import { toAscii } from '../message/address.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type Domain = RowOf<'domains'>
+
+/** A domain that is not removed. */
+export function domainByKey(reader: Reader, key: number): Domain | undefined {
+  return reader.first(db.selectFrom('domains').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
+}
+
+/** Every user's domains that are not removed, or those of one name. */
+export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
+  const all = db
+    .selectFrom('domains')
+    .innerJoin('users', 'users.key', 'domains.user_key')
+    .selectAll('domains')
+    .select('users.email')
+    .where('domains.deleted_at', 'is', null)
+    .orderBy('domains.key')
+  return reader.all(name === undefined ? all : all.where('domains.name', '=', toAscii(name) ?? name))
+}

@@ -1,0 +1,45 @@
+// The MTA-STS policy of a domain for mail that it receives here (RFC 8461): its text, its record, and when it changes.
+import type { Clock } from '../base/clock.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { Domain } from './find.ts'
+
+/** The host that serves the policy (RFC 8461 §3.3). */
+export const stsHost = (domain: string): string => `mta-sts.${domain}`
+
+/** How long senders keep a policy: a day while it is tried, half a year once it counts (RFC 8461 §3.2 advises weeks or more). */
+const MAX_AGE = { testing: 86_400, enforce: 15_552_000, none: 86_400 }
+
+export type StsMode = Domain['sts_mode']
+
+/** What https://mta-sts.<domain>/.well-known/mta-sts.txt answers. */
+export const stsPolicy = (mode: StsMode, hostname: string): string =>
+  ['version: STSv1', `mode: ${mode}`, `mx: ${hostname}`, `max_age: ${MAX_AGE[mode]}`, ''].join('\r\n')
+
+/** The value of _mta-sts.<domain>: its id changes with the policy, by which senders see that there is another. */
+export const stsRecord = ({ sts_changed_at }: Pick<Domain, 'sts_changed_at'>): string =>
+  `v=STSv1; id=${Math.floor((sts_changed_at ?? 0) / 1000)};`
+
+/** The domain that a policy host belongs to; undefined when it serves none. Of several registrations the one that has a policy counts. */
+export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
+  if (!host.startsWith('mta-sts.')) return undefined
+  return reader.first(
+    db
+      .selectFrom('domains')
+      .selectAll()
+      .where('name', '=', host.slice('mta-sts.'.length))
+      .where('deleted_at', 'is', null)
+      .where('sts_changed_at', 'is not', null)
+      .orderBy('sts_changed_at', 'desc')
+      .limit(1),
+  )
+}
+
+export async function setStsMode(desk: { store: Store; clock: Clock }, key: number, mode: StsMode): Promise<void> {
+  const now = desk.clock.now()
+  await desk.store.write((tx) =>
+    tx.run(
+      db.updateTable('domains').set({ sts_mode: mode, sts_changed_at: now, updated_at: now }).where('key', '=', key),
+    ),
+  )
+}
