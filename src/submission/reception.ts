@@ -1,0 +1,267 @@
+// Takes in what programs send by SMTP: the same rules and the same queue as POST /outbound-emails (D75). When `message` answers with
+// `accepted` the mail is on the disk.
+import { createHash, type Hash } from 'node:crypto'
+import { DAY } from '../base/clock.ts'
+import { codeOf, Refusal } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import { NoWorker, TookTooLong, WorkerLost, type Pool } from '../base/pool.ts'
+import type { Space } from '../base/space.ts'
+import type { InboundJob, InboundResult, SubmittedReading } from '../inbound/reader.ts'
+import { parseAddrSpec } from '../message/address.ts'
+import { MAX_HEADER } from '../message/mime-tree.ts'
+import { readSubmitted, UnsendableHeader, type SubmittedHeader } from '../message/submitted.ts'
+import { emailByKey } from '../outbound/idempotency.ts'
+import { submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import { suppressedFor } from '../outbound/suppressions.ts'
+import type { NewEmail } from '../outbound/email.ts'
+import type { InboundEnvelope, SmtpRefusal } from '../smtp/listener.ts'
+import { db, statement } from '../store/query.ts'
+import { Intake, type Held } from '../store/intake.ts'
+import { SPOOL_ABOVE } from '../store/spool.ts'
+import { rolesOf } from './envelope.ts'
+import { OctetCheck } from './octets.ts'
+import { replyTo, wordsOf } from './refusals.ts'
+import type { Sender, Senders } from './senders.ts'
+
+export interface SubmissionDeps extends SubmitDesk {
+  senders: Senders
+  space: Pick<Space, 'low'>
+  /** Reads MIME within a budget of its own. */
+  reader: Pick<Pool<InboundJob, InboundResult>, 'run'>
+  maxBytes: number
+}
+
+type Accepted = { accepted: string }
+
+const FULL: SmtpRefusal = { code: 452, text: '4.3.1 Out of storage; try again later' }
+const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger than this server takes' }
+const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 This is no address that mail can be sent to' }
+const unsendable = (text: string): SmtpRefusal => ({ code: 554, text: `5.6.0 ${wordsOf(text)}` })
+
+const activeDomains = statement<{ user_key: number }>()((arg) =>
+  db
+    .selectFrom('domains')
+    .select(['key', 'name'])
+    .where('user_key', '=', arg.user_key)
+    .where('status', '=', 'active')
+    .where('deleted_at', 'is', null)
+    .limit(1000),
+)
+
+const selectors = statement<{ user_key: number; name: string }>()((arg) =>
+  db
+    .selectFrom('dkim_keys as k')
+    .innerJoin('domains as d', 'd.key', 'k.domain_key')
+    .select('k.selector')
+    .where('d.user_key', '=', arg.user_key)
+    .where('d.name', '=', arg.name),
+)
+
+/** A message while it comes. */
+interface Coming {
+  id: string
+  intake: Intake
+  /** The beginning, until the header is whole. */
+  head: Buffer[]
+  header: SubmittedHeader | undefined
+  messageId: string
+  hash: Hash
+  size: number
+  octets: OctetCheck
+  refusal: SmtpRefusal | undefined
+}
+
+export class Submissions {
+  readonly #deps: SubmissionDeps
+  readonly #held: Held = { octets: 0 }
+
+  constructor(deps: SubmissionDeps) {
+    this.#deps = deps
+  }
+
+  /** At MAIL: whether this sender may send anything now. What is given as return path is replaced by our own. */
+  welcome(sender: Sender): SmtpRefusal | undefined {
+    return this.#deps.space.low ? FULL : this.#deps.senders.mayBegin(sender)
+  }
+
+  /** At RCPT. Whether an address is suppressed is known here only where the sending domain is (D77). */
+  recipient(address: string, from: string, sender: Sender): SmtpRefusal | undefined {
+    const { clock, keyring, senders, store } = this.#deps
+    const gone = senders.stillThere(sender)
+    if (gone) return gone
+    const parsed = parseAddrSpec(address)
+    if (!parsed) return NO_MAILBOX
+    const domains = store.all(activeDomains({ user_key: sender.userKey }))
+    const sending = parseAddrSpec(from)?.domain
+    const domain = domains.find(({ name }) => name === sending) ?? (domains.length === 1 ? domains[0] : undefined)
+    const found = domain && suppressedFor(store, keyring, domain.key, parsed.address, clock.now())
+    if (!found) return undefined
+    const reason = found.erased ? 'it was forgotten on request' : found.reason
+    return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain!.name} (${reason})`)}` }
+  }
+
+  /** Keeps a message and queues it, or says why not. */
+  async message(
+    bytes: AsyncIterable<Buffer>,
+    envelope: InboundEnvelope,
+    sound: () => SmtpRefusal | undefined,
+    sender: Sender,
+  ): Promise<SmtpRefusal | Accepted> {
+    const { clock, senders, spool } = this.#deps
+    const id = newId(clock.now())
+    const coming: Coming = {
+      id,
+      intake: new Intake(spool, `${id}-raw`, this.#held),
+      head: [],
+      header: undefined,
+      messageId: '',
+      hash: createHash('sha256'),
+      size: 0,
+      octets: new OctetCheck(),
+      refusal: undefined,
+    }
+    try {
+      for await (const chunk of bytes) await this.#take(coming, chunk, sender)
+      if (!coming.header && !coming.refusal) await this.#readHeader(coming, Buffer.concat(coming.head), sender)
+      const refusal = sound() ?? coming.refusal ?? senders.stillThere(sender)
+      return refusal ?? (await this.#submit(coming, envelope, sender))
+    } finally {
+      await coming.intake.close()
+    }
+  }
+
+  /** Reads to the end whatever is wrong: the answer follows the final dot. */
+  async #take(coming: Coming, chunk: Buffer, sender: Sender): Promise<void> {
+    coming.size += chunk.length
+    if (coming.size > this.#deps.maxBytes) coming.refusal = TOO_LARGE
+    coming.octets.add(chunk)
+    if (coming.octets.fault !== undefined) coming.refusal ??= unsendable(coming.octets.fault)
+    if (coming.refusal) return
+    coming.hash.update(chunk)
+    if (coming.header) return coming.intake.add(chunk)
+    coming.head.push(chunk)
+    const head = Buffer.concat(coming.head)
+    const [end, body] =
+      head.indexOf('\r\n') === 0 ? [0, 2] : [head.indexOf('\r\n\r\n') + 2, head.indexOf('\r\n\r\n') + 4]
+    if (body > 3 || end === 0) await this.#readHeader(coming, head.subarray(0, end), sender, head.subarray(body))
+    else if (head.length > MAX_HEADER) coming.refusal = unsendable(`The header is larger than ${MAX_HEADER / 1024} KB.`)
+  }
+
+  async #readHeader(
+    coming: Coming,
+    header: Buffer,
+    { userKey }: Sender,
+    rest: Buffer = Buffer.alloc(0),
+  ): Promise<void> {
+    const { clock, store } = this.#deps
+    coming.head = []
+    try {
+      coming.header = readSubmitted(header)
+    } catch (thrown) {
+      if (!(thrown instanceof UnsendableHeader)) throw thrown
+      coming.refusal = thrown.wish
+        ? { code: 554, text: `5.5.4 ${wordsOf(thrown.message)}` }
+        : unsendable(thrown.message)
+      return
+    }
+    const { domain } = coming.header.from
+    coming.messageId = coming.header.messageId ?? `<${coming.id}@${domain}>`
+    const ownSelectors = store.all(selectors({ user_key: userKey, name: domain })).map(({ selector }) => selector)
+    const edited = coming.header.edited({ messageId: coming.messageId, now: clock.now(), ownSelectors })
+    await coming.intake.add(Buffer.from(`${edited}\r\n`, 'latin1'))
+    await coming.intake.add(rest)
+  }
+
+  async #submit(coming: Coming, envelope: InboundEnvelope, sender: Sender): Promise<SmtpRefusal | Accepted> {
+    const { reader, senders, spool } = this.#deps
+    const header = coming.header!
+    let octets = await coming.intake.end()
+    let spooled = await coming.intake.keep()
+    let taken = false
+    try {
+      const content = spooled === null ? (octets as Buffer) : { file: spool.path(spooled) }
+      const { longLine } = coming.octets
+      const { body, octets: shorter, refused } = await read(reader, content, longLine !== undefined)
+      if (longLine !== undefined) {
+        if (shorter === null) return unsendable(longLine)
+        if (spooled !== null) await spool.remove(spooled)
+        octets = Buffer.from(shorter)
+        spooled = octets.length > SPOOL_ABOVE ? await spool.put(`${coming.id}-raw`, octets) : null
+      }
+      if (refused !== null) return { code: 554, text: `5.7.0 ${wordsOf(refused)}` }
+      const token = senders.tokenOf(sender)
+      const hash = coming.hash.update(`\n${envelope.to.toSorted().join('\n')}`).digest()
+      const given: NewEmail = {
+        from: header.fromText,
+        ...rolesOf(distinct(envelope.to), header),
+        subject: header.subject,
+        html: body.html,
+        text: body.text,
+        agent_id: header.wishes.agent_id ?? token?.agent_id,
+        track_opens: header.wishes.track_opens,
+        track_clicks: header.wishes.track_clicks,
+        ai_disclosure: header.wishes.ai_disclosure,
+        idempotency_key: header.wishes.idempotency_key ?? this.#keyOf(coming, hash, sender),
+        cappedToken: token && token.daily !== null ? token.key : undefined,
+        message: {
+          id: coming.id,
+          messageId: coming.messageId,
+          octets: spooled === null ? (octets as Buffer) : { spooled },
+          attachments: body.attachments.map(({ content_id, content_type, disposition, filename, size }) => ({
+            filename: filename ?? '',
+            contentType: content_type,
+            contentId: content_id,
+            disposition,
+            size,
+          })),
+          hash,
+        },
+      }
+      const { email } = await submitEmail(this.#deps, sender.userKey, given)
+      taken = true
+      return { accepted: `2.0.0 Ok: queued as ${email.id}` }
+    } catch (thrown) {
+      // A commit that failed at its sync may count after a restart: then its file is needed.
+      taken = codeOf(thrown).startsWith('SQLITE_IOERR')
+      if (thrown instanceof Refusal) return replyTo(thrown)
+      throw thrown
+    } finally {
+      if (!taken && spooled !== null) await spool.remove(spooled)
+    }
+  }
+
+  /**
+   * A client that repeats a message after a lost 250 means one mail: token and Message-ID are the key for 24 hours (D75). The same
+   * Message-ID with other octets or recipients is another mail: relays send one message in several transactions.
+   */
+  #keyOf({ header, messageId }: Coming, hash: Buffer, { tokenKey, userKey }: Sender): string | undefined {
+    if (header!.messageId === null) return undefined
+    const { clock, store } = this.#deps
+    const now = clock.now()
+    const day = Math.floor(now / DAY)
+    const pair = createHash('sha256').update(`${tokenKey}\n${messageId}\n`).update(hash).digest('hex').slice(0, 32)
+    const keyOn = (on: number): string => `smtp ${on} ${pair}`
+    const earlier = emailByKey(store, userKey, keyOn(day - 1))
+    return earlier && now - earlier.created_at < DAY ? keyOn(day - 1) : keyOn(day)
+  }
+}
+
+/** A message that takes the reader too long, or kills it, is sent unread; what is wrong with this server is thrown. */
+async function read(
+  reader: SubmissionDeps['reader'],
+  content: Buffer | { file: string },
+  longLines: boolean,
+): Promise<SubmittedReading> {
+  try {
+    return (await reader.run({ task: 'submitted', content, longLines })) as SubmittedReading
+  } catch (thrown) {
+    const message = thrown instanceof TookTooLong || (thrown instanceof WorkerLost && !(thrown instanceof NoWorker))
+    if (!message) throw thrown
+    return { kind: 'submitted', body: { text: null, html: null, attachments: [] }, refused: null, octets: null }
+  }
+}
+
+function distinct(addresses: readonly string[]): string[] {
+  const seen = new Set<string>()
+  return addresses.filter((address) => !seen.has(address.toLowerCase()) && seen.add(address.toLowerCase()))
+}

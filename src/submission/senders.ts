@@ -1,0 +1,90 @@
+// Who may send by SMTP: whoever shows an API token with the scope emails:send as a password; the user name says nothing (D75). A wrong one
+// is answered late, and later each time for its address, and stands in the log in one fixed form (docs/logs.md), for fail2ban and its like.
+import { counters } from '../base/counters.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import { customerOf } from '../base/network.ts'
+import type { RateLimit } from '../accounts/rates.ts'
+import { findToken, liveToken, noteUse, type KnownToken } from '../accounts/tokens.ts'
+import type { SmtpRefusal } from '../smtp/listener.ts'
+import type { Store } from '../store/database.ts'
+
+export interface SendersDeps {
+  store: Store
+  clock: Clock
+  log: Log
+  /** Requests and mails of a token, over HTTP and SMTP together. */
+  rates: RateLimit
+}
+
+/** Who has signed in. */
+export interface Sender {
+  tokenKey: number
+  userKey: number
+}
+
+/** The answer to the first wrong password, doubled with each further one up to the last. */
+const FIRST_DELAY = SECOND / 4
+const LAST_DELAY = 8 * SECOND
+const FORGOTTEN = 30 * MINUTE
+const MAX_KNOWN = 10_000
+
+const WRONG: SmtpRefusal = { code: 535, text: '5.7.8 The password is no API token of this server that may send mail' }
+const EXPIRED: SmtpRefusal = { code: 535, text: '5.7.8 The token has expired; create a new one' }
+const GONE: SmtpRefusal = { code: 530, text: '5.7.0 The token was revoked, has expired, or may no longer send mail' }
+
+export class Senders {
+  readonly #deps: SendersDeps
+  readonly #failures = new Map<string, { count: number; at: number }>()
+
+  constructor(deps: SendersDeps) {
+    this.#deps = deps
+  }
+
+  async login(password: string, client: string): Promise<{ who: Sender } | SmtpRefusal> {
+    const { clock, store } = this.#deps
+    const token = findToken(store, password)
+    const refusal = !token || !maySend(token) ? WRONG : clock.now() >= token.expires_at ? EXPIRED : undefined
+    if (refusal === undefined) {
+      noteUse(store, token!, clock.now())
+      return { who: { tokenKey: token!.key, userKey: token!.user_key } }
+    }
+    await this.#slowly(client)
+    return refusal
+  }
+
+  /** Whether a sender may go on: the token still stands, and has requests left. Throws nothing; a refusal says how long to wait. */
+  mayBegin(sender: Sender): SmtpRefusal | undefined {
+    const token = this.tokenOf(sender)
+    if (!token) return GONE
+    const { allowed, reset } = this.#deps.rates.take(token.id)
+    return allowed ? undefined : { code: 450, text: `4.7.1 Too many mails; try again in ${reset} s` }
+  }
+
+  /** The token as it is now; undefined when it was revoked, has expired or lost its scope since. */
+  tokenOf({ tokenKey }: Sender): KnownToken | undefined {
+    const token = liveToken(this.#deps.store, tokenKey)
+    return token && maySend(token) && this.#deps.clock.now() < token.expires_at ? token : undefined
+  }
+
+  stillThere(sender: Sender): SmtpRefusal | undefined {
+    return this.tokenOf(sender) ? undefined : GONE
+  }
+
+  #slowly(client: string): Promise<void> {
+    const { clock, log } = this.#deps
+    const now = clock.now()
+    const key = customerOf(client)
+    const known = this.#failures.get(key)
+    const count = known && now - known.at < FORGOTTEN ? known.count + 1 : 1
+    this.#failures.delete(key)
+    this.#failures.set(key, { count, at: now })
+    if (this.#failures.size > MAX_KNOWN) this.#failures.delete(this.#failures.keys().next().value!)
+    counters.refused.add({ where: 'submission' })
+    log.warn('authentication failed', { service: 'submission', address: client })
+    const delay = Math.min(LAST_DELAY, FIRST_DELAY * 2 ** Math.min(count - 1, 16))
+    return new Promise((resolve) => clock.wake(now + delay, resolve))
+  }
+}
+
+const maySend = ({ scopes }: KnownToken): boolean => (JSON.parse(scopes) as string[]).includes('emails:send')

@@ -1,0 +1,512 @@
+// Mail that programs hand in by SMTP (contract "SMTP submission", D75, D77), over real sockets and TLS into a real appliance and out to an
+// exchanger: who may send, what becomes of the octets, and every refusal with its code.
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
+import { createTransport } from 'nodemailer'
+import { DAY, HOUR } from '../../src/base/clock.ts'
+import { changeToken, createToken } from '../../src/accounts/tokens.ts'
+import { suppress } from '../../src/outbound/suppressions.ts'
+import { raw } from '../../src/store/query.ts'
+import { Senders } from '../../src/submission/senders.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf } from '../outbound/mails.ts'
+import { RawClient } from '../smtp/raw.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let domain: { id: string; key: number; user_key: number }
+const { become, receiver, show } = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger({ keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] })
+  postrider = await startTestAppliance({
+    config: {
+      delivery: { port: exchanger.port },
+      submission: { listen: ['127.0.0.1:0'], tls_listen: ['127.0.0.1:0'], max_recipients: 5 },
+      inbound: { max_message_bytes: '2MB' },
+    },
+  })
+  domain = await postrider.activeDomain('here.test')
+  receiver('there.test')
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const ports = () => ({
+  starttls: postrider.appliance.submission[0]!.port,
+  tls: postrider.appliance.submissions[0]!.port,
+})
+const tokenWith = async (more: object = {}, scopes: ('emails:send' | 'emails:read')[] = ['emails:send']) =>
+  createToken(postrider.appliance.desk, domain.user_key, { name: 'smtp', scopes, duration: '12_months', ...more })
+const plain = (password: string): string => Buffer.from(`\0postrider\0${password}`).toString('base64')
+
+/** A client on port 587 that has said STARTTLS and EHLO. */
+async function secured(): Promise<RawClient> {
+  const client = await RawClient.greeted(ports().starttls)
+  await client.startTls()
+  await client.ask('EHLO client.test')
+  return client
+}
+
+async function signedIn(password = postrider.token): Promise<RawClient> {
+  const client = await secured()
+  assert.equal(await client.said(`AUTH PLAIN ${plain(password)}`), '235 2.7.0')
+  return client
+}
+
+const HEADER = 'From: Shop <shop@here.test>\r\nTo: ada@there.test\r\nSubject: Order\r\n'
+
+/** What a message is answered after its final dot; `to` are the recipients of the envelope. */
+async function answered(
+  message: string | Buffer,
+  to: string[] = ['ada@there.test'],
+  client?: RawClient,
+): Promise<string> {
+  const own = client ?? (await signedIn())
+  const { code, text } = await sendBy(own, message, to)
+  if (!client) own.destroy()
+  return `${code} ${text}`
+}
+
+async function sendBy(
+  client: RawClient,
+  message: string | Buffer,
+  to: string[],
+): Promise<{ code: number; text: string }> {
+  assert.equal((await client.ask('MAIL FROM:<anybody@elsewhere.test>')).code, 250)
+  for (const each of to) {
+    const reply = await client.ask(`RCPT TO:<${each}>`)
+    if (reply.code !== 250) return reply
+  }
+  assert.equal((await client.ask('DATA')).code, 354)
+  client.write(message)
+  return client.ask('\r\n.')
+}
+
+const idOf = (answer: string): string => {
+  assert.match(answer, /^250 2\.0\.0 Ok: queued as [0-9a-f-]{36}$/)
+  return answer.slice(-36)
+}
+const arrived = (subject: string) =>
+  until(() => exchanger.heard.find(({ message }) => message.includes(`Subject: ${subject}\r\n`)), subject)
+const spooled = (): string[] => {
+  const spool = join(postrider.dataDir, 'spool')
+  return existsSync(spool) ? readdirSync(spool).filter((name) => name !== 'quarantine') : []
+}
+
+test('nodemailer sends over both doors; the mail is an outbound email as any other', async () => {
+  for (const [name, port] of Object.entries(ports())) {
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port,
+      secure: name === 'tls',
+      requireTLS: true,
+      auth: { user: 'whoever', pass: postrider.token },
+      tls: { rejectUnauthorized: false },
+    })
+    const { response } = await transport.sendMail({
+      from: '"Grüße" <shop@here.test>',
+      to: 'Ada <ada@there.test>',
+      cc: 'carl@there.test',
+      bcc: 'ben@there.test',
+      subject: `By ${name}`,
+      html: '<p>Hällo</p>',
+      text: 'Hällo',
+      attachments: [{ filename: 'list.csv', content: 'a,b\n' }],
+    })
+    transport.close()
+    const id = idOf(response)
+    const shown = await become(id, 'delivered')
+    const { from, to, cc, bcc, subject, html, text, attachments, message_id } = shown as Record<string, unknown>
+    assert.deepEqual(
+      { from, to, cc, bcc, subject, html, text },
+      {
+        from: '"Grüße" <shop@here.test>',
+        to: '"Ada" <ada@there.test>',
+        cc: ['carl@there.test'],
+        bcc: ['ben@there.test'],
+        subject: `By ${name}`,
+        html: '<p>Hällo</p>',
+        text: 'Hällo',
+      },
+    )
+    assert.deepEqual(attachments, [
+      { filename: 'list.csv', content_type: 'text/csv', content_id: null, disposition: 'attachment', size: 4 },
+    ])
+    assert.match(String(message_id), /^<.+>$/)
+    const { message, to: envelope } = await arrived(`By ${name}`)
+    assert.deepEqual(envelope.toSorted(), ['ada@there.test', 'ben@there.test', 'carl@there.test'])
+    assert.doesNotMatch(message, /^Bcc:/im)
+    assert.match(message, /^DKIM-Signature:[\s\S]*?d=here\.test/m)
+  }
+})
+
+test('the octets are kept: order and folding of fields, 8 bits, dots; what is removed and what is added', async () => {
+  const body = 'caf\u00e9 \u2028 line\r\n.\r\n..two\r\n  \ttrailing \t\r\n\r\n\r\n'
+  const fields =
+    'X-Odd:  spaces  kept \r\nSUBJECT: Octets\r\nfrom: "a, b"\r\n <shop@here.test>\r\nReferences: <1@x.test>\r\n\t<2@x.test>\r\nReply-To: someone@elsewhere.test\r\n'
+  const sent = Buffer.from(
+    `Return-Path: <x@y.test>\r\nBcc: hidden@there.test\r\n${fields}X-Postrider-AI-Disclosure: yes\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${body.replace(/^\./gm, '..')}`,
+  )
+  const client = await signedIn()
+  const { code, text } = await sendBy(client, sent.subarray(0, -2), ['ada@there.test'])
+  client.destroy()
+  const id = idOf(`${code} ${text}`)
+  await become(id, 'delivered')
+  const { message } = await until(() => exchanger.heard.find((each) => each.message.includes('X-Odd:')))
+  assert.ok(message.includes(fields), message)
+  assert.ok(message.endsWith(`\r\n\r\n${body}`), JSON.stringify(message.slice(-80)))
+  assert.doesNotMatch(message, /Return-Path|hidden@|X-Postrider/)
+  for (const field of ['Date', 'Message-ID', 'MIME-Version', 'AI-Disclosure', 'Feedback-ID', 'CFBL-Address'])
+    assert.equal([...message.matchAll(new RegExp(`^${field}:`, 'gim'))].length, 1, field)
+  const shown = await show(id)
+  assert.equal(shown['message_id'], `<${id}@here.test>`)
+  assert.equal(shown['html'], null)
+  assert.match(
+    exchanger.commands.find((line) => line.includes('MAIL FROM') && line.includes('8BITMIME'))!,
+    /BODY=8BITMIME/,
+  )
+})
+
+test('AUTH: only over TLS, by a token that may send; what is wrong is answered and goes on', async () => {
+  const clear = await RawClient.open(ports().starttls)
+  await clear.reply()
+  const { lines } = await clear.ask('EHLO client.test')
+  assert.ok(lines.includes('STARTTLS') && !lines.some((line) => line.startsWith('AUTH')), lines.join())
+  assert.equal(await clear.said(`AUTH PLAIN ${plain(postrider.token)}`), '538 5.7.11')
+  assert.equal(await clear.said('MAIL FROM:<shop@here.test>'), '530 5.7.0')
+  await clear.startTls()
+  assert.ok((await clear.ask('EHLO client.test')).lines.includes('AUTH PLAIN LOGIN'))
+  assert.equal(await clear.said('MAIL FROM:<shop@here.test>'), '530 5.7.0')
+  assert.equal((await clear.ask('AUTH PLAIN !!!!')).code, 501)
+  assert.equal((await clear.ask('AUTH CRAM-MD5')).code, 504)
+  assert.equal((await clear.ask('STARTTLS')).code, 503)
+  assert.equal((await clear.ask('AUTH LOGIN')).code, 334)
+  assert.equal((await clear.ask(Buffer.from('anybody').toString('base64'))).code, 334)
+  assert.equal(await clear.said(Buffer.from(postrider.token).toString('base64')), '235 2.7.0')
+  assert.equal((await clear.ask(`AUTH PLAIN ${plain(postrider.token)}`)).code, 503)
+  clear.destroy()
+  // Both commands in one flight.
+  const eager = await secured()
+  eager.write(`AUTH PLAIN ${plain(postrider.token)}\r\nMAIL FROM:<shop@here.test>\r\n`)
+  assert.deepEqual([(await eager.reply()).code, (await eager.reply()).code], [235, 250])
+  eager.destroy()
+})
+
+test('wrong, scopeless and expired tokens: 535, later each time; revoked and expired ones at the next command', async () => {
+  const { appliance } = postrider
+  const read = await tokenWith({}, ['emails:read'])
+  const client = await secured()
+  for (const password of ['pr_wrong', read.plaintext]) assert.match(await afterAWait(client, password), /^535 5\.7\.8/)
+  client.destroy()
+  const short = await tokenWith()
+  const holder = await signedIn(short.plaintext)
+  await appliance.desk.store.write((tx) => tx.run(raw('delete from tokens where id = ?', [short.token.id])))
+  assert.equal(await holder.said('MAIL FROM:<shop@here.test>'), '530 5.7.0')
+  holder.destroy()
+})
+
+/** What AUTH is answered, while the clock is turned on. */
+async function afterAWait(client: RawClient, password: string): Promise<string> {
+  let answer: string | undefined
+  void client.said(`AUTH PLAIN ${plain(password)}`).then((said) => (answer = said))
+  return until(() => {
+    if (answer === undefined) postrider.clock.advance(100)
+    return answer
+  }, 'an answer')
+}
+
+test('each wrong password of an address is answered later than the one before, up to 8 s; a right one at once', async () => {
+  const { clock } = postrider
+  const { log, rates, store } = postrider.appliance.desk
+  const senders = new Senders({ store, clock, log, rates })
+  for (const delay of [250, 500, 1000, 2000, 4000, 8000, 8000]) {
+    let answered = false
+    const answer = senders.login('pr_wrong', '192.0.2.1').finally(() => (answered = true))
+    clock.advance(delay - 1)
+    await turn()
+    assert.equal(answered, false, `${delay}`)
+    clock.advance(1)
+    assert.deepEqual(Object.keys(await answer), ['code', 'text'])
+  }
+  assert.ok('who' in (await senders.login(postrider.token, '192.0.2.1')))
+  const other = senders.login('pr_wrong', '192.0.2.2')
+  clock.advance(250)
+  assert.ok('code' in (await other))
+})
+
+test('From: one mailbox in an active domain of the user', async () => {
+  const to = 'To: ada@there.test\r\n'
+  for (const [header, expected] of [
+    [`${to}Subject: x`, '554 5.6.0 There is no From'],
+    [`From: a@here.test\r\nFrom: b@here.test\r\n${to}`, '554 5.6.0 There are several From'],
+    [`From: a@here.test, b@here.test\r\n${to}`, '554 5.6.0 The From field must hold one mailbox'],
+    [`From: Us: a@here.test;\r\n${to}`, '554 5.6.0'],
+    [`From: <@x.test:a@here.test>\r\n${to}`, '554 5.6.0'],
+    [`From: a@here.test (Ann)\r\n${to}`, '554 5.6.0'],
+    [`From: <a@here.test> <b@evil.test>\r\n${to}`, '554 5.6.0'],
+    [`From: ceo@bank.test <a@here.test>\r\n${to}`, '554 5.6.0'],
+    [` From: a@here.test\r\n${to}`, '554 5.6.0 A line of the header is no field'],
+    [`From : a@here.test\r\nfrom: b@evil.test\r\n${to}`, '554 5.6.0 There are several From'],
+    [`From: a@elsewhere.test\r\n${to}`, '550 5.7.1 You have no sending domain elsewhere.test'],
+    [`From: a@sub.here.test\r\n${to}`, '550 5.7.1 You have no sending domain sub.here.test'],
+    [`From: a@here.test\r\nSender: b@evil.test\r\n${to}`, '554 5.6.0 The Sender field'],
+    [`From: a@here.test\r\nSender: b@here.test\r\nSender: c@here.test\r\n${to}`, '554 5.6.0 There are several Sender'],
+    [`From: a@here.test\r\nX-Postrider-Colour: red\r\n${to}`, '554 5.5.4 The field x-postrider-colour is not known'],
+    [`From: a@here.test\r\nX-Postrider-Track-Opens: perhaps\r\n${to}`, '554 5.5.4 The field x-postrider-track-opens'],
+    [`From: a@here.test\r\nX-Postrider-Track-Opens: yes\r\n${to}`, '554 5.5.4 "track_opens" cannot be true'],
+  ] as const) {
+    const answer = await answered(`${header}\r\n\r\nHello`)
+    assert.ok(answer.startsWith(expected), `${JSON.stringify(header)}: ${answer}`)
+  }
+  const pending = await postrider.api('POST', '/domains', document('domains', { name: 'later.test', purpose: 'both' }))
+  assert.equal(pending.status, 201)
+  assert.match(await answered(`From: a@later.test\r\n${to}\r\nHello`), /^550 5\.7\.1 The domain later\.test is pending/)
+  await postrider.api('DELETE', `/domains/${pending.body.data.id}`)
+  assert.deepEqual(spooled(), [])
+})
+
+test('octets that cannot be sent on: NUL, a long line, too much; a message in one chunk or many', async () => {
+  assert.match(await answered(`${HEADER}\r\na\0b`), /^554 5\.6\.0 The message holds a NUL/)
+  assert.match(await answered(`${HEADER}\r\n${'x'.repeat(998)}`), /^250 /)
+  assert.match(await answered(`${HEADER}\r\n${`${'x'.repeat(70)}\r\n`.repeat(30_000)}`), /^552 5\.3\.4/)
+  const client = await signedIn()
+  assert.match((await client.ask('MAIL FROM:<shop@here.test> SIZE=3000000')).text, /^5\.3\.4/, 'announced')
+  client.destroy()
+  assert.deepEqual(spooled(), [])
+})
+
+test('a line over 998 octets: its part is encoded anew, and a signed one or a header refused', async () => {
+  for (const [subject, type, length] of [
+    ['Long text', 'text/plain; charset=utf-8', 5000],
+    ['Long file', 'application/octet-stream', 400_000],
+  ] as const) {
+    const line = 'x'.repeat(length)
+    const id = idOf(await answered(`${HEADER.replace('Order', subject)}Content-Type: ${type}\r\n\r\n${line}`))
+    await become(id, 'delivered')
+    const { message } = await arrived(subject)
+    assert.ok(message.split('\r\n').every((each) => each.length <= 998))
+    const [, encoding] = /^Content-Transfer-Encoding: (.+)\r$/im.exec(message) ?? []
+    const body = message.slice(message.indexOf('\r\n\r\n') + 4)
+    const read = encoding === 'base64' ? Buffer.from(body, 'base64').toString() : body.replaceAll('=\r\n', '').trimEnd()
+    assert.equal(read, line)
+  }
+  const signed = 'Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n'
+  assert.match(await answered(`${HEADER}${signed}${'x'.repeat(2000)}\r\n--b--`), /^554 5\.6\.0 Line 8 of the message/)
+  assert.match(await answered(`${HEADER}X-Long: ${'x'.repeat(2000)}\r\n\r\nHello`), /^554 5\.6\.0 Line 4/)
+})
+
+test('for an exchanger without 8BITMIME the mail is made 7 bits and signed for it; what is signed itself bounces', async () => {
+  exchanger.script = { keywords: ['PIPELINING'] }
+  const head = 'Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: 8bit\r\n\r\n'
+  const text = '--b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nGrüße\r\n'
+  receiver('narrow.test')
+  const id = idOf(
+    await answered(`${HEADER.replace('Order', 'Narrow')}${head}${text}--b\r\n\r\nplain\r\n--b--`, ['a@narrow.test']),
+  )
+  await become(id, 'delivered')
+  const { message } = await arrived('Narrow')
+  // oxlint-disable-next-line no-control-regex
+  assert.match(message, /^[\0-\x7f]*$/)
+  assert.match(
+    message,
+    /Content-Transfer-Encoding: 7bit[\s\S]*quoted-printable\r\n\r\nGr=C3=BC=C3=9Fe\r\n--b\r\n\r\nplain\r\n--b--/,
+  )
+  const signed = idOf(
+    await answered(`${HEADER}Content-Type: multipart/signed; boundary=b\r\n\r\n${text}--b--`, ['b@narrow.test']),
+  )
+  const { recipients } = await become(signed, 'bounced')
+  assert.equal(recipients[0]!.enhanced_code, '5.6.3')
+  exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
+})
+
+test('a large message lies in the spool and is sent as it came; MIME beyond all limits is sent unread', async () => {
+  const lines = `${'y'.repeat(76)}\r\n`.repeat(8000)
+  const id = idOf(await answered(`${HEADER.replace('Order', 'Large')}\r\n${lines}.`.replace(/^\.$/m, '')))
+  await become(id, 'delivered')
+  assert.ok((await arrived('Large')).message.includes(lines))
+  const parts = Array.from({ length: 600 }, () => '--b\r\n\r\nx\r\n').join('')
+  const odd = idOf(
+    await answered(`${HEADER.replace('Order', 'Odd')}Content-Type: multipart/mixed; boundary=b\r\n\r\n${parts}--b--`),
+  )
+  const shown = await become(odd, 'delivered')
+  assert.deepEqual([shown['text'], shown['html']], [null, null])
+  assert.ok((await arrived('Odd')).message.includes(parts))
+})
+
+test('a program among the attachments: 554 5.7.0, also when it hides its name', async () => {
+  const file = (name: string, octets: string): string =>
+    `${HEADER}Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename="${name}"\r\nContent-Transfer-Encoding: base64\r\n\r\n${Buffer.from(octets).toString('base64')}\r\n--b--`
+  assert.match(await answered(file('invoice.exe', 'hello')), /^554 5\.7\.0 "invoice\.exe" is of a type/)
+  assert.match(await answered(file('invoice.pdf', 'MZ\x90\0')), /^554 5\.7\.0 "invoice\.pdf" is a Windows program/)
+  assert.match(await answered(file('invoice.pdf', '%PDF-1.4')), /^250 /)
+})
+
+test('recipients: roles, doubles, addresses, too many; suppressed ones at RCPT or at the final dot', async () => {
+  const id = idOf(
+    await answered('From: a@here.test\r\nTo: Zoe <zoe@there.test>\r\nCc: "C" <c@there.test>\r\n\r\nx', [
+      'b@there.test',
+      'C@there.test',
+      'zoe@there.test',
+      'B@there.test',
+    ]),
+  )
+  const { bcc, cc, recipients, to } = (await become(id, 'delivered')) as unknown as Record<string, unknown>
+  assert.deepEqual([to, cc, bcc], ['"Zoe" <zoe@there.test>', ['"C" <c@there.test>'], ['B@there.test']])
+  assert.equal((recipients as unknown[]).length, 3)
+  const client = await signedIn()
+  await client.ask('MAIL FROM:<>')
+  assert.equal(await client.said('RCPT TO:<"quoted"@there.test>'), '553 5.1.3')
+  for (const name of ['a', 'b', 'c', 'd', 'e'])
+    assert.equal((await client.ask(`RCPT TO:<${name}@there.test>`)).code, 250)
+  assert.equal(await client.said('RCPT TO:<f@there.test>'), '452 4.5.3')
+  await client.ask('RSET')
+  await postrider.appliance.desk.store.write((tx) =>
+    suppress(
+      tx,
+      {
+        user_key: domain.user_key,
+        domain_key: domain.key,
+        address: 'no@there.test',
+        reason: 'manual',
+        source: 'manual',
+        scope: 'all',
+      },
+      postrider.clock.now(),
+    ),
+  )
+  // One active domain: known at RCPT.
+  assert.match(
+    await answered(`${HEADER}\r\nx`, ['no@there.test']),
+    /^550 5\.7\.1 no@there\.test is suppressed on here\.test \(manual\)/,
+  )
+  const second = await postrider.activeDomain('second.test')
+  assert.match(
+    await answered(`${HEADER}\r\nx`, ['ada@there.test', 'no@there.test']),
+    /^550 5\.7\.1 no@there\.test is suppressed/,
+  )
+  await client.ask('MAIL FROM:<x@here.test>')
+  assert.equal(await client.said('RCPT TO:<no@there.test>'), '550 5.7.1', 'the return path says the domain')
+  client.destroy()
+  await postrider.api('DELETE', `/domains/${second.id}`)
+})
+
+test('a repeat within 24 hours is the same mail, with other recipients another; a key of the client’s counts as at the API', async () => {
+  const message = `Message-ID: <lost-250@here.test>\r\n${HEADER}\r\nOnce`
+  const first = idOf(await answered(message))
+  assert.equal(idOf(await answered(message)), first)
+  assert.notEqual(idOf(await answered(message, ['eve@there.test'])), first)
+  assert.equal((await show(first))['message_id'], '<lost-250@here.test>')
+  postrider.clock.leap(23 * HOUR)
+  assert.equal(idOf(await answered(message)), first)
+  postrider.clock.leap(2 * HOUR)
+  assert.notEqual(idOf(await answered(message)), first)
+  const keyed = `Idempotency-Key: order-7\r\n${HEADER}\r\n`
+  const one = idOf(await answered(`${keyed}Keyed`))
+  assert.equal(idOf(await answered(`${keyed}Keyed`)), one)
+  assert.match(await answered(`${keyed}Different`), /^554 5\.5\.4 This idempotency_key was used/)
+  assert.equal((await show(one))['idempotency_key'], 'order-7')
+})
+
+test('an agent of the token or of the header; a cap of recipients a day, at the API too', async () => {
+  const { desk } = postrider.appliance
+  const { plaintext, token } = await tokenWith({ agentId: 'printer', daily: 3 })
+  const by = async (message: string, to?: string[]): Promise<string> => {
+    const client = await signedIn(plaintext)
+    const answer = await answered(message, to, client)
+    client.destroy()
+    return answer
+  }
+  assert.equal((await show(idOf(await by(`${HEADER}\r\nx`))))['agent_id'], 'printer')
+  assert.equal((await show(idOf(await by(`X-Postrider-Agent: other\r\n${HEADER}\r\nx`))))['agent_id'], 'other')
+  assert.match(
+    await by(`${HEADER}\r\nx`, ['a@there.test', 'b@there.test']),
+    /^452 4\.2\.2 The token smtp may write to 3 recipients a day; 2 are used/,
+  )
+  const post = () =>
+    postrider.raw('/api/v1/outbound-emails', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${plaintext}`, 'content-type': 'application/vnd.api+json' },
+      body: JSON.stringify(
+        document('outbound-emails', { from: 'a@here.test', to: 'ada@there.test', subject: 's', html: 'x' }),
+      ),
+    })
+  const posted = await post()
+  assert.equal(posted.status, 201)
+  assert.equal(posted.body.data.attributes.agent_id, 'printer')
+  assert.equal((await post()).body.errors[0].code, 'volume_exceeded')
+  await changeToken(desk, token.id, { daily: 4 })
+  assert.match(await by(`${HEADER}\r\nx`), /^250 /)
+  assert.match(await by(`${HEADER}\r\nx`), /^452 4\.2\.2/)
+  postrider.clock.leap(DAY)
+  assert.match(await by(`${HEADER}\r\nx`), /^250 /)
+})
+
+test('tracking goes into the html that can bear it, and the mail still verifies', async () => {
+  const tracked = { open_tracking_enabled: true, click_tracking_enabled: true }
+  await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', tracked, { id: domain.id }))
+  const page = '<p>Grüße <a href="https://shop.test/">here</a></p>'
+  for (const [encoding, body] of [
+    ['8bit', page] as const,
+    ['quoted-printable', page.replaceAll('=', '=3D').replace('ü', '=C3=BC').replace('ß', '=C3=9F')] as const,
+    ['base64', Buffer.from(page).toString('base64')] as const,
+  ]) {
+    const subject = `Tracked ${encoding}`
+    const id = idOf(
+      await answered(
+        `${HEADER.replace('Order', subject)}Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n${body}`,
+      ),
+    )
+    await become(id, 'delivered')
+    const { message } = await arrived(subject)
+    const text = message.slice(message.indexOf('\r\n\r\n') + 4)
+    const read =
+      encoding === 'base64'
+        ? Buffer.from(text, 'base64').toString()
+        : encoding === '8bit'
+          ? text
+          : Buffer.from(
+              text
+                .replaceAll('=\r\n', '')
+                .replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))),
+              'latin1',
+            ).toString()
+    assert.match(read, /Grüße <a href="http[^"]+\/t\/c\//, encoding)
+    assert.match(read, /<img src="http[^"]+\/t\/o\//, encoding)
+  }
+  const off = idOf(
+    await answered(
+      `${HEADER.replace('Order', 'Untracked')}X-Postrider-Track-Opens: no\r\nX-Postrider-Track-Clicks: no\r\nContent-Type: text/html\r\n\r\n<p>x</p>`,
+    ),
+  )
+  await become(off, 'delivered')
+  assert.ok((await arrived('Untracked')).message.endsWith('<p>x</p>\r\n'))
+  const sealed =
+    'Content-Type: multipart/signed; boundary=b; micalg=pgp-sha256\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>x</p>\r\n--b--'
+  await become(idOf(await answered(`${HEADER.replace('Order', 'Sealed')}${sealed}`)), 'delivered')
+  assert.ok((await arrived('Sealed')).message.endsWith(`${sealed.split('\r\n\r\n').slice(1).join('\r\n\r\n')}\r\n`))
+})
+
+test('every mail that went out is signed so that an independent verifier agrees', async () => {
+  const keys = postrider.appliance.desk.store.all(
+    raw<{ selector: string; public_key: string }>('select selector, public_key from dkim_keys'),
+  )
+  const resolver = async (name: string): Promise<string[][]> => {
+    const key = keys.find(({ selector }) => name.startsWith(`${selector}.`))
+    return key ? [[`v=DKIM1; k=rsa; p=${key.public_key}`]] : []
+  }
+  assert.ok(exchanger.heard.length > 10)
+  for (const { message } of exchanger.heard) {
+    const { results } = await dkimVerify(Buffer.from(message), { resolver, minBitLength: 512 })
+    const verdicts = results.map(({ status }) => status.result)
+    assert.deepEqual(verdicts, ['pass'], message.slice(0, 2000))
+  }
+})
