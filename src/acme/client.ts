@@ -1,0 +1,270 @@
+// A client of ACME (RFC 8555) for one account: a new certificate for one name by HTTP-01 or TLS-ALPN-01, and when to renew it (ARI, RFC 9773).
+// What it is given to do it does once: patience between tries is the caller's (renewals.ts).
+import {
+  createHash,
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  sign,
+  type KeyObject,
+} from 'node:crypto'
+import { SECOND, type Clock } from '../base/clock.ts'
+import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
+import { certificateRequest } from './request.ts'
+
+/** What a certificate authority refuses: its own words, the kind of error (RFC 8555 §6.7), and when it may be asked again. */
+export class AcmeRefusal extends Error {
+  readonly kind: string
+  /** Milliseconds from now; undefined when it does not say. */
+  readonly retryAfter: number | undefined
+
+  constructor(kind: string, detail: string, retryAfter?: number) {
+    super(detail)
+    this.kind = kind
+    this.retryAfter = retryAfter
+  }
+}
+
+/** An account at one directory, as it is kept. */
+export interface Account {
+  directory: string
+  /** PKCS #8 PEM of a key of P-256. */
+  key: string
+  /** Its address at the authority. */
+  url: string
+}
+
+export interface AcmeOptions {
+  directory: string
+  email: string
+  /** External account binding (RFC 8555 §7.3.4). */
+  binding?: { id: string; key: string } | undefined
+  fetch: Fetch
+  clock: Clock
+}
+
+/** How an authority is shown that a name is ours. */
+export interface Proof {
+  name: string
+  token: string
+  /** What /.well-known/acme-challenge/TOKEN answers (RFC 8555 §8.3). */
+  keyAuthorization: string
+}
+
+interface Directory {
+  newNonce: string
+  newAccount: string
+  newOrder: string
+  renewalInfo?: string
+}
+
+interface Order {
+  status: string
+  authorizations: string[]
+  finalize: string
+  certificate?: string
+  error?: { type?: string; detail?: string }
+}
+
+interface Challenge {
+  type: string
+  url: string
+  token: string
+  status: string
+  error?: { type?: string; detail?: string }
+}
+
+interface Authorization {
+  status: string
+  challenges: Challenge[]
+}
+
+/** A nonce that was used before is answered with another: so often it is tried again (RFC 8555 §6.5). */
+const NONCES = 20
+/** How often a pending order or authorization is looked at, and how long at most. */
+const POLL = 2 * SECOND
+const POLLS = 45
+
+export class AcmeClient {
+  readonly #options: AcmeOptions
+  #directory: Directory | undefined
+  #account: Account | undefined
+  #nonce: string | undefined
+
+  constructor(options: AcmeOptions, account?: Account) {
+    this.#options = options
+    if (account?.directory === options.directory) this.#account = account
+  }
+
+  /** The account, made where there is none, or none any more. */
+  async account(): Promise<Account> {
+    if (this.#account) return this.#account
+    const { binding, directory, email } = this.#options
+    const { newAccount } = await this.#index()
+    const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
+    const payload = {
+      termsOfServiceAgreed: true,
+      ...(email === '' ? {} : { contact: [`mailto:${email}`] }),
+      ...(binding ? { externalAccountBinding: bound(binding, newAccount, key) } : {}),
+    }
+    const answer = await this.#post(newAccount, payload, { key })
+    const url = answer.headers['location']
+    if (url === undefined) throw new NoAnswer(`${directory} gave the account no address`)
+    this.#account = { directory, url, key: key.export({ type: 'pkcs8', format: 'pem' }) as string }
+    return this.#account
+  }
+
+  /** A certificate chain (PEM) for a name with that key. `show` makes the proof visible until what it returns is called. */
+  async certificate(name: string, key: KeyObject, show: (proof: Proof) => () => void): Promise<string> {
+    await this.account()
+    const { newOrder } = await this.#index()
+    const made = await this.#post(newOrder, { identifiers: [{ type: 'dns', value: name }] })
+    const url = made.headers['location']
+    if (url === undefined) throw new NoAnswer('the order has no address')
+    const order = read<Order>(made)
+    for (const authorization of order.authorizations) await this.#prove(name, authorization, show)
+    await this.#until<Order>(url, ({ status }) => status !== 'pending')
+    await this.#post(order.finalize, { csr: certificateRequest(name, key).toString('base64url') })
+    const done = await this.#until<Order>(url, ({ status }) => status === 'valid' || status === 'invalid')
+    if (done.certificate === undefined) throw refusalOf(done.error, `The order for ${name} was refused.`)
+    const { text } = await this.#post(done.certificate, '')
+    return text
+  }
+
+  /** When the authority wants a certificate renewed; undefined when it says nothing. `id` is that of RFC 9773 §4.1. */
+  async renewalWindow(id: string): Promise<{ start: number; end: number } | undefined> {
+    const { renewalInfo } = await this.#index()
+    if (renewalInfo === undefined) return undefined
+    const answer = await this.#options.fetch(`${renewalInfo}/${id}`)
+    if (answer.status !== 200) return undefined
+    const { suggestedWindow } = read<{ suggestedWindow?: { start?: string; end?: string } }>(answer)
+    const [start, end] = [Date.parse(suggestedWindow?.start ?? ''), Date.parse(suggestedWindow?.end ?? '')]
+    return Number.isNaN(start) || Number.isNaN(end) || end < start ? undefined : { start, end }
+  }
+
+  async #prove(name: string, url: string, show: (proof: Proof) => () => void): Promise<void> {
+    const authorization = read<Authorization>(await this.#post(url, ''))
+    if (authorization.status === 'valid') return
+    const challenge = authorization.challenges.find(({ type }) => type === 'http-01')
+    if (!challenge) throw new AcmeRefusal('unsupported', `${name} cannot be proven by HTTP-01 at this authority.`)
+    const keyAuthorization = `${challenge.token}.${thumbprint(this.#key())}`
+    const hide = show({ name, token: challenge.token, keyAuthorization })
+    try {
+      await this.#post(challenge.url, {})
+      const judged = await this.#until<Authorization>(url, ({ status }) => status !== 'pending')
+      if (judged.status === 'valid') return
+      const failed = judged.challenges.find(({ error }) => error !== undefined)
+      throw refusalOf(failed?.error, `${name} could not be proven (${judged.status}).`)
+    } finally {
+      hide()
+    }
+  }
+
+  async #until<T>(url: string, over: (state: T) => boolean): Promise<T> {
+    const { clock } = this.#options
+    for (let polls = 0; polls < POLLS; polls++) {
+      const answer = await this.#post(url, '')
+      const state = read<T>(answer)
+      if (over(state)) return state
+      const wait = Math.min(waitOf(answer) ?? POLL, 10 * POLL)
+      await new Promise<void>((resolve) => clock.wake(clock.now() + wait, resolve))
+    }
+    throw new NoAnswer('the authority takes too long')
+  }
+
+  #key(): KeyObject {
+    return createPrivateKey(this.#account!.key)
+  }
+
+  async #index(): Promise<Directory> {
+    if (this.#directory) return this.#directory
+    const answer = await this.#options.fetch(this.#options.directory)
+    if (answer.status !== 200)
+      throw new NoAnswer(`${this.#options.directory} answers ${answer.status}; is it an ACME directory?`)
+    const index = read<Partial<Directory>>(answer)
+    if (!index.newNonce || !index.newAccount || !index.newOrder)
+      throw new NoAnswer(`${this.#options.directory} is no ACME directory`)
+    this.#directory = index as Directory
+    return this.#directory
+  }
+
+  /** A signed request (RFC 8555 §6.2): `''` asks for what is there (POST-as-GET). */
+  async #post(url: string, payload: object | '', by?: { key: KeyObject }): Promise<CaAnswer> {
+    for (let tries = 1; ; tries++) {
+      const nonce = this.#nonce ?? (await this.#freshNonce())
+      this.#nonce = undefined
+      const key = by?.key ?? this.#key()
+      const who = by ? { jwk: jwkOf(key) } : { kid: this.#account!.url }
+      const body = jws({ alg: 'ES256', nonce, url, ...who }, payload, (input) =>
+        sign('sha256', input, { key, dsaEncoding: 'ieee-p1363' }),
+      )
+      const answer = await this.#options.fetch(url, { method: 'POST', body: JSON.stringify(body) })
+      this.#nonce = answer.headers['replay-nonce']
+      if (answer.status < 400) return answer
+      const refusal = refusalFrom(answer)
+      if (refusal.kind === 'accountDoesNotExist') this.#account = undefined
+      if (refusal.kind !== 'badNonce' || tries === NONCES) throw refusal
+    }
+  }
+
+  async #freshNonce(): Promise<string> {
+    const { newNonce } = await this.#index()
+    const { headers } = await this.#options.fetch(newNonce, { method: 'HEAD' })
+    const nonce = headers['replay-nonce']
+    if (nonce === undefined) throw new NoAnswer('the authority gave no nonce')
+    return nonce
+  }
+}
+
+const base64url = (text: string): string => Buffer.from(text).toString('base64url')
+
+function jws(header: object, payload: object | '', signed: (input: Buffer) => Buffer): object {
+  const [head, body] = [base64url(JSON.stringify(header)), payload === '' ? '' : base64url(JSON.stringify(payload))]
+  return { protected: head, payload: body, signature: signed(Buffer.from(`${head}.${body}`)).toString('base64url') }
+}
+
+/** The public half, its members in the order of RFC 7638 §3. */
+function jwkOf(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
+  const { crv, kty, x, y } = createPublicKey(key).export({ format: 'jwk' })
+  return { crv: crv!, kty: kty!, x: x!, y: y! }
+}
+
+const thumbprint = (key: KeyObject): string =>
+  createHash('sha256')
+    .update(JSON.stringify(jwkOf(key)))
+    .digest('base64url')
+
+const bound = ({ id, key }: { id: string; key: string }, url: string, account: KeyObject): object =>
+  jws({ alg: 'HS256', kid: id, url }, jwkOf(account), (input) =>
+    createHmac('sha256', Buffer.from(key, 'base64url')).update(input).digest(),
+  )
+
+function read<T>({ text }: CaAnswer): T {
+  try {
+    return JSON.parse(text) as T
+  } catch {
+    throw new NoAnswer('its answer is no JSON')
+  }
+}
+
+/** Retry-After in ms (RFC 9110 §10.2.3). */
+function waitOf({ headers }: CaAnswer): number | undefined {
+  const value = headers['retry-after']
+  return value !== undefined && /^\d{1,7}$/.test(value) ? Number(value) * SECOND : undefined
+}
+
+function refusalOf(error: { type?: string; detail?: string } | undefined, otherwise: string): AcmeRefusal {
+  return new AcmeRefusal((error?.type ?? '').replace(/^urn:ietf:params:acme:error:/, ''), error?.detail ?? otherwise)
+}
+
+function refusalFrom(answer: CaAnswer): AcmeRefusal {
+  let error: { type?: string; detail?: string } | undefined
+  try {
+    error = JSON.parse(answer.text) as { type?: string; detail?: string }
+  } catch {
+    error = undefined
+  }
+  const { kind, message } = refusalOf(error, `The authority answers ${answer.status}.`)
+  return new AcmeRefusal(kind, message, waitOf(answer))
+}

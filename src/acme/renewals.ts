@@ -1,0 +1,142 @@
+// Keeps a certificate for each name that is wanted: ordered when it is missing, renewed at two thirds of its lifetime or when the authority
+// says (ARI, RFC 9773), tried again later each time it fails. What is there is kept and shown until something better has come.
+import { X509Certificate } from 'node:crypto'
+import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
+import { messageOf } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof } from './client.ts'
+import { NoAnswer } from './http.ts'
+import type { Shelf } from './shelf.ts'
+
+export interface RenewalDeps {
+  clock: Clock
+  log: Log
+  shelf: Shelf
+  /** The names that are wanted now; asked each hour and when somebody rings. */
+  names: () => Promise<readonly string[]>
+  client: Omit<AcmeOptions, 'clock'>
+  /** A new certificate is there. */
+  renewed: () => void
+}
+
+/** Between tries for a name; the last repeats. Far below the limits that authorities have for failed validations. */
+const RETRY = [10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY]
+/** How often the names are looked at, and how often the authority is asked about a certificate. */
+const LOOK = HOUR
+const ASK = 6 * HOUR
+/** Names that one account gets certificates for: a bound on what domains of strangers can cause. */
+const MAX_NAMES = 200
+
+export class Renewals {
+  readonly #deps: RenewalDeps
+  readonly #proofs = new Map<string, Proof>()
+  #client: AcmeClient | undefined
+
+  constructor(deps: RenewalDeps) {
+    this.#deps = deps
+  }
+
+  /** What /.well-known/acme-challenge/TOKEN answers just now. */
+  proofOf(token: string): string | undefined {
+    return this.#proofs.get(token)?.keyAuthorization
+  }
+
+  /** Does what is due; returns when to look again. */
+  async run(): Promise<number> {
+    const { clock, names } = this.#deps
+    let next = clock.now() + LOOK
+    for (const name of (await names()).slice(0, MAX_NAMES)) {
+      const due = await this.#dueAt(name)
+      if (due > clock.now()) {
+        next = Math.min(next, due)
+        continue
+      }
+      const goOn = await this.#renew(name)
+      next = Math.min(next, await this.#dueAt(name))
+      // An authority that does not answer is not asked for the other names either.
+      if (!goOn) break
+    }
+    return Math.max(next, clock.now() + MINUTE)
+  }
+
+  async #dueAt(name: string): Promise<number> {
+    const { clock, log, shelf } = this.#deps
+    const progress = shelf.progress(name)
+    const certificate = shelf.certificate(name)
+    if (!certificate) return progress.retryAt
+    const { read } = certificate
+    const now = clock.now()
+    const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
+    let renewAt = progress.renewAt ?? from + ((to - from) * 2) / 3
+    const id = renewalId(read)
+    if (id !== undefined && now - (progress.askedAt ?? 0) >= ASK) {
+      const window = await this.#clientNow()
+        .renewalWindow(id)
+        .catch((thrown: unknown) => {
+          log.info('renewal information not had', { name, error: messageOf(thrown) })
+          return undefined
+        })
+      // A moment within the window, at random, so that not everybody comes at once (RFC 9773 §4.2).
+      if (window && !(renewAt >= window.start && renewAt <= window.end))
+        renewAt = window.start + Math.random() * (window.end - window.start)
+      shelf.note(name, { ...progress, renewAt, askedAt: now })
+    }
+    return Math.max(renewAt, progress.retryAt)
+  }
+
+  /** Whether other names may be asked for too. */
+  async #renew(name: string): Promise<boolean> {
+    const { clock, log, renewed, shelf } = this.#deps
+    const progress = shelf.progress(name)
+    try {
+      const client = this.#clientNow()
+      shelf.keepAccount(await client.account())
+      const chain = await client.certificate(name, shelf.key(name), (proof) => this.#show(proof))
+      const read = new X509Certificate(chain)
+      shelf.keep(name, chain)
+      const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
+      const renewAt = from + ((to - from) * 2) / 3
+      shelf.note(name, { renewAt, askedAt: clock.now(), failures: 0, retryAt: clock.now() + HOUR, error: null })
+      log.info('certificate renewed', { name, until: iso(to) })
+      renewed()
+      return true
+    } catch (thrown) {
+      const failures = progress.failures + 1
+      const wait = RETRY[Math.min(failures, RETRY.length) - 1]!
+      const asked = thrown instanceof AcmeRefusal ? (thrown.retryAfter ?? 0) : 0
+      const retryAt = clock.now() + Math.max(wait, asked)
+      const error = messageOf(thrown)
+      shelf.note(name, { ...progress, failures, retryAt, error })
+      log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
+      // What was wrong may be the account: it is read anew.
+      this.#client = undefined
+      return !(thrown instanceof NoAnswer)
+    }
+  }
+
+  #clientNow(): AcmeClient {
+    const { client, clock, shelf } = this.#deps
+    this.#client ??= new AcmeClient({ ...client, clock }, shelf.account())
+    return this.#client
+  }
+
+  #show(proof: Proof): () => void {
+    this.#proofs.set(proof.token, proof)
+    return () => void this.#proofs.delete(proof.token)
+  }
+}
+
+/** Authority key identifier and serial number (RFC 9773 §4.1); undefined where the certificate does not show the first. */
+export function renewalId({ raw, serialNumber }: X509Certificate): string | undefined {
+  // 2.5.29.35 with a key identifier: OCTET STRING { SEQUENCE { [0] … } }.
+  const at = raw.indexOf(Buffer.from([0x06, 0x03, 0x55, 0x1d, 0x23]))
+  if (at < 0) return undefined
+  const value = raw.subarray(at + 5)
+  const tag = value.indexOf(0x80)
+  if (tag < 0 || tag > 8) return undefined
+  const identifier = value.subarray(tag + 2, tag + 2 + value[tag + 1]!)
+  const even = serialNumber.length % 2 === 0 ? serialNumber : `0${serialNumber}`
+  // DER puts a zero before a number whose first bit is set.
+  const serial = Buffer.from(parseInt(even.slice(0, 2), 16) > 127 ? `00${even}` : even, 'hex')
+  return `${identifier.toString('base64url')}.${serial.toString('base64url')}`
+}
