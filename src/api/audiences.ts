@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { newId } from '../base/ids.ts'
 import { refuse } from '../base/errors.ts'
+import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience, type Audience } from '../campaigns/audiences.ts'
 import { addContact, changeContact, removeContact } from '../campaigns/contacts.ts'
@@ -35,7 +36,13 @@ export const audiences = define('audiences', {
   only: 'deleted_at is null',
   about: 'Lists of contacts, each for one sending domain.',
   attributes: {
-    name: field(name(), { create: 'required', update: true, sort: true, about: 'What you call it.' }),
+    name: field(name(), {
+      create: 'required',
+      update: true,
+      sort: true,
+      about: 'What you call it.',
+      example: 'Readers',
+    }),
     description: field(text(10_000).nullable(), { create: 'optional', update: true, about: 'What it is for.' }),
     contacts_count: field(z.int(), { about: 'How many contacts it holds.' }),
     created_at: time('When it was made.'),
@@ -47,7 +54,7 @@ export const audiences = define('audiences', {
       kind: 'create',
       path: '/audiences',
       scope: 'contacts:write',
-      refusals: ['404'],
+      refuses: ['not_found'],
       about: 'Make an audience for a sending domain.',
       before: (call) => void domainOf(call),
       run: async (call) => {
@@ -108,6 +115,7 @@ const object = (maxKeys: number) =>
       (value) => Object.keys(value).every((key) => key !== '' && key.length <= 200),
       'must have keys of 1 to 200 characters',
     )
+    .meta({ type: 'object', additionalProperties: true, maxProperties: maxKeys })
     .nullable()
 
 const contactFields = {
@@ -129,12 +137,14 @@ export const contacts = define('contacts', {
       update: true,
       sort: true,
       about: 'The address, kept trimmed and in lower case.',
+      example: 'ann@example.net',
     }),
     name: field(contactFields.name, {
       create: 'optional',
       update: true,
       sort: true,
       about: 'How they are called: {{name}}.',
+      example: 'Ann',
     }),
     preferences: field(contactFields.preferences, {
       create: 'optional',
@@ -147,6 +157,7 @@ export const contacts = define('contacts', {
       update: true,
       kind: 'json',
       about: 'Values for merge tags of these names.',
+      example: { city: 'Ghent' },
     }),
     status: field(z.enum(['subscribed', 'unsubscribed', 'bounced', 'complained']), {
       update: true,
@@ -172,6 +183,7 @@ export const contacts = define('contacts', {
       path: '/audiences/:audience/contacts',
       scope: 'contacts:write',
       within: { type: 'audiences', column: 'audience_key' },
+      refuses: ['already_exists'],
       about: 'Add a contact.',
       run: async (call) => ({ row: { ...(await addContact(call.parts, parentOf(call), call.attributes)) } }),
     },
@@ -180,6 +192,7 @@ export const contacts = define('contacts', {
       kind: 'update',
       path: '/contacts/:contact',
       scope: 'contacts:write',
+      refuses: ['already_exists', 'permanent_suppression'],
       about: 'Change a contact; a status of unsubscribed adds a suppression for campaigns, subscribed takes it back.',
       run: async ({ parts, row, attributes }) => ({
         row: { ...(await changeContact(parts, row.key, attributes as never)) },
@@ -203,13 +216,16 @@ const item = z.strictObject({
 })
 
 /** An item in its checked form, or what is wrong with it: a bad one is skipped and told, not the end of all. */
-const importItem = z.unknown().transform((value): ImportItem => {
-  const result = item.safeParse(value)
-  if (result.success) return { contact: result.data }
-  const { message, path } = result.error.issues[0]!
-  const email = isObject(value) && typeof value['email'] === 'string' ? value['email'].slice(0, 320) : null
-  return { problem: `${path.join('.') || 'the item'}: ${message}`, email }
-})
+const importItem = z
+  .unknown()
+  .meta(schemaOf(item, 'input'))
+  .transform((value): ImportItem => {
+    const result = item.safeParse(value)
+    if (result.success) return { contact: result.data }
+    const { message, path } = result.error.issues[0]!
+    const email = isObject(value) && typeof value['email'] === 'string' ? value['email'].slice(0, 320) : null
+    return { problem: `${path.join('.') || 'the item'}: ${message}`, email }
+  })
 
 export const contactImports = define('contact-imports', {
   table: 'audiences',
@@ -224,6 +240,7 @@ export const contactImports = define('contact-imports', {
         create: 'required',
         read: 'never',
         about: `1 to ${MAX_IMPORT} contacts: email, name, preferences, custom_fields.`,
+        example: [{ email: 'ann@example.net', name: 'Ann' }],
       },
     ),
     created: field(z.int(), { about: 'How many were added.' }),
@@ -238,8 +255,10 @@ export const contactImports = define('contact-imports', {
       path: '/audiences/:audience/contacts/import',
       scope: 'contacts:write',
       within: { type: 'audiences', column: 'audience_key' },
+      id: 'importContacts',
       accepts: 'contacts',
       status: 200,
+      bodyLimit: 25 * 1024 * 1024,
       about: 'Add many contacts; those that are there already are skipped.',
       run: async (call) => {
         const { contacts: items } = call.attributes

@@ -1,34 +1,38 @@
 // Who asks, and whether there is room: the gate before every route (specification "Authentication", RFC 6750, D8).
 import type { Clock } from '../base/clock.ts'
+import { counters } from '../base/counters.ts'
 import { refuse } from '../base/errors.ts'
-import { RateLimit } from '../accounts/rates.ts'
+import type { RateLimit } from '../accounts/rates.ts'
 import { findAccess } from '../accounts/oauth-grants.ts'
 import { findToken, noteUse } from '../accounts/tokens.ts'
-import type { Config } from '../base/config.ts'
 import type { Gate } from '../jsonapi/routes.ts'
 import type { Store } from '../store/database.ts'
 
 export interface GateDesk {
   store: Store
   clock: Clock
-  config: Pick<Config, 'api'>
+  /** Requests of each token, by HTTP and SMTP together. */
+  rates: RateLimit
 }
 
-export function createGate({ store, clock, config }: GateDesk): Gate {
-  const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+export function createGate({ store, clock, rates }: GateDesk): Gate {
   return {
     authenticate(headers) {
       const header = headers.get('authorization')
       // Another scheme is as good as none (RFC 6750 §3.1).
-      if (header === null || !/^bearer\b/i.test(header))
+      if (header === null || !/^bearer\b/i.test(header)) {
+        counters.refused.add({ where: 'api' })
         throw refuse(
           'unauthenticated',
           'Send the header "Authorization: Bearer <token>".',
           { header: 'Authorization' },
           { 'WWW-Authenticate': 'Bearer' },
         )
-      const invalid = (code: 'unauthenticated' | 'token_expired', detail: string) =>
-        refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
+      }
+      const invalid = (code: 'unauthenticated' | 'token_expired', detail: string) => {
+        counters.refused.add({ where: 'api' })
+        return refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
+      }
       const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
       const token = plaintext === undefined ? undefined : findToken(store, plaintext)
       const now = clock.now()
@@ -49,6 +53,8 @@ export function createGate({ store, clock, config }: GateDesk): Gate {
         userId: token.user_id,
         tokenId: token.id,
         scopes: new Set(JSON.parse(token.scopes) as string[]),
+        agentId: token.agent_id ?? undefined,
+        cappedToken: token.daily === null ? undefined : token.key,
       }
     },
     admit({ tokenId }) {

@@ -2,7 +2,8 @@
 // redirect URI: an error page, never a redirect. Who is signed in, and that a form is ours, is person.ts's.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
-import { clientById, isRegistered, type OauthClient } from '../accounts/oauth-clients.ts'
+import { allowedNow } from '../accounts/oauth-allowed.ts'
+import { clientById, isAllowed, isRegistered, type OauthClient } from '../accounts/oauth-clients.ts'
 import { grantCode } from '../accounts/oauth-grants.ts'
 import { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
@@ -109,6 +110,10 @@ function judge({ config, store }: PersonDesk, query: string): Judged {
   const redirectUri = given('redirect_uri')
   if (redirectUri === null || params.getAll('redirect_uri').length > 1 || !isRegistered(client, redirectUri))
     return { page: 'The program that sent you here wants the answer at an address that it has not registered.' }
+  if (!isAllowed(redirectUri, allowedNow(store, config)))
+    return {
+      page: 'The program that sent you here wants the answer at an address that this server does not allow any more.',
+    }
   const state = given('state')
   const back = (error: string, description: string): Judged => ({
     redirect: withParams(redirectUri, { error, error_description: description, state, iss: config.http.public_url }),

@@ -27,6 +27,7 @@ const moment = z
     (value) => z.iso.datetime({ offset: true }).safeParse(value).success,
     'must be a timestamp such as "2026-01-31T09:00:00Z"',
   )
+  .meta({ format: 'date-time' })
   .transform((value) => Date.parse(value))
   .nullable()
 
@@ -49,13 +50,26 @@ export const campaigns = define('campaigns', {
   only: 'deleted_at is null',
   about: 'Mail to the contacts of an audience. A campaign is edited as a draft and then moved by its status.',
   attributes: {
-    name: field(name(), { create: 'required', update: true, sort: true, about: 'What you call it.' }),
-    subject: field(line(998), { create: 'required', update: true, sort: true, about: 'The subject, with merge tags.' }),
+    name: field(name(), {
+      create: 'required',
+      update: true,
+      sort: true,
+      about: 'What you call it.',
+      example: 'Spring',
+    }),
+    subject: field(line(998), {
+      create: 'required',
+      update: true,
+      sort: true,
+      about: 'The subject, with merge tags.',
+      example: 'News for {{name}}',
+    }),
     body_html: field(text(5 * MEGABYTE), {
       create: 'required',
       update: true,
       read: 'single',
       about: 'The HTML body, with merge tags.',
+      example: '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Unsubscribe</a></p>',
     }),
     body_text: field(text(5 * MEGABYTE).nullable(), {
       ...both,
@@ -66,14 +80,30 @@ export const campaigns = define('campaigns', {
       ...both,
       about: 'The sender; noreply@ on the sending domain when null.',
     }),
-    reply_to: field(addresses(MAX_ADDRESSES).nullable(), { ...both, kind: 'json', about: 'Where replies go.' }),
+    reply_to: field(addresses(MAX_ADDRESSES).nullable(), {
+      ...both,
+      kind: 'json',
+      answer: z.array(z.string()).nullable(),
+      about: 'Where replies go.',
+    }),
     test_mode: field(z.boolean('must be true or false'), {
       ...both,
       kind: 'flag',
       about: 'True sends to test_recipient_email alone.',
     }),
+    require_unsubscribe_link: field(z.boolean('must be true or false'), {
+      ...both,
+      kind: 'flag',
+      about: 'True refuses to start without {{unsubscribe_url}} in body_html; false adds a small footer with the link.',
+    }),
     test_recipient_email: field(address().nullable(), { ...both, about: 'Who gets a test.' }),
-    scheduled_at: field(moment, { update: true, kind: 'time', about: 'When it starts; null or past: at once.' }),
+    scheduled_at: field(moment, {
+      update: true,
+      kind: 'time',
+      answer: z.iso.datetime().nullable(),
+      about: 'When it starts; null or past: at once.',
+      example: '2026-01-31T09:00:00Z',
+    }),
     status: field(z.enum(CAMPAIGN_STATUSES, { error: `must be one of ${CAMPAIGN_STATUSES.join(', ')}` }), {
       update: true,
       sort: true,
@@ -96,7 +126,7 @@ export const campaigns = define('campaigns', {
       kind: 'create',
       path: '/campaigns',
       scope: 'campaigns:write',
-      refusals: ['404'],
+      refuses: ['not_found', 'address_outside_domain', 'tracking_disabled'],
       about: 'Make a draft for an audience; nothing is sent yet.',
       before: (call) => void audienceOf(call),
       run: async (call) => {
@@ -117,6 +147,14 @@ export const campaigns = define('campaigns', {
       kind: 'update',
       path: '/campaigns/:campaign',
       scope: 'campaigns:write',
+      refuses: [
+        'subscription_inactive',
+        'required',
+        'address_outside_domain',
+        'tracking_disabled',
+        'transition_not_allowed',
+        'not_editable',
+      ],
       about: 'Edit a draft, or move a campaign by its status.',
       run: async ({ parts, row, attributes }) => ({
         row: { ...(await changeCampaign(deskOf(parts), row.key, attributes)) },

@@ -3,6 +3,10 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import type { RateLimit } from '../accounts/rates.ts'
+import type { Budget } from '../base/memory.ts'
+import type { Space } from '../base/space.ts'
+import type { Troubles } from '../base/trouble.ts'
 import type { Pool } from '../base/pool.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import type { FetchDesk } from '../outbound/fetch.ts'
@@ -18,6 +22,12 @@ export interface ApiDesk {
   log: Log
   config: Config
   fetching: FetchDesk
+  troubles: Troubles
+  space: Space
+  /** Requests of each token, by HTTP and SMTP together. */
+  rates: RateLimit
+  /** What all request bodies under way may hold in memory together. */
+  bodies: Budget
   /** Reads received messages again, for their attachments. */
   inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
   /** The bells of the loops. */

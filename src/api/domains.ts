@@ -16,6 +16,7 @@ const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({
 
 const label = z
   .string('must be a string')
+  .meta({ maxLength: 63 })
   .transform((text) => text.toLowerCase())
   .refine((text) => /^(?!-)[a-z0-9-]{1,63}(?<!-)$/.test(text), 'must be one DNS label such as "bounce"')
 const onOff = z.boolean('must be true or false')
@@ -31,6 +32,7 @@ export const domains = define('domains', {
       create: 'required',
       sort: true,
       about: 'Fully qualified domain name, kept as lower-case A-labels.',
+      example: 'example.org',
     }),
     purpose: field(
       z.enum(['transactional', 'marketing', 'both'], { error: 'must be one of transactional, marketing, both' }),
@@ -39,11 +41,17 @@ export const domains = define('domains', {
         about: 'What the domain is used for.',
       },
     ),
-    region: field(line(32), { create: 'optional', about: 'One of the regions of this server; the first when absent.' }),
+    region: field(line(32), {
+      create: 'optional',
+      about: 'One of the regions of this server; the first when absent.',
+      example: 'default',
+    }),
     mail_from_prefix: field(label, {
       create: 'optional',
       update: true,
+      answer: z.string(),
       about: 'The label of the return path below the domain. Changing it re-issues the MX and SPF records.',
+      example: 'bounce',
     }),
     tls_policy: field(z.enum(['Require', 'Optional'], { error: 'must be Require or Optional' }), {
       create: 'optional',
@@ -81,6 +89,7 @@ export const domains = define('domains', {
       kind: 'create',
       path: '/domains',
       scope: 'domains:write',
+      refuses: ['already_exists'],
       about: 'Register a domain; its DNS records are generated at once.',
       run: async ({ parts, caller, attributes }) => ({
         row: { ...(await registerDomain(deskOf(parts), caller.userKey, attributes)) },
@@ -98,6 +107,7 @@ export const domains = define('domains', {
       kind: 'update',
       path: '/domains/:domain',
       scope: 'domains:write',
+      refuses: ['plan_required'],
       about: 'Change a domain or rotate its DKIM key.',
       run: async ({ parts, row, attributes }) => ({
         row: { ...(await changeDomain(deskOf(parts), row.key, attributes)) },
@@ -107,7 +117,7 @@ export const domains = define('domains', {
       kind: 'delete',
       path: '/domains/:domain',
       scope: 'domains:write',
-      refusals: ['502'],
+      refuses: ['teardown_failed'],
       about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
       run: async ({ parts, row }) => {
         await removeDomain(deskOf(parts), row.key)
@@ -119,14 +129,15 @@ export const domains = define('domains', {
 
 export const records = define('records', {
   table: 'records',
+  called: 'DnsRecord',
   about: 'The DNS records that a sending domain needs.',
   attributes: {
     record_type: field(z.enum(['DKIM', 'SPF', 'MAIL_FROM_MX', 'DMARC', 'INBOUND_MX', 'TRACKING']), {
       about: 'What the record is for.',
     }),
-    name: field(z.string(), { sort: true, about: 'Where it stands in DNS.' }),
-    value: field(z.string(), { about: 'What it must say.' }),
-    ttl: field(z.int(), { about: 'Suggested time to live in seconds.' }),
+    name: field(z.string(), { sort: true, about: 'Where it stands in DNS.', example: 'bounce.example.org' }),
+    value: field(z.string(), { about: 'What it must say.', example: 'v=spf1 a:mx.example.org -all' }),
+    ttl: field(z.int(), { about: 'Suggested time to live in seconds.', example: 3600 }),
     required: field(z.boolean(), { kind: 'flag', about: 'Whether the domain needs it to become active.' }),
     verified: field(z.boolean(), { kind: 'flag', about: 'Whether DNS showed it at the last look.' }),
     observed: field(z.string().nullable(), { about: 'What DNS answered at the last look.' }),
@@ -142,6 +153,7 @@ export const records = define('records', {
       path: '/domains/:domain/records',
       scope: 'domains:read',
       params: ['filter', 'sort', 'include', 'fields', 'page'],
+      id: 'listDomainRecords',
       within: { type: 'domains', column: 'domain_key' },
       about: 'List the DNS records of a domain.',
     },

@@ -12,11 +12,18 @@ export const inboxes = define('inboxes', {
   only: 'deleted_at is null',
   about: 'Addresses on your sending domains whose mail is kept and shown.',
   attributes: {
-    name: field(name(), { create: 'required', update: true, sort: true, about: 'What you call it.' }),
+    name: field(name(), {
+      create: 'required',
+      update: true,
+      sort: true,
+      about: 'What you call it.',
+      example: 'Support',
+    }),
     address: field(line(254), {
       create: 'required',
       update: true,
       about: 'The address, on one of your sending domains; it cannot be changed afterwards.',
+      example: 'support@example.org',
     }),
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was made.' }),
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
@@ -27,6 +34,7 @@ export const inboxes = define('inboxes', {
       kind: 'create',
       path: '/inboxes',
       scope: 'domains:write',
+      refuses: ['already_exists', 'ambiguous_address'],
       about: 'Make an inbox. The first one of a domain adds an INBOUND_MX record to be published.',
       run: async ({ parts, caller, attributes }) => ({
         row: { ...(await addInbox(deskOf(parts), caller.userKey, attributes)) },

@@ -6,26 +6,32 @@ import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { z } from 'zod'
 import type { Clock } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
+import type { Budget } from '../base/memory.ts'
 import type { Config } from '../base/config.ts'
+import { counters } from '../base/counters.ts'
 import { version } from '../base/version.ts'
 import { RateLimit } from '../accounts/rates.ts'
+import { allowedNow } from '../accounts/oauth-allowed.ts'
 import { isAllowedOrigin } from '../accounts/oauth-clients.ts'
 import { findAccess, type OauthAccess } from '../accounts/oauth-grants.ts'
 import { findToken } from '../accounts/tokens.ts'
+import { withBody } from '../jsonapi/body.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Store } from '../store/database.ts'
+import { outputOf } from './mcp-output.ts'
 import { MCP_TOOLS, type Inside } from './mcp-tools.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
-import { readText } from './pages.ts'
 
 export interface McpDesk {
   store: Store
   clock: Clock
   config: Pick<Config, 'http' | 'api' | 'oauth'>
+  bodies: Budget
 }
 
 /** The API takes more, for attachments; a tool takes words alone. */
-const MAX_BODY = 8 * 1024 * 1024
+const MAX_BODY = 10 * 1024 * 1024
 
 const INSTRUCTIONS =
   'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
@@ -45,7 +51,15 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
     cors({
       origin: (origin) => origin,
       allowMethods: ['POST'],
-      allowHeaders: ['Authorization', 'Content-Type', 'Accept', 'MCP-Protocol-Version', 'Mcp-Session-Id'],
+      allowHeaders: [
+        'Authorization',
+        'Content-Type',
+        'Accept',
+        'MCP-Protocol-Version',
+        'Mcp-Session-Id',
+        'Mcp-Method',
+        'Mcp-Name',
+      ],
       exposeHeaders: ['WWW-Authenticate', 'Retry-After'],
     }),
   )
@@ -62,8 +76,19 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
       context.header('Allow', 'POST')
       return fault(context, 405, -32000, 'This server speaks by POST alone.')
     }
-    const text = await readText(context.req.raw, MAX_BODY)
-    if (text === undefined) return fault(context, 413, -32600, `The body may be at most ${MAX_BODY} octets.`)
+    try {
+      return await withBody(context.req.raw, { most: MAX_BODY, budget: desk.bodies }, (text) =>
+        perform(context, access, text),
+      )
+    } catch (thrown) {
+      if (!(thrown instanceof Refusal)) throw thrown
+      for (const [name, value] of Object.entries(thrown.headers)) context.header(name, value)
+      return fault(context, thrown.status as 400, -32600, thrown.message)
+    }
+  })
+  return app
+
+  async function perform(context: Context, access: OauthAccess, text: string): Promise<Response> {
     let parsedBody: unknown
     try {
       parsedBody = JSON.parse(text)
@@ -82,23 +107,24 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
     } finally {
       await server.close()
     }
-  })
-  return app
+  }
 
   function isOurs(origin: string): boolean {
     if (!URL.canParse(origin)) return false
-    return isAllowedOrigin(new URL(origin), [...config.oauth.redirect_origins, config.http.public_url])
+    return isAllowedOrigin(new URL(origin), [...allowedNow(desk.store, config).origins, config.http.public_url])
   }
 
   /** Who asks; or the answer to who may not (RFC 6750 §3, RFC 9728 §5.1). */
   function accessOf({ config: { http } }: McpDesk, context: Context): OauthAccess | Response {
     const resources = resourcesOf({ http })
     const metadata = `resource_metadata="${http.public_url}/.well-known/oauth-protected-resource/mcp"`
-    const refuse = (status: 401 | 403, error: string | undefined, sentence: string): Response =>
-      context.body(JSON.stringify({ error: error ?? 'unauthorized', error_description: sentence }), status, {
+    const refuse = (status: 401 | 403, error: string | undefined, sentence: string): Response => {
+      counters.refused.add({ where: 'mcp' })
+      return context.body(JSON.stringify({ error: error ?? 'unauthorized', error_description: sentence }), status, {
         'Content-Type': 'application/json',
         'WWW-Authenticate': `Bearer ${error === undefined ? '' : `error="${error}", `}scope="${SCOPE}", ${metadata}`,
       })
+    }
     const header = context.req.header('authorization')
     // Another scheme is as good as none (RFC 6750 §3.1).
     if (header === undefined || !/^bearer\b/i.test(header))
@@ -119,7 +145,7 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
 }
 
 /** An error of JSON-RPC 2.0 §5.1 that belongs to no message. */
-const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429, code: number, message: string): Response =>
+const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429 | 503, code: number, message: string): Response =>
   context.json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
 
 /** Loaded when the first agent comes: every start and every command would wait 40 ms for it. */
@@ -144,10 +170,10 @@ function offerTools(
     const response = await inside(access, request)
     return { status: response.status, document: (await response.json()) as Record<string, unknown> }
   }
-  for (const { name, title, description, input, annotations, run } of MCP_TOOLS)
+  for (const { name, title, description, input, output, annotations, run } of MCP_TOOLS)
     server.registerTool(
       name,
-      { title, description, inputSchema: z.strictObject(input), annotations },
+      { title, description, inputSchema: z.strictObject(input), outputSchema: outputOf(output), annotations },
       async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
     )
 }

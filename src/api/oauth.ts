@@ -1,12 +1,13 @@
-// OAuth for MCP clients, the machines' side (D58): registration (RFC 7591), the token endpoint (OAuth 2.1), and the metadata documents (RFC
-// 8414, RFC 9728). Errors are OAuth's own JSON. No cookie counts here, so that browsers of any origin may ask.
+// OAuth for MCP clients, the machines' side (D58): registration (RFC 7591), the token endpoint (OAuth 2.1), revocation (RFC 7009), and the
+// metadata documents (RFC 8414, RFC 9728). Errors are OAuth's own JSON. No cookie counts here, so that browsers of any origin may ask.
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { RateLimit } from '../accounts/rates.ts'
-import { addClient, clientById, readRegistration } from '../accounts/oauth-clients.ts'
-import { exchangeCode, exchangeRefresh, type Exchange } from '../accounts/oauth-grants.ts'
+import { allowedNow } from '../accounts/oauth-allowed.ts'
+import { addClient, clientById, readRegistration, type OauthClient } from '../accounts/oauth-clients.ts'
+import { exchangeCode, exchangeRefresh, takeBack, type Exchange } from '../accounts/oauth-grants.ts'
 import type { Store } from '../store/database.ts'
 import { rateKey } from './client-address.ts'
 import { readText } from './pages.ts'
@@ -58,6 +59,7 @@ export function createOauth(desk: OauthDesk): Hono {
   })
   app.use('/oauth/register', open)
   app.use('/oauth/token', open)
+  app.use('/oauth/revoke', open)
   app.use('/.well-known/*', open)
 
   const limited = (rates: RateLimit, context: Context): Response | undefined => {
@@ -66,6 +68,22 @@ export function createOauth(desk: OauthDesk): Hono {
     return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
       'Retry-After': String(reset),
     })
+  }
+
+  /** The form of a request, or the answer to one that is none. */
+  const readForm = async (context: Context): Promise<URLSearchParams | Response> => {
+    const refused = limited(tokenRequests, context)
+    if (refused) return refused
+    if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
+      return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
+    const text = await readText(context.req.raw, MAX_BODY)
+    if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
+    const form = new URLSearchParams(text)
+    const names = [...form.keys()]
+    const repeated = names.find((name, index) => names.indexOf(name) !== index)
+    return repeated === undefined
+      ? form
+      : oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
   }
 
   app.post('/oauth/register', async (context) => {
@@ -81,7 +99,7 @@ export function createOauth(desk: OauthDesk): Hono {
     } catch {
       return oauthError(context, 400, 'invalid_client_metadata', 'The body is not JSON.')
     }
-    const registration = readRegistration(body, config.oauth.redirect_origins)
+    const registration = readRegistration(body, allowedNow(desk.store, config))
     if ('error' in registration) return oauthError(context, 400, registration.error, registration.description)
     const client = await addClient(desk, registration)
     if (!client)
@@ -103,28 +121,27 @@ export function createOauth(desk: OauthDesk): Hono {
   })
 
   app.post('/oauth/token', async (context) => {
-    const refused = limited(tokenRequests, context)
-    if (refused) return refused
-    if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
-      return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
-    const text = await readText(context.req.raw, MAX_BODY)
-    if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
-    const form = new URLSearchParams(text)
-    const names = [...form.keys()]
-    const repeated = names.find((name, index) => names.indexOf(name) !== index)
-    if (repeated !== undefined)
-      return oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
+    const form = await readForm(context)
+    if (form instanceof Response) return form
     const exchange = await redeem(desk, form)
-    if ('status' in exchange) {
-      // RFC 9110 §15.5.2: a 401 names a scheme.
-      const headers: Record<string, string> = exchange.status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {}
-      return oauthError(context, exchange.status, exchange.error, exchange.description, headers)
-    }
+    if ('status' in exchange) return refusal(context, exchange)
     if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
     return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
   })
 
-  for (const path of ['/oauth/register', '/oauth/token'])
+  app.post('/oauth/revoke', async (context) => {
+    const form = await readForm(context)
+    if (form instanceof Response) return form
+    const client = clientOf(desk, form)
+    if (!client) return refusal(context, UNKNOWN_CLIENT)
+    const token = form.get('token')
+    if (!token) return oauthError(context, 400, 'invalid_request', '"token" is missing.')
+    if (!(await takeBack(desk, client, token)))
+      return oauthError(context, 400, 'invalid_grant', 'The token was issued to another client.')
+    return context.body(null, 200, { 'Cache-Control': 'no-store' })
+  })
+
+  for (const path of ['/oauth/register', '/oauth/token', '/oauth/revoke'])
     app.all(path, (context) => context.text('This endpoint knows POST alone.\n', 405, { Allow: 'POST' }))
 
   const publish = (path: string, document: () => object): void => {
@@ -149,6 +166,22 @@ interface Refused {
   description: string
 }
 
+const UNKNOWN_CLIENT: Refused = {
+  status: 401,
+  error: 'invalid_client',
+  description: 'The client is not known; register it.',
+}
+
+function refusal(context: Context, { description, error, status }: Refused): Response {
+  // RFC 9110 §15.5.2: a 401 names a scheme.
+  return oauthError(context, status, error, description, status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {})
+}
+
+function clientOf({ store }: OauthDesk, form: URLSearchParams): OauthClient | undefined {
+  const id = form.get('client_id') || undefined
+  return id === undefined ? undefined : clientById(store, id)
+}
+
 /** RFC 6749 §5.2: what a token request is refused for, or what it gets. */
 async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange | Refused> {
   const refused = (error: string, description: string, status: 400 | 401 = 400): Refused => ({
@@ -161,9 +194,8 @@ async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange 
   if (grant === undefined) return refused('invalid_request', '"grant_type" is missing.')
   if (grant !== 'authorization_code' && grant !== 'refresh_token')
     return refused('unsupported_grant_type', '"grant_type" must be authorization_code or refresh_token.')
-  const clientId = value('client_id')
-  const client = clientId === undefined ? undefined : clientById(desk.store, clientId)
-  if (!client) return refused('invalid_client', 'The client is not known; register it.', 401)
+  const client = clientOf(desk, form)
+  if (!client) return UNKNOWN_CLIENT
   const given = value('resource')
   const resource = given === undefined ? undefined : resourceNamed(desk.config, given)
   if (given !== undefined && resource === undefined)
@@ -191,6 +223,8 @@ function serverMetadata({ http }: Pick<Config, 'http'>): object {
     authorization_endpoint: `${issuer}/oauth/authorize`,
     token_endpoint: `${issuer}/oauth/token`,
     registration_endpoint: `${issuer}/oauth/register`,
+    revocation_endpoint: `${issuer}/oauth/revoke`,
+    revocation_endpoint_auth_methods_supported: ['none'],
     scopes_supported: [SCOPE],
     response_types_supported: ['code'],
     response_modes_supported: ['query'],

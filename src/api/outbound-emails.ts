@@ -1,4 +1,5 @@
 // Transactional mail: submitted, listed, shown, deleted.
+import { MAIL_BODY } from '../jsonapi/body.ts'
 import { z } from 'zod'
 import { iso } from '../base/clock.ts'
 import { EMAIL_STATUSES } from '../states/outbound-email.ts'
@@ -20,7 +21,13 @@ const MAX_ATTACHMENTS = 20
 const deskOf = ({ bells, ...parts }: ApiDesk): SubmitDesk => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
-const more = (about: string) => field(addresses(MAX_ADDRESSES).nullable(), { create: 'optional', kind: 'json', about })
+const more = (about: string) =>
+  field(addresses(MAX_ADDRESSES).nullable(), {
+    create: 'optional',
+    kind: 'json',
+    answer: z.array(z.string()).nullable(),
+    about,
+  })
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
 const recipient = z.object({
@@ -34,6 +41,16 @@ const recipient = z.object({
   attempts: z.int(),
   next_attempt_at: z.iso.datetime().nullable(),
 })
+
+/** A file as it is shown: what it is, not what is in it. */
+const attached = z.object({
+  filename: z.string(),
+  content_type: z.string(),
+  content_id: z.string().nullable(),
+  disposition: z.enum(['attachment', 'inline']),
+  size: z.int(),
+})
+const UNKEPT = 'null once the body is no longer kept.'
 
 /** A recipient as the API shows it: what the queue calls active or held is still queued to its owner. */
 function show(delivery: Delivery): z.output<typeof recipient> {
@@ -74,14 +91,28 @@ export const outboundEmails = define('outbound-emails', {
   table: 'outbound_emails',
   about: 'Transactional mail. Delivery is asynchronous; the status follows the primary recipient.',
   attributes: {
-    from: field(address(), { create: 'required', about: 'The sender; its domain selects the sending domain.' }),
-    to: field(address(), { create: 'required', about: 'The primary recipient.' }),
+    from: field(address(), {
+      create: 'required',
+      about: 'The sender; its domain selects the sending domain.',
+      example: 'Shop <hello@example.org>',
+    }),
+    to: field(address(), { create: 'required', about: 'The primary recipient.', example: 'ann@example.net' }),
     cc: more('Further recipients that all can see: one address or up to 10.'),
     bcc: more('Further recipients that nobody sees: one address or up to 10.'),
     reply_to: more('Where replies go: one address or up to 10 of the sending domain’s family.'),
-    subject: field(line(998), { create: 'required', sort: true, about: 'The subject.' }),
-    html: field(text(5 * MEGABYTE), { create: 'required', read: 'single', about: 'The HTML body.' }),
-    text: field(text(5 * MEGABYTE).nullable(), { create: 'optional', read: 'single', about: 'The plain text body.' }),
+    subject: field(line(998), { create: 'required', sort: true, about: 'The subject.', example: 'Your order' }),
+    html: field(text(5 * MEGABYTE), {
+      create: 'required',
+      read: 'single',
+      answer: z.string().nullable(),
+      about: `The HTML body; ${UNKEPT}`,
+      example: '<p>It is on its way.</p>',
+    }),
+    text: field(text(5 * MEGABYTE).nullable(), {
+      create: 'optional',
+      read: 'single',
+      about: `The plain text body; ${UNKEPT}`,
+    }),
     idempotency_key: field(line(256, 'characters').min(1, 'must not be empty').nullable(), {
       create: 'optional',
       about: 'A repeat with the same key and payload answers the same email.',
@@ -98,16 +129,21 @@ export const outboundEmails = define('outbound-emails', {
       {
         create: 'optional',
         read: 'single',
-        about: 'Files that travel with it; read as their names, types and sizes.',
+        answer: z.array(attached).nullable(),
+        about: `Files that travel with it; read as their names, types and sizes, ${UNKEPT}`,
       },
     ),
     headers: field(headerFields(), {
       create: 'optional',
       read: 'single',
-      about: 'Header fields of your own, by name.',
+      answer: z.record(z.string(), z.string()).nullable(),
+      about: `Header fields of your own, by name; ${UNKEPT}`,
     }),
     status: field(z.enum(EMAIL_STATUSES), { sort: true, about: 'What became of the mail to its primary recipient.' }),
-    message_id: field(z.string(), { about: 'The Message-ID header, for replies.' }),
+    message_id: field(z.string(), {
+      about: 'The Message-ID header, for replies.',
+      example: '<019bc186-de00-738a-a9ec-e0b19577265d@example.org>',
+    }),
     recipients: field(z.array(recipient), { about: 'What became of each recipient.' }),
     queued_at: timeOrNull('When it was accepted.'),
     sent_at: timeOrNull('When it was handed to a mail exchanger.'),
@@ -124,8 +160,8 @@ export const outboundEmails = define('outbound-emails', {
   },
   relationships: {
     domain: { type: 'domains', column: 'domain_key' },
-    campaign: { type: 'campaigns', column: 'campaign_key' },
-    contact: { type: 'contacts', column: 'contact_key' },
+    campaign: { type: 'campaigns', column: 'campaign_key', optional: true },
+    contact: { type: 'contacts', column: 'contact_key', optional: true },
   },
   filters: {
     status: { column: 'status' },
@@ -140,14 +176,33 @@ export const outboundEmails = define('outbound-emails', {
       kind: 'create',
       path: '/outbound-emails',
       scope: 'emails:send',
-      refusals: ['404'],
+      bodyLimit: MAIL_BODY,
+      refuses: [
+        'not_found',
+        'subscription_inactive',
+        'idempotency_conflict',
+        'agent_paused',
+        'recipient_suppressed',
+        'domain_not_active',
+        'tracking_disabled',
+        'address_outside_domain',
+        'reserved_header',
+        'forbidden_attachment',
+        'attachment_unavailable',
+        'message_too_large',
+        'volume_exceeded',
+      ],
       about: 'Send a mail. The answer means that it is stored durably and will be delivered.',
       before: ({ parts, caller, attributes }) => {
         requireSubscription(parts.store, caller.userKey)
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, attributes)
+        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, {
+          ...attributes,
+          agent_id: attributes.agent_id ?? caller.agentId,
+          cappedToken: caller.cappedToken,
+        })
         return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
       },
     },

@@ -16,7 +16,7 @@ export interface PersonDesk {
   store: Store
   clock: Clock
   keyring: Keyring
-  config: Pick<Config, 'http'>
+  config: Pick<Config, 'http' | 'oauth'>
 }
 
 const SESSION = 15 * MINUTE

@@ -6,6 +6,7 @@ import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import { domainOfStsHost, stsPolicy } from '../domains/inbound-sts.ts'
 import { readClickToken, readOpenToken } from '../message/tracking.ts'
 import { noteVisit } from '../outbound/tracking.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
@@ -17,7 +18,7 @@ export interface PublicDesk {
   clock: Clock
   keyring: Keyring
   log: Log
-  config: { data_dir: string }
+  config: { data_dir: string; hostname: string }
 }
 
 /** A transparent GIF of one pixel. */
@@ -33,6 +34,12 @@ export function createPublic(desk: PublicDesk): Hono {
   const note = async (work: Promise<void>): Promise<void> =>
     void (await work.catch((thrown: unknown) => desk.log.fault('tracking', thrown)))
 
+  app.get('/.well-known/mta-sts.txt', (context) => {
+    const host = (context.req.header('host') ?? '').replace(/:\d+$/, '').toLowerCase()
+    const domain = domainOfStsHost(desk.store, host)
+    if (!domain) return context.text('There is nothing here.\n', 404)
+    return context.body(stsPolicy(domain.sts_mode, desk.config.hostname), 200, { 'Content-Type': 'text/plain' })
+  })
   app.get('/t/o/:file', async (context) => {
     const [, token] = /^([\w-]+)\.gif$/.exec(context.req.param('file')) ?? []
     const delivery = token !== undefined && token.length < MAX_TOKEN ? readOpenToken(key, token) : undefined

@@ -13,7 +13,10 @@ import { define, type ApiDesk } from './desk.ts'
 const deskOf = ({ bells, ...parts }: ApiDesk): RequestDesk => ({ ...parts, ring: bells.privacy })
 
 const attributes = {
-  recipient_hash: field(z.string(), { about: 'The non-reversible hash of the address, for correlation.' }),
+  recipient_hash: field(z.string(), {
+    about: 'The non-reversible hash of the address, for correlation.',
+    example: '8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918',
+  }),
   status: field(z.enum(['pending', 'done', 'failed']), { about: 'Where the request stands.' }),
   requested_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was made.' }),
 }
@@ -31,7 +34,8 @@ export const recipientErasures = define('recipient-erasures', {
       free: true,
       path: '/recipients/:recipient/forget',
       scope: 'compliance:write',
-      refusals: ['404', '422'],
+      id: 'forgetRecipient',
+      refuses: ['not_found', 'invalid'],
       about: 'Forget a recipient: personal data is removed from every store, a hash stays. A repeat is harmless.',
       run: async ({ parts, caller, params }) =>
         rowOf(
@@ -56,7 +60,8 @@ export const recipientExports = define('recipient-exports', {
       free: true,
       path: '/recipients/:recipient/data',
       scope: 'compliance:write',
-      refusals: ['404', '422'],
+      id: 'exportRecipient',
+      refuses: ['not_found', 'invalid'],
       about: 'Assemble what is known of a recipient; the account’s owner gets a link to it by mail.',
       run: async ({ parts, caller, params }) =>
         rowOf(await requestExport(deskOf(parts), { key: caller.userKey }, recipientNamed(params['recipient']!))),

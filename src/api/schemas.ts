@@ -16,6 +16,7 @@ export const line = (max: number, unit: 'octets' | 'characters' = 'octets') =>
       message: `must be at most ${max} ${unit} long`,
       ...code('too_long'),
     })
+    .meta({ maxLength: max })
 
 /** Free text of any number of lines, at most `max` octets. */
 export const text = (max: number) =>
@@ -24,6 +25,7 @@ export const text = (max: number) =>
     .refine((value) => value.isWellFormed(), 'must be Unicode text without lone surrogates')
     .refine((value) => !value.includes('\0'), 'must be text without NUL')
     .refine((value) => octets(value) <= max, { message: `must be at most ${max} octets long`, ...code('too_long') })
+    .meta({ maxLength: max })
 
 /** One address, with or without display name. */
 export const address = () =>
@@ -47,6 +49,7 @@ export const headerFields = () =>
       (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
       'must be an object of names and values',
     )
+    .meta({ type: 'object', additionalProperties: { type: 'string' }, maxProperties: MAX_HEADERS })
     .transform((fields, context) => {
       const entries = Object.entries(fields)
       if (entries.length > MAX_HEADERS)

@@ -1,12 +1,18 @@
 // The HTTP side as one function Request -> Response, and the listener that puts it on a socket.
 import type { Server } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { SecureContext } from 'node:tls'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
-import { codeOf, OperatorError, refuse } from '../base/errors.ts'
+import type { Certificate } from '../base/certificate.ts'
+import type { Clock } from '../base/clock.ts'
+import { codeOf, OperatorError, refuse, Refusal } from '../base/errors.ts'
+import { Budget } from '../base/memory.ts'
+import { noteSpace } from '../base/space.ts'
 import { formatEndpoint } from '../base/network.ts'
+import { TLS_POLICY } from '../base/tls.ts'
 import { answerError } from '../jsonapi/errors.ts'
-import { createOpenApi } from '../jsonapi/openapi.ts'
 import type { Caller, Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
 import { audiences, contactImports, contacts } from './audiences.ts'
@@ -19,8 +25,9 @@ import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
 import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import { createMcp } from './mcp.ts'
-import { createMetrics } from './metrics.ts'
+import { countRequests, createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
+import { openApiOf } from './openapi.ts'
 import { outboundEmails } from './outbound-emails.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
@@ -29,6 +36,7 @@ import { suppressions } from './suppressions.ts'
 import { createUnsubscribe } from './unsubscribe.ts'
 import { tokens } from './tokens.ts'
 import { outboundWebhooks, webhooks } from './webhooks.ts'
+import { WrongTokens } from './wrong-tokens.ts'
 
 export const API_PATH = '/api/v1'
 
@@ -54,13 +62,37 @@ export const resources: readonly Resource<ApiDesk>[] = [
 ]
 
 export const openApi = (publicUrl: string): object =>
-  createOpenApi(resources as readonly Resource<never>[], publicUrl + API_PATH)
+  openApiOf(resources as readonly Resource<never>[], publicUrl, API_PATH)
+
+export type App = Hono<{ Bindings: HttpBindings }>
 
 /** The whole HTTP application; `app.request(…)` serves tests without a socket. */
-export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
+export function createApp(desk: ApiDesk): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   const base = (): string => desk.config.http.public_url + API_PATH
-  app.get('/health', (context) => context.json({ status: 'ok' }))
+  app.use(countRequests(desk))
+  const wrong = new WrongTokens(desk)
+  app.use('*', async (context, next) => {
+    const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
+    // RFC 9112 §3.2: a proxy in front may have looked at the other one.
+    if (names.filter((name) => name.toLowerCase() === 'host').length > 1)
+      return context.text('Send one Host header, not several.\n', 400)
+    return next()
+  })
+  app.use('*', async (context, next) => {
+    await next()
+    const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
+    // A year (RFC 6797), on the public name alone: what else leads here may belong to somebody who serves it in clear text too.
+    const { host, protocol } = new URL(desk.config.http.public_url)
+    if (encrypted && protocol === 'https:' && context.req.header('host') === host)
+      context.header('Strict-Transport-Security', 'max-age=31536000')
+  })
+  app.get('/health', (context) => {
+    noteSpace(desk)
+    const troubles = desk.troubles.list()
+    if (troubles.length === 0) return context.json({ status: 'ok' })
+    return context.json({ status: 'degraded', reasons: troubles.map(({ sentence }) => sentence) })
+  })
   app.use(`${API_PATH}/*`, (context, next) => {
     context.header('api-version', '1')
     context.header('Vary', 'Accept')
@@ -85,6 +117,8 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
       gate: createGate(desk),
       base,
       resources,
+      bodies: desk.bodies,
+      promise: () => promise(desk),
     }),
   )
   app.route('/', createMetrics(desk))
@@ -96,11 +130,23 @@ export function createApp(desk: ApiDesk): Hono<{ Bindings: HttpBindings }> {
   app.onError((thrown, context) => {
     // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
-    const { status, headers, body } = answerError(thrown, desk)
+    const judged = thrown instanceof Refusal ? wrong.judge(context, thrown) : thrown
+    const { status, headers, body } = answerError(judged, desk)
     return context.body(body, status as 400, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
+}
+
+/** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
+function promise({ space }: ApiDesk): void {
+  if (space.low)
+    throw refuse(
+      'insufficient_storage',
+      'The server is short of storage and takes nothing new until its operator has made room; send this again later.',
+      undefined,
+      { 'Retry-After': '60' },
+    )
 }
 
 /** What MCP clients may ask of the API, on behalf of the user who let them in. */
@@ -130,6 +176,9 @@ function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, requ
     },
     base,
     resources,
+    // The request that holds them was let in by its own size.
+    bodies: new Budget(Infinity),
+    promise: () => promise(desk),
   })
   router.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, desk)
@@ -145,18 +194,40 @@ function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, requ
 export interface HttpListener {
   host: string
   port: number
+  /** Takes another certificate for connections to come; for HTTPS. */
+  renew(certificate: Certificate): void
   /** Stops accepting, waits for requests in progress at most `patience` ms. */
   close(patience: number): Promise<void>
 }
 
-/** Puts the application on a socket. Throws an OperatorError when the address cannot be had. */
+/** Milliseconds that a client may take for its header, and for a whole request with its body. */
+const HEADER_TIME = 30_000
+const REQUEST_TIME = 10 * 60_000
+
+/** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
 export async function listen(
-  app: Hono<{ Bindings: HttpBindings }>,
+  app: { fetch: App['fetch'] },
   { host, port }: { host: string; port: number },
+  clock: Clock,
   key = 'http.listen',
+  tls?: { certificate: Certificate; contextOf: (host: string) => SecureContext | undefined },
 ): Promise<HttpListener> {
-  const server = createAdaptorServer({ fetch: app.fetch }) as Server
-  server.keepAliveTimeout = 65_000
+  const limits = { headersTimeout: HEADER_TIME, requestTimeout: REQUEST_TIME, keepAliveTimeout: 65_000 }
+  const server = createAdaptorServer(
+    tls
+      ? {
+          fetch: app.fetch,
+          createServer: createTlsServer,
+          serverOptions: {
+            ...limits,
+            ...tls.certificate,
+            ...TLS_POLICY,
+            handshakeTimeout: HEADER_TIME,
+            SNICallback: (host, done) => done(null, tls.contextOf(host)),
+          },
+        }
+      : { fetch: app.fetch, serverOptions: limits },
+  ) as Server | TlsServer
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
     server.listen(port, host, resolve)
@@ -164,11 +235,12 @@ export async function listen(
   return {
     host,
     port: (server.address() as AddressInfo).port,
+    renew: (renewed) => (server as TlsServer).setSecureContext({ ...renewed, ...TLS_POLICY }),
     close: (patience) =>
       new Promise((resolve) => {
-        const cut = setTimeout(() => server.closeAllConnections(), patience)
+        const inTime = clock.wake(clock.now() + patience, () => server.closeAllConnections())
         server.close(() => {
-          clearTimeout(cut)
+          inTime()
           resolve()
         })
         server.closeIdleConnections()

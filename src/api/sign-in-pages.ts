@@ -58,7 +58,7 @@ export function consentPage(
         <li>see your domains, and draft campaigns (never start them)</li>
       </ul>
       <p class="soft">
-        The answer goes to <strong>${new URL(redirectUri).host}</strong>. The program registered itself under its name;
+        The answer goes to <strong>${whereTo(redirectUri)}</strong>. The program registered itself under its name;
         nobody has checked it. Allow it only if you have just started this yourself.
       </p>
       <form method="post" action="${form.action}">
@@ -69,6 +69,12 @@ export function consentPage(
       </form>`,
     // Browsers hold every redirect after a form to this rule: also the one to the program, and where that leads on. An origin would not
     // do, and "[::1]" is none to it.
-    { formTo: "'self' https: http:", heading: html`Allow <bdi>${form.client}</bdi>?` },
+    { formTo: `'self' https: http: ${new URL(redirectUri).protocol}`, heading: html`Allow <bdi>${form.client}</bdi>?` },
   )
+}
+
+/** The host; of a private-use scheme, which another program on the device may answer to, the scheme as well. */
+function whereTo(redirectUri: string): string {
+  const { host, protocol } = new URL(redirectUri)
+  return /^https?:$/.test(protocol) ? host : `${protocol}//${host}`
 }

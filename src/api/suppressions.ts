@@ -11,7 +11,7 @@ export const suppressions = define('suppressions', {
   table: 'suppressions',
   about: 'Addresses that must not be mailed from a sending domain.',
   attributes: {
-    email: field(z.string(), { sort: true, about: 'The suppressed address.' }),
+    email: field(z.string(), { sort: true, about: 'The suppressed address.', example: 'ann@example.net' }),
     reason: field(z.enum(REASONS), { about: 'Why it is suppressed.' }),
     source: field(z.enum(SOURCES), { about: 'How this became known.' }),
     scope: field(z.enum(['marketing', 'all']), { about: 'marketing: campaigns only. all: transactional mail too.' }),
@@ -38,7 +38,7 @@ export const suppressions = define('suppressions', {
       kind: 'delete',
       path: '/suppressions/:suppression',
       scope: 'suppressions:write',
-      refusals: ['422'],
+      refuses: ['permanent_suppression'],
       about: 'Take a suppression back; hard_bounce and complaint are permanent.',
       run: ({ parts, row }) => liftSuppression(parts, row.key),
     },

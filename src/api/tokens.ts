@@ -11,12 +11,12 @@ export const tokens = define('tokens', {
   table: 'tokens',
   about: 'Personal access tokens. The plaintext is shown once, in the answer to the request that creates the token.',
   attributes: {
-    name: field(name(), { create: 'required', about: 'A name to recognise the token by.' }),
+    name: field(name(), { create: 'required', about: 'A name to recognise the token by.', example: 'shop' }),
     scopes: field(
       z
         .array(z.enum(SCOPES, { error: `must be one of ${SCOPES.join(', ')}` }), { error: 'must be a list of scopes' })
         .min(1, 'must name at least one scope'),
-      { create: 'required', kind: 'json', about: 'What the token may do.' },
+      { create: 'required', kind: 'json', about: 'What the token may do.', example: ['emails:send', 'emails:read'] },
     ),
     duration: field(
       z.enum(Object.keys(DURATIONS) as [Duration, ...Duration[]], {
@@ -27,8 +27,8 @@ export const tokens = define('tokens', {
         about: 'How long the token lives.',
       },
     ),
-    token: field(z.string(), { read: 'once', about: 'The plaintext bearer token.' }),
-    last_four: field(z.string(), { about: 'The last four characters of the plaintext.' }),
+    token: field(z.string(), { read: 'once', about: 'The plaintext bearer token.', example: 'pr_…' }),
+    last_four: field(z.string(), { about: 'The last four characters of the plaintext.', example: 'x7Qa' }),
     expires_at: field(z.iso.datetime(), { kind: 'time', about: 'When the token stops authenticating.' }),
     last_used_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it was last used, to the minute.' }),
     created_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was created.' }),
@@ -59,6 +59,7 @@ export const tokens = define('tokens', {
       kind: 'delete',
       path: '/tokens/:token',
       scope: 'tokens:write',
+      id: 'revokeToken',
       about: 'Revoke a token; it fails from the next request on.',
       run: async ({ parts, row }) => void (await revokeToken(parts.store, row['id'] as string)),
     },

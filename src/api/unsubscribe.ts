@@ -1,5 +1,6 @@
-// Unsubscribe links (RFC 8058, D45): GET shows a page and never acts, since scanners follow links; POST acts at once and without a
-// redirect, from a mail program's one click as from the page's button. Who left by mistake comes back on the same page.
+// Unsubscribe links (RFC 8058, D45, D60): GET shows a page and never acts, since scanners follow links; a POST acts at once and without
+// a redirect when it is a mail program's one click or the page's button, and any other shows the page. Who left by mistake comes back on
+// the same page.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { Clock } from '../base/clock.ts'
@@ -41,16 +42,16 @@ export function createUnsubscribe(desk: UnsubscribeDesk): Hono {
   app.post('/u/:token', async (context) => {
     const leaving = leavingOf(context)
     if (!leaving) return unknown(context)
-    // A one-click request says "List-Unsubscribe=One-Click"; whatever else a body says, the POST itself is the wish.
-    if ((await actionOf(context)) === 'subscribe') await rejoin(desk, leaving)
-    else await leave(desk, leaving)
+    const wish = await wishOf(context)
+    if (wish === 'subscribe') await rejoin(desk, leaving)
+    else if (wish === 'unsubscribe') await leave(desk, leaving)
     return show(desk, context, leaving)
   })
   return app
 }
 
-/** The `action` field of a form, urlencoded or multipart, read as far as a form of ours goes. */
-async function actionOf({ req: { raw } }: Context): Promise<string | undefined> {
+/** What a form asks for, urlencoded or multipart: RFC 8058's one click, or the `action` of the page's own form. */
+async function wishOf({ req: { raw } }: Context): Promise<'subscribe' | 'unsubscribe' | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0
   for await (const chunk of (raw.body ?? []) as AsyncIterable<Uint8Array>) {
@@ -61,8 +62,9 @@ async function actionOf({ req: { raw } }: Context): Promise<string | undefined> 
   const type = raw.headers.get('content-type') ?? ''
   try {
     const form = await new Response(Buffer.concat(chunks), { headers: { 'Content-Type': type } }).formData()
+    if (form.get('List-Unsubscribe') === 'One-Click') return 'unsubscribe'
     const action = form.get('action')
-    return typeof action === 'string' ? action : undefined
+    return action === 'subscribe' || action === 'unsubscribe' ? action : undefined
   } catch {
     return undefined
   }

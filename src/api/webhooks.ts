@@ -19,6 +19,8 @@ const deskOf = ({ bells, fetching, ...parts }: ApiDesk): WebhooksDesk => ({
 })
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', about })
 
+const HEARD = ['*', ...EVENT_TYPES] as const
+
 const events = z
   .array(z.string('must be a string'), { error: 'must be a list of event types, or ["*"]' })
   .min(1, 'must name at least one event type, or be ["*"]')
@@ -34,6 +36,7 @@ const events = z
     if (list.includes('*') && list.length > 1)
       context.addIssue({ code: 'custom', message: 'must hold "*" alone or event types, not both', input: list })
   })
+  .meta({ items: { type: 'string', enum: HEARD }, uniqueItems: true })
   .transform((list) => [...new Set(list)])
 
 /** The domain that the request names, if it is the user's; undefined when it names none. */
@@ -61,13 +64,26 @@ export const webhooks = define('webhooks', {
   only: 'deleted_at is null',
   about: 'HTTPS endpoints to which events are pushed, signed after Standard Webhooks.',
   attributes: {
-    name: field(name(), { create: 'required', update: true, sort: true, about: 'A name to recognise it by.' }),
-    url: field(line(2000), { create: 'required', update: true, about: 'The https URL that is posted to.' }),
+    name: field(name(), {
+      create: 'required',
+      update: true,
+      sort: true,
+      about: 'A name to recognise it by.',
+      example: 'Shop',
+    }),
+    url: field(line(2000), {
+      create: 'required',
+      update: true,
+      about: 'The https URL that is posted to.',
+      example: 'https://shop.example.org/hook',
+    }),
     events: field(events, {
       create: 'required',
       update: true,
       kind: 'json',
+      answer: z.array(z.enum(HEARD)),
       about: 'Event types to hear, or ["*"] for all.',
+      example: ['email.delivered', 'email.bounced'],
     }),
     active: field(z.boolean('must be true or false'), {
       update: true,
@@ -79,8 +95,12 @@ export const webhooks = define('webhooks', {
       read: 'never',
       about: 'True makes a new signing secret; the old one signs along for 24 hours.',
     }),
-    secret: field(z.string(), { read: 'once', about: 'The signing secret, shown when it is made and never again.' }),
-    secret_hint: field(z.string(), { about: 'The last four characters of the secret.' }),
+    secret: field(z.string(), {
+      read: 'once',
+      about: 'The signing secret, shown when it is made and never again.',
+      example: 'whsec_…',
+    }),
+    secret_hint: field(z.string(), { about: 'The last four characters of the secret.', example: 'Qk0=' }),
     status: field(z.enum(WEBHOOK_STATUSES), {
       sort: true,
       about: 'active, paused by you, or disabled by this server.',
@@ -106,7 +126,7 @@ export const webhooks = define('webhooks', {
       kind: 'create',
       path: '/webhooks',
       scope: 'webhooks:write',
-      refusals: ['404'],
+      refuses: ['not_found'],
       about: 'Create a webhook for a sending domain.',
       before: (call) => void domainOf(call),
       run: async (call) => {
@@ -142,6 +162,15 @@ export const webhooks = define('webhooks', {
   ],
 })
 
+const attempt = z.object({
+  number: z.int(),
+  at: z.iso.datetime(),
+  duration: z.int(),
+  response_status: z.int().nullable(),
+  response_body: z.string().nullable(),
+  reason: z.string().nullable(),
+})
+
 export const outboundWebhooks = define('outbound-webhooks', {
   table: 'outbound_webhooks',
   about: 'Deliveries of events to webhooks, with every attempt.',
@@ -155,8 +184,12 @@ export const outboundWebhooks = define('outbound-webhooks', {
     response_body: field(z.string().nullable(), { about: 'Body of the endpoint’s last answer, cut.' }),
     reason: field(z.string().nullable(), { about: 'Why the last attempt failed.' }),
     next_attempt_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it is tried again.' }),
-    payload: field(z.string(), { read: 'single', about: 'The body that is sent, byte for byte.' }),
-    attempt_log: field(z.array(z.looseObject({})), {
+    payload: field(z.string(), {
+      read: 'single',
+      about: 'The body that is sent, byte for byte.',
+      example: '{"type":"email.sent","timestamp":"2026-01-15T12:00:00.000Z","data":{}}',
+    }),
+    attempt_log: field(z.array(attempt), {
       read: 'single',
       about: 'Every attempt with time, duration in ms, status, body and reason.',
     }),
@@ -178,6 +211,7 @@ export const outboundWebhooks = define('outbound-webhooks', {
       kind: 'list',
       path: '/webhooks/:webhook/deliveries',
       scope: 'webhooks:read',
+      id: 'listWebhookDeliveries',
       params: ['filter', 'sort', 'include', 'fields', 'page'],
       within: { type: 'webhooks', column: 'webhook_key', removed: true },
       about: 'List the deliveries of a webhook, also of a deleted one.',
@@ -186,12 +220,14 @@ export const outboundWebhooks = define('outbound-webhooks', {
       kind: 'show',
       path: '/deliveries/:outboundWebhook',
       scope: 'webhooks:read',
+      id: 'getDelivery',
       about: 'Show a delivery with its attempts.',
     },
     {
       kind: 'act',
       path: '/deliveries/:outboundWebhook/replay',
       scope: 'webhooks:write',
+      id: 'replayDelivery',
       about: 'Deliver the event again, under a new webhook-id.',
       run: async ({ parts, row }) => ({
         row: { ...(await replayDelivery({ ...parts, ring: parts.bells.webhooks }, row.key)) },

@@ -17,34 +17,23 @@ import {
   judge,
   mailDocument,
   MISSING,
-  newAjv,
   outcomes,
   sameOutcomes,
   startWire,
+  described,
   type Ask,
   type Wire,
 } from './wire.ts'
+import type { Operation } from './described.ts'
 
-interface Operation {
-  operationId: string
-  'x-scope': Scope
-  parameters: { name: string; in: string; required: boolean }[]
-  requestBody?: { content: Record<string, { schema: BodySchema }> }
-  responses: Record<string, { content?: Record<string, { schema: object }> }>
-}
 interface BodySchema {
   properties: { data: { properties: { type: { const: string }; id?: object } } }
 }
-interface OpenApi {
-  openapi: string
-  servers: { url: string }[]
-  paths: Record<string, Record<string, Operation>>
-  components: { schemas: Record<string, object> }
-}
+
+const { document: openApi } = described
 
 let wire: Wire
 let clock: ManualClock
-let openApi: OpenApi
 const logged: string[] = []
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
@@ -135,14 +124,10 @@ before(async () => {
   await Promise.all([postrider.activeDomain('here.test'), postrider.activeDomain('here.test', postrider.other)])
   // Mail for an address goes to every inbox of it, whoever's.
   await Promise.all([postrider.activeDomain('mine.test'), postrider.activeDomain('theirs.test', postrider.other)])
-  openApi = (await postrider.raw(`${API}/openapi.json`)).body
 })
 after(() => wire.stop())
 
-const operations = (): { method: string; path: string; operation: Operation }[] =>
-  Object.entries(openApi.paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
-  )
+const operations = () => described.operations()
 
 /** The path with its first parameter filled. */
 const fill = (path: string, id: string): string => path.replace(/\{\w+\}/, id).replace('{attachment}', '1')
@@ -153,7 +138,8 @@ const parameterOf = (path: string): string | undefined => /\{(\w+)\}/.exec(path)
 /** The least request document that an operation takes as one: the right type, no attributes. */
 function leastBody({ requestBody }: Operation, id: string): Ask {
   if (!requestBody) return {}
-  const { type, ...rest } = requestBody.content[JSON_API]!.schema.properties.data.properties
+  const schema = openApi.components.schemas[requestBody.content[JSON_API]!.schema.$ref.split('/').at(-1)!]
+  const { type, ...rest } = (schema as unknown as BodySchema).properties.data.properties
   return { body: document(type.const, {}, rest.id ? { id } : {}) }
 }
 
@@ -543,7 +529,7 @@ test('a token’s requests are counted, told, and refused above the limit (D8)',
     postrider.clock.advance(Number(refused.headers.get('retry-after')) * 1000)
     const again = await limited.ask('GET', '/domains')
     assert.equal(again.status, 200, 'Retry-After keeps its word')
-    postrider.clock.advance(60_000)
+    postrider.clock.leap(60_000)
     const [limit, remaining] = rates(await limited.ask('GET', '/domains'))
     assert.deepEqual([limit, remaining], [5, 4], 'a rest fills it to the burst and no further')
   } finally {
@@ -615,6 +601,7 @@ test('413 reaches a client on a socket, in both forms, and the server goes on', 
 
 test('a URL that takes other methods is 405 with Allow', async () => {
   for (const [path, item] of Object.entries(openApi.paths)) {
+    if ('servers' in item) continue
     const offered = Object.keys(item).map((method) => method.toUpperCase())
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
       if (offered.includes(method)) continue
@@ -659,32 +646,12 @@ test('the OpenAPI document is served without a token and holds together', async 
   assert.equal(status, 200)
   assert.match(headers.get('content-type')!, /^application\/(openapi\+)?json/)
   assert.equal(headers.get('api-version'), '1', 'D2')
-  const document_: OpenApi = body
-  assert.match(document_.openapi, /^3\.1\.\d$/)
-  assert.deepEqual(document_.servers, [{ url: wire.postrider.config.http.public_url + API }])
-  const names = operations().map(({ operation }) => operation.operationId)
-  assert.equal(new Set(names).size, names.length, 'operation ids differ')
-  assert.ok(names.length >= 12)
-  for (const { path, operation } of operations()) {
-    const declared = operation.parameters.filter((each) => each.in === 'path').map(({ name }) => name)
-    assert.deepEqual(
-      declared,
-      [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name),
-      path,
-    )
-  }
-  const text = JSON.stringify(document_)
-  for (const [, name] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g))
-    assert.ok(document_.components.schemas[name!], `${name} is defined`)
+  assert.match(body.openapi, /^3\.1\.\d$/)
+  assert.equal(body.servers[0].url, wire.postrider.config.http.public_url + API)
+  assert.deepEqual(Object.keys(body.paths), Object.keys(openApi.paths))
 })
 
 test('every route of the OpenAPI document answers, as the document says', async () => {
-  const ajv = newAjv()
-  ajv.addSchema({ $id: 'api', components: openApi.components })
-  const says = (operation: Operation, status: number) => {
-    const content = operation.responses[status]?.content?.[JSON_API]
-    return content && ajv.compile(JSON.parse(JSON.stringify(content.schema).replaceAll('"#/', '"api#/')))
-  }
   const { token } = wire.postrider
   for (const { method, path, operation } of operations()) {
     // Removing is tried last, on something made for it.
@@ -695,19 +662,11 @@ test('every route of the OpenAPI document answers, as the document says', async 
         : path === '/domains/{domain}' && method === 'DELETE'
           ? await spare()
           : await MAKERS[name]!(token)
-    const request = leastBody(operation, id)
-    const answer = await ask(method, fill(path, id), request)
+    // The judge in `ask` holds the answer to the document.
+    const answer = await ask(method, fill(path, id), leastBody(operation, id))
     const at = `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`
-    assert.ok(operation.responses[answer.status], `${answer.status} is declared: ${at}`)
     assert.ok(answer.status < 300 || (method === 'POST' && answer.status === 422), at)
-    const check = says(operation, answer.status)
-    const bytes = operation.responses[answer.status]!.content?.['*/*']
-    assert.ok(check || bytes || answer.status === 204, at)
-    if (check) assert.ok(check(answer.body), `${JSON.stringify(check.errors)} ${at}`)
   }
-  const sent = await ask('POST', '/outbound-emails', { body: mailDocument() })
-  const check = says(openApi.paths['/outbound-emails']!['post']!, 201)!
-  assert.ok(check(sent.body), JSON.stringify(check.errors))
 })
 
 async function spare(): Promise<string> {
@@ -720,7 +679,7 @@ test('the statuses that an operation can answer are declared', async () => {
   const expect = async (method: string, path: string, template: string, status: number, more: Ask = {}) => {
     const answer = await ask(method, path, more)
     assert.equal(answer.status, status, `${method} ${path}`)
-    if (!openApi.paths[template]![method.toLowerCase()]!.responses[status])
+    if (!described.response(openApi.paths[template]![method.toLowerCase()]!, status))
       undeclared.push(`${method} ${template} ${status}`)
   }
   for (const { method, path, operation } of operations()) {

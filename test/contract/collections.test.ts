@@ -136,8 +136,6 @@ test('each family has its code', async () => {
     ['fields[__proto__]=name', 'unsupported_fields'],
     ['include=domain&fields[domains]=rotate_dkim_key', 'unsupported_fields'],
     ['include=domain&fields[domains]=user_key', 'unsupported_fields'],
-    // What only one alone shows is not left out of a list without a word.
-    ['fields[outbound-emails]=subject,html', 'unsupported_fields'],
     ['filter[nothing]=x', 'unsupported_filter'],
     ['filter[subject]=x', 'unsupported_filter'],
     ['filter[user_key]=1', 'unsupported_filter'],
@@ -574,4 +572,68 @@ test('a cursor of last year gives the first page', async () => {
   } finally {
     await aged.stop()
   }
+})
+
+// ---- Bodies in lists (D69)
+
+test('a list shows what one alone shows by default where fields names it, of included resources too', async () => {
+  const [id] = await wire.mails(1, () => ({ subject: 'Whole', text: 'Words', headers: { 'X-Order': '7' } }))
+  const path = '/outbound-emails?fields[outbound-emails]=html,text,headers,attachments,subject&page[size]=1'
+  const { body, status } = await ask('GET', path)
+  assert.equal(status, 200, JSON.stringify(body))
+  assert.deepEqual(body.data[0].attributes, {
+    subject: 'Whole',
+    html: '<p>Hello</p>',
+    text: 'Words',
+    attachments: [],
+    headers: { 'X-Order': '7' },
+  })
+  const shown = (await ask('GET', `/outbound-emails/${id}?fields[outbound-emails]=html`)).body.data.attributes
+  assert.deepEqual(shown, { html: '<p>Hello</p>' })
+  const domain = { data: { type: 'domains', id: domainId } }
+  const audience = (
+    await ask('POST', '/audiences', { body: document('audiences', { name: 'x' }, { relationships: { domain } }) })
+  ).body.data.id
+  const to = { relationships: { audience: { data: { type: 'audiences', id: audience } } } }
+  const content = { name: 'x', subject: 'x', body_html: '<p>Long</p>', body_text: 'Long' }
+  assert.equal((await ask('POST', '/campaigns', { body: document('campaigns', content, to) })).status, 201)
+  const list = await ask('GET', '/campaigns?fields[campaigns]=body_html')
+  assert.deepEqual(list.body.data[0].attributes, { body_html: '<p>Long</p>' })
+})
+
+test('a list without bodies reads none, and an unknown name beside a known one is refused', async () => {
+  const { attributes } = (await ask('GET', '/outbound-emails?page[size]=1')).body.data[0]
+  for (const name of ['html', 'text', 'headers', 'attachments']) assert.ok(!(name in attributes), name)
+  assert.equal((await ask('GET', '/outbound-emails?fields[outbound-emails]=html,nothing')).status, 400)
+})
+
+test('a page of large bodies ends early, both ways, and misses nobody', async () => {
+  const html = 'x'.repeat(5 * 1024 * 1024)
+  const to = 'large@nowhere.test'
+  const made: string[] = []
+  for (let index = 0; index < 6; index++) made.push(...(await wire.mails(1, () => ({ html, to }))))
+  const seen: string[] = []
+  const sizes: number[] = []
+  let next: string | null = `/outbound-emails?filter[to]=${to}&fields[outbound-emails]=html&sort=created_at`
+  let last = ''
+  while (next) {
+    const { body } = await ask('GET', next)
+    assert.ok(
+      body.data.every(({ attributes }: { attributes: { html: string } }) => attributes.html.length === html.length),
+    )
+    seen.push(...body.data.map(({ id }: { id: string }) => id))
+    sizes.push(body.data.length)
+    last = next
+    next = body.links.next && below(body.links.next)
+  }
+  assert.deepEqual(seen, made)
+  assert.ok(sizes.length > 1 && sizes[0]! > 1, `${sizes.join()}`)
+  const back: string[] = []
+  let previous: string | null = below((await ask('GET', last)).body.links.prev)
+  while (previous) {
+    const { body } = await ask('GET', previous)
+    back.unshift(...body.data.map(({ id }: { id: string }) => id))
+    previous = body.links.prev && below(body.links.prev)
+  }
+  assert.deepEqual(back, made.slice(0, made.length - sizes.at(-1)!))
 })

@@ -393,7 +393,7 @@ test('unknown and unsettable attributes are 422, never ignored (D5)', async () =
   for (const [method, path, attributes, more, wrong] of [
     ['PATCH', `/domains/${domainId}`, { tls_polcy: 'Require' }, { id: domainId }, 'tls_polcy'],
     ['PATCH', `/domains/${domainId}`, { name: 'other.test' }, { id: domainId }, 'name'],
-    ['PATCH', `/domains/${domainId}`, { status: 'active' }, { id: domainId }, 'status'],
+    ['PATCH', `/domains/${domainId}`, { status: 'failed' }, { id: domainId }, 'status'],
     ['PATCH', `/domains/${domainId}`, { created_at: null }, { id: domainId }, 'created_at'],
     ['POST', '/domains', { name: 'n.test', purpose: 'both', rotate_dkim_key: true }, {}, 'rotate_dkim_key'],
     ['POST', '/domains', { name: 'n.test', purpose: 'both', constructor: 1 }, {}, 'constructor'],

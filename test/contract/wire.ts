@@ -1,6 +1,6 @@
 // The appliance behind a request function that judges every answer by what the wire section asks of all answers: headers,
 // media type, error form, pointers that exist in the request, links and meta of collections, full linkage, and the public
-// JSON:API schema where the corpus is there. A test that uses `ask` cannot forget these.
+// JSON:API schema where the corpus is there, and by the OpenAPI document. A test that uses `ask` cannot forget these.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,6 +9,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import ajvFormats from 'ajv-formats'
 import { document, JSON_API, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import type { TestOptions } from '../kit/appliance.ts'
+import { Described } from './described.ts'
 
 export const API = '/api/v1'
 /** An id of the right form that nothing has. */
@@ -117,11 +118,15 @@ export interface Sent {
   base: string
 }
 
+export const described = new Described()
+
 const DOWNLOADS = /^\/inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)$/
 
-export function judge({ status, headers, body }: Answer, sent: Sent): void {
+export function judge(answer: Answer, sent: Sent): void {
+  const { body, headers, status } = answer
   const at = `${sent.method} ${sent.path.slice(0, 300)} -> ${status} ${JSON.stringify(body)?.slice(0, 500)}`
   assert.equal(headers.get('api-version'), '1', `api-version: ${at}`)
+  described.judge(sent, answer)
   assert.match(headers.get('vary') ?? '', /(^|,\s*)accept(,|$)/i, `Vary: ${at}`)
   if (status === 204) {
     assert.equal(body, undefined, `204 has no body: ${at}`)

@@ -1,0 +1,250 @@
+// How things stand, for a monitoring system: figures from indexes and from sums that are kept anyway. What is expensive to count is not
+// counted, or counted once in a while.
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, statfsSync, statSync } from 'node:fs'
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Labels } from '../base/counters.ts'
+import type { Config } from '../base/config.ts'
+import { version } from '../base/version.ts'
+import { planNameOf, planOf } from '../accounts/plan.ts'
+import { monthOf } from '../accounts/usage.ts'
+import type { Store } from '../store/database.ts'
+import { dueGroups } from '../store/due.ts'
+import { raw } from '../store/query.ts'
+
+export interface FiguresDesk {
+  store: Store
+  clock: Clock
+  config: Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls'>
+}
+
+export interface Figure {
+  name: string
+  help: string
+  type: 'gauge' | 'counter'
+  /** Each value with its labels. */
+  values: (desk: FiguresDesk) => Values | Promise<Values>
+}
+
+type Values = readonly (readonly [Labels, number])[]
+
+const gauge = (name: string, help: string, values: Figure['values']): Figure => ({ name, help, type: 'gauge', values })
+const single = (value: number): Values => [[{}, value]]
+const counted = ({ store }: FiguresDesk, from: string): number =>
+  store.first(raw<{ n: number }>(`select count(*) as n from ${from}`))!.n
+const by = (desk: FiguresDesk, label: string, from: string): Values =>
+  desk.store
+    .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
+    .map(({ n, name }) => [{ [label]: name }, n] as const)
+
+/** Seconds since the earliest of these moments; 0 while it is to come. */
+const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): number => {
+  const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
+  return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
+}
+
+/** From so many failures in a row on an endpoint is probed by one delivery at a time, and waits for its own sake (D54). */
+const FAILING_FROM = 3
+
+interface Endpoint {
+  key: number
+  status: string
+  consecutive_failures: number
+}
+const endpoints = ({ store }: FiguresDesk): Endpoint[] =>
+  store.all(raw<Endpoint>('select key, status, consecutive_failures from webhooks where deleted_at is null'))
+const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
+  status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
+
+/** Since when endpoints in this state have deliveries that wait. */
+function waitingSince(desk: FiguresDesk, state: string): number[] {
+  const wanted = new Set(
+    endpoints(desk)
+      .filter((endpoint) => stateOf(endpoint) === state)
+      .map(({ key }) => key),
+  )
+  const queue = { table: 'outbound_webhooks', group: 'webhook_key', status: 'pending' } as const
+  return dueGroups<number>(desk.store, queue).flatMap(({ due, name }) => (wanted.has(name) ? [due] : []))
+}
+
+const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
+
+/** The spool is walked at most this often. */
+const WALK_EVERY = 5 * MINUTE
+const walked = new Map<string, { at: number; octets: Promise<number> }>()
+
+function spoolOctets({ clock, config }: FiguresDesk): Promise<number> {
+  const folder = join(config.data_dir, 'spool')
+  const known = walked.get(folder)
+  const now = clock.now()
+  if (known && now - known.at < WALK_EVERY) return known.octets
+  const octets = (async () => {
+    let sum = 0
+    for (const name of await readdir(folder).catch(() => []))
+      sum += await stat(join(folder, name)).then(
+        ({ size }) => size,
+        () => 0,
+      )
+    return sum
+  })()
+  walked.set(folder, { at: now, octets })
+  return octets
+}
+
+/** When the certificate that SMTP shows ends, in Unix seconds; none when it cannot be read. */
+function certificateEnd({ config }: FiguresDesk): Values {
+  const { acme, data_dir, hostname, smtp, tls } = config
+  const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
+  const file = smtp.tls_cert || tls.cert || brought || join(data_dir, 'smtp-certificate.pem')
+  try {
+    return [[{ use: 'smtp' }, Date.parse(new X509Certificate(readFileSync(file)).validTo) / SECOND]]
+  } catch {
+    return []
+  }
+}
+
+/** Written by `postrider backup`. */
+export const LAST_BACKUP = 'last-backup'
+
+function lastBackup({ config }: FiguresDesk): number {
+  try {
+    return (Date.parse(readFileSync(join(config.data_dir, LAST_BACKUP), 'utf8').trim()) || 0) / SECOND
+  } catch {
+    return 0
+  }
+}
+
+interface Account {
+  id: string
+  plan: string
+  downgrade_to: string | null
+  downgrade_at: number | null
+  used: number
+}
+
+/** Used and included volume of this month, of users whose plan has a limit. */
+function planUse({ clock, config, store }: FiguresDesk, of: 'used' | 'included'): Values {
+  const now = clock.now()
+  return store
+    .all(
+      raw<Account>(
+        `select u.id, u.plan, u.downgrade_to, u.downgrade_at, coalesce(g.used, 0) as used from users u
+           left join usage g on g.user_key = u.key and g.month = ? order by u.key`,
+        [monthOf(now)],
+      ),
+    )
+    .flatMap((user) => {
+      const { included_volume } = planOf(config, user, now)
+      const labels = { user: user.id, plan: planNameOf(user, now) }
+      return included_volume === null ? [] : [[labels, of === 'used' ? user.used : included_volume] as const]
+    })
+}
+
+export const FIGURES: readonly Figure[] = [
+  gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
+  gauge('postrider_queue_deliveries', 'Recipients whose mail has not found its end, by state.', (desk) => [
+    [{ status: 'queued' }, counted(desk, `deliveries where status = 'queued'`)],
+    [{ status: 'active' }, counted(desk, `deliveries where status = 'active'`)],
+  ]),
+  gauge('postrider_queue_late_seconds', 'How long the mail whose turn has come has waited for it.', (desk) => {
+    const query = `select min(next_attempt_at) as at from deliveries where status = 'queued'`
+    return single(lateness(desk, [desk.store.first(raw<{ at: number | null }>(query))!.at]))
+  }),
+  gauge('postrider_outcomes_week', 'What became of mail in the last seven days.', ({ clock, store }) => {
+    const { bounces, complaints, deliveries } = store.first(
+      raw<{ deliveries: number; bounces: number; complaints: number }>(
+        `select coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces,
+           coalesce(sum(complaints), 0) as complaints from tallies where hour >= ?`,
+        [Math.floor((clock.now() - 7 * DAY) / HOUR)],
+      ),
+    )!
+    return [
+      [{ outcome: 'delivered' }, deliveries],
+      [{ outcome: 'bounced' }, bounces],
+      [{ outcome: 'complained' }, complaints],
+    ]
+  }),
+  gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (desk) =>
+    single(counted(desk, 'inbound_messages where next_attempt_at is not null')),
+  ),
+  gauge('postrider_webhook_deliveries', 'Events that have not reached their endpoint, by state.', (desk) => [
+    [{ status: 'pending' }, counted(desk, `outbound_webhooks where status = 'pending'`)],
+    [{ status: 'active' }, counted(desk, `outbound_webhooks where status = 'active'`)],
+  ]),
+  gauge('postrider_webhook_endpoints', 'Endpoints by state; failing: probed by one delivery at a time.', (desk) =>
+    ['active', 'failing', 'paused', 'disabled'].map((state) => [
+      { state },
+      endpoints(desk).filter((endpoint) => stateOf(endpoint) === state).length,
+    ]),
+  ),
+  gauge(
+    'postrider_webhook_late_seconds',
+    'How long an event whose turn has come has waited for an endpoint that answers: this server is slow.',
+    (desk) => single(lateness(desk, waitingSince(desk, 'active'))),
+  ),
+  gauge(
+    'postrider_webhook_failing_late_seconds',
+    'The same for endpoints that do not answer: theirs is the fault.',
+    (desk) => single(lateness(desk, waitingSince(desk, 'failing'))),
+  ),
+  gauge('postrider_campaigns_sending', 'Campaigns that are being sent.', (desk) =>
+    single(counted(desk, `campaigns where status = 'sending' and deleted_at is null`)),
+  ),
+  gauge('postrider_domains', 'Sending domains by status.', (desk) =>
+    by(desk, 'status', 'domains where deleted_at is null'),
+  ),
+  gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not done.', (desk) =>
+    single(counted(desk, 'privacy_requests where next_attempt_at is not null')),
+  ),
+  gauge('postrider_plan_used_recipients', 'Recipients of this month, of users whose plan has a limit.', (desk) =>
+    planUse(desk, 'used'),
+  ),
+  gauge('postrider_plan_included_recipients', 'Recipients that their plan includes in a month.', (desk) =>
+    planUse(desk, 'included'),
+  ),
+  gauge(
+    'postrider_storage_bytes',
+    'Octets of the database, its log, and the spool (walked every five minutes).',
+    async (desk) => {
+      const file = join(desk.config.data_dir, 'postrider.db')
+      return [
+        [{ kind: 'database' }, sizeOf(file)],
+        [{ kind: 'log' }, sizeOf(`${file}-wal`)],
+        [{ kind: 'spool' }, await spoolOctets(desk)],
+      ]
+    },
+  ),
+  gauge('postrider_disk_free_bytes', 'Free space where the data directory is.', ({ config }) => {
+    const { bavail, bsize } = statfsSync(config.data_dir)
+    return single(bavail * bsize)
+  }),
+  gauge('postrider_certificate_end_seconds', 'When a certificate ends, in Unix time.', certificateEnd),
+  gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (desk) =>
+    single(lastBackup(desk)),
+  ),
+  {
+    name: 'postrider_event_loop_seconds_total',
+    help: 'What the main thread did with its time.',
+    type: 'counter',
+    values: () => {
+      const { active, idle } = performance.eventLoopUtilization()
+      return [
+        [{ state: 'active' }, active / SECOND],
+        [{ state: 'idle' }, idle / SECOND],
+      ]
+    },
+  },
+  {
+    name: 'process_cpu_seconds_total',
+    help: 'Processor time of all threads.',
+    type: 'counter',
+    values: () => {
+      const { system, user } = process.cpuUsage()
+      return single((system + user) / 1e6)
+    },
+  },
+  gauge('process_resident_memory_bytes', 'Memory that the process holds.', () => single(process.memoryUsage.rss())),
+]

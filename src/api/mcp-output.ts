@@ -1,0 +1,57 @@
+// What the tools of the MCP server answer, as schemas: those of the OpenAPI document, with what an agent reads of a document.
+import { z } from 'zod'
+import type { Json } from '../jsonapi/openapi-examples.ts'
+import { COLLECTION_META, Schemas, type View } from '../jsonapi/openapi-schemas.ts'
+import type { Resource } from '../jsonapi/resource.ts'
+import { audiences } from './audiences.ts'
+import { campaigns } from './campaigns.ts'
+import { domains } from './domains.ts'
+import { inboundEmails } from './inbound-emails.ts'
+import { inboxes } from './inboxes.ts'
+import { outboundEmails } from './outbound-emails.ts'
+
+const RESOURCES = [outboundEmails, inboundEmails, inboxes, domains, audiences, campaigns] as Resource<never>[]
+
+/** Whether a tool answers a page of resources or one, and how much it shows of each. */
+export interface Output {
+  type: string
+  form: 'list' | 'one'
+}
+
+const made = new Map<string, z.ZodObject>()
+
+/** The schema of a tool's structured answer; made once, when the first agent comes. */
+export function outputOf({ form, type }: Output): z.ZodObject {
+  const name = `${form} ${type}`
+  let schema = made.get(name)
+  if (!schema) made.set(name, (schema = z.fromJSONSchema(documentOf(type, form) as never) as z.ZodObject))
+  return schema
+}
+
+function documentOf(type: string, form: Output['form']): Json {
+  const schemas = new Schemas(RESOURCES)
+  const view: View = form === 'list' ? 'listed' : 'alone'
+  const resource = RESOURCES.find((each) => each.type === type)!
+  const { properties } = whole(schemas.resource(resource, view), schemas.components)
+  const { attributes, id, type: name } = properties as Record<string, Json>
+  const data: Json = {
+    type: 'object',
+    required: ['type', 'id', 'attributes'],
+    properties: { type: name, id, attributes },
+  }
+  if (form === 'one') return { type: 'object', required: ['data'], properties: { data } }
+  const meta = COLLECTION_META
+  return { type: 'object', required: ['data', 'meta'], properties: { data: { type: 'array', items: data }, meta } }
+}
+
+/** A schema without references, and without what makes it long: examples, and the forms of timestamps. */
+function whole(schema: unknown, components: Json): Json {
+  const plain = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(plain)
+    if (typeof value !== 'object' || value === null) return value
+    const { $ref, examples: _, format: __, ...rest } = value as Json
+    if (typeof $ref === 'string') return plain(components[$ref.split('/').at(-1)!])
+    return Object.fromEntries(Object.entries(rest).map(([name, each]) => [name, plain(each)]))
+  }
+  return plain(schema) as Json
+}

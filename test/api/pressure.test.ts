@@ -1,0 +1,194 @@
+// What keeps one client from taking everybody's memory, storage or attention: sizes and scopes judged before a body is read (D74), a budget
+// for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
+import assert from 'node:assert/strict'
+import { request as httpRequest } from 'node:http'
+import { after, before, test } from 'node:test'
+import { Refusal } from '../../src/base/errors.ts'
+import { createLog } from '../../src/base/log.ts'
+import { Budget } from '../../src/base/memory.ts'
+import { withBody } from '../../src/jsonapi/body.ts'
+import { JsonGuard, MAX_LEVELS, MAX_VALUES } from '../../src/jsonapi/json-guard.ts'
+import { document, JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { RawClient } from '../smtp/raw.ts'
+
+let postrider: TestAppliance
+const lines: string[] = []
+before(async () => {
+  const clock = new ManualClock()
+  const log = createLog({ clock, level: 'info', form: 'json', write: (line) => void lines.push(line) })
+  postrider = await startTestAppliance({ clock, log })
+  await postrider.activeDomain('here.test')
+})
+after(() => postrider.stop())
+
+const MAIL = document('outbound-emails', { from: 'a@here.test', to: 'b@there.test', subject: 's', html: 'x' })
+
+/** A body that counts how much of it is read. */
+function watched(octets: number): { body: ReadableStream<Uint8Array>; read: () => number } {
+  let given = 0
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        if (given >= octets) return controller.close()
+        given += 65_536
+        controller.enqueue(new Uint8Array(65_536).fill(0x20))
+      },
+    },
+    { highWaterMark: 0 },
+  )
+  return { body, read: () => given }
+}
+
+test('the scope is judged before a body is read', async () => {
+  const token = await postrider.tokenFor(postrider.user, ['webhooks:read'])
+  const { body, read } = watched(50_000_000)
+  const { status } = await postrider.raw('/api/v1/outbound-emails', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': JSON_API },
+    body,
+    duplex: 'half',
+  } as RequestInit)
+  assert.equal(status, 403)
+  assert.ok(read() <= 65_536, `${read()} octets were read`)
+})
+
+test('a route that takes no mails takes a megabyte, whether or not the length is told', async () => {
+  for (const told of [true, false]) {
+    const { body, read } = watched(20_000_000)
+    const { status } = await postrider.raw('/api/v1/inboxes', {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${postrider.token}`,
+        'content-type': JSON_API,
+        ...(told ? { 'content-length': '20000000' } : {}),
+      },
+      body,
+      duplex: 'half',
+    } as RequestInit)
+    assert.equal(status, 413)
+    assert.ok(read() <= (told ? 65_536 : 1_200_000), `${read()} octets were read`)
+  }
+})
+
+const posted = (text: string): Request =>
+  new Request('http://x', {
+    method: 'POST',
+    body: text,
+    headers: { 'content-length': String(Buffer.byteLength(text)) },
+  })
+
+/** The code of the refusal with which a body is met. */
+async function met(text: string, budget = new Budget(Infinity), most = 1e6): Promise<string> {
+  const request = posted(text)
+  try {
+    return await withBody(request, { most, budget }, () => 'taken')
+  } catch (thrown) {
+    assert.ok(thrown instanceof Refusal)
+    return thrown.problems[0]!.code
+  }
+}
+
+test('bodies under way share a budget: beyond it 503 with Retry-After, and what ended gives its share back', async () => {
+  const budget = new Budget(1_200_000)
+  const text = 'x'.repeat(500_000)
+  const ended = Promise.withResolvers<void>()
+  const first = withBody(posted(text), { most: 1e6, budget }, () => ended.promise)
+  while (budget.taken === 0) await new Promise(setImmediate)
+  await assert.rejects(
+    withBody(posted(text), { most: 1e6, budget }, () => 'taken'),
+    (thrown: Refusal) => thrown.status === 503 && thrown.headers['Retry-After'] !== undefined,
+  )
+  ended.resolve()
+  await first
+  assert.equal(budget.taken, 0)
+  assert.equal(await met(text, budget), 'taken')
+  assert.equal(budget.taken, 0)
+})
+
+test('JSON of too many values or levels is refused while it is read, in strings nothing counts', async () => {
+  for (const [text, code] of [
+    [`[${'1,'.repeat(MAX_VALUES - 3)}1]`, 'taken'],
+    [`[${'1,'.repeat(MAX_VALUES)}1]`, 'invalid_document'],
+    [`[${'{},'.repeat(MAX_VALUES)}{}]`, 'invalid_document'],
+    ['['.repeat(MAX_LEVELS) + ']'.repeat(MAX_LEVELS), 'taken'],
+    ['{"a":'.repeat(MAX_LEVELS + 1), 'invalid_document'],
+    [JSON.stringify({ html: '{[,'.repeat(200_000) }), 'taken'],
+    [JSON.stringify({ html: '\\"{[,'.repeat(200_000) }), 'taken'],
+  ] as const)
+    assert.equal(await met(text, undefined, 1e7), code, text.slice(0, 40))
+})
+
+test('the count of JSON values does not depend on how the text is cut into pieces', () => {
+  const text = Buffer.from(
+    JSON.stringify({ a: ['\\', '"', '\\"', '{['.repeat(9), { b: '\\\\' }], c: [[[[]]]] }).repeat(3),
+  )
+  const verdict = (limit: number, cut: number): boolean => {
+    const guard = new JsonGuard()
+    const filler = Buffer.from(`${'1,'.repeat(limit)}`)
+    try {
+      guard.push(filler)
+      for (let at = 0; at < text.length; at += cut) guard.push(text.subarray(at, at + cut))
+      return true
+    } catch {
+      return false
+    }
+  }
+  // The text holds 3 * 16 values and commas more than the filler: the edge is the same whatever the pieces.
+  for (let limit = MAX_VALUES - 60; limit < MAX_VALUES; limit++)
+    assert.equal(new Set([1, 2, 3, 7, 1000].map((cut) => verdict(limit, cut))).size, 1, String(limit))
+})
+
+test('below the reserve: posts 507, SMTP 452 at MAIL, /health degraded; all else goes on, and it recovers by itself', async () => {
+  const { config } = postrider
+  const before = config.storage.reserve
+  config.storage.reserve = 1e18
+  postrider.clock.leap(2000)
+  const refused = await postrider.api('POST', '/outbound-emails', MAIL)
+  assert.equal(refused.status, 507)
+  assert.equal(refused.body.errors[0].code, 'insufficient_storage')
+  assert.ok(refused.headers.get('retry-after'))
+  assert.equal((await postrider.api('GET', '/outbound-emails')).status, 200)
+  const smtp = await RawClient.greeted(postrider.appliance.smtp[0]!.port)
+  await smtp.ask('EHLO client.test')
+  const said = await smtp.ask('MAIL FROM:<a@b.test>')
+  assert.equal(said.code, 452)
+  assert.match(said.lines.join(' '), /4\.3\.1/)
+  smtp.destroy()
+  const health = await postrider.raw('/health')
+  assert.equal(health.status, 200)
+  assert.equal(health.body.status, 'degraded')
+  assert.match(health.body.reasons.join(' '), /disk/)
+  config.storage.reserve = before
+  postrider.clock.leap(2000)
+  assert.equal((await postrider.api('POST', '/outbound-emails', MAIL)).status, 201)
+  assert.equal((await postrider.raw('/health')).body.status, 'ok')
+})
+
+test('wrong tokens of one address: each is logged, then 429 with Retry-After; a good token is served all the while', async () => {
+  const wrong = () =>
+    postrider.raw('/api/v1/inboxes', { headers: { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API } })
+  const seen: number[] = []
+  for (let count = 0; count < 40; count++) seen.push((await wrong()).status)
+  assert.equal(seen[0], 401)
+  assert.equal(seen.at(-1), 429)
+  assert.ok((await wrong()).headers.get('retry-after'))
+  assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
+  assert.ok(lines.some((line) => /"event":"authentication failed"/.test(line) && /"address"/.test(line)))
+  postrider.clock.leap(60_000)
+  assert.equal((await wrong()).status, 401)
+})
+
+test('a request with two Host headers is refused', async () => {
+  const { port } = postrider.appliance.http
+  const ask = (headers: string[]): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const request = httpRequest({ port, host: '127.0.0.1', path: '/health', headers, setHost: false }, (response) => {
+        response.resume()
+        resolve(response.statusCode ?? 0)
+      })
+      request.on('error', reject).end()
+    })
+  assert.equal(await ask(['Host', 'one.test']), 200)
+  assert.equal(await ask(['Host', 'one.test', 'Host', 'two.test']), 400)
+})
