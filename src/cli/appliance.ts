@@ -1,43 +1,49 @@
 // The whole appliance: the one place that starts and stops things. Every part gets what it needs here, and only here.
 import { accessSync, constants } from 'node:fs'
+import { totalmem } from 'node:os'
 import { schedule } from 'node-cron'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
-import { openKeyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { formatEndpoint } from '../base/network.ts'
+import { Budget } from '../base/memory.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
+import { noteSpace, reserveOf, Space } from '../base/space.ts'
+import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
-import { explained, openStore, type Store } from '../store/database.ts'
+import { openInstance, type Instance } from '../store/instance.ts'
+import type { LogDamage } from '../store/log-scan.ts'
+import { explained } from '../store/open.ts'
 import { takeLock } from '../store/lock.ts'
 import { Spool } from '../store/spool.ts'
+import { followConfig } from '../domains/issue.ts'
 import { checkDue } from '../domains/check.ts'
-import { forgetClients } from '../accounts/oauth-clients.ts'
-import { forgetGrants } from '../accounts/oauth-grants.ts'
-import { eraseKeys } from '../domains/keys.ts'
+import { RateLimit } from '../accounts/rates.ts'
+import { OperatorNotices } from '../accounts/operator-notices.ts'
+import { keepLedger } from '../privacy/ledger.ts'
 import { Privacy } from '../privacy/run.ts'
 import { Reputation } from '../outbound/agents.ts'
 import { BAD_NEWS } from '../outbound/tally.ts'
-import { removeOldBodies } from '../outbound/retention.ts'
-import { forgetSoftBounces } from '../outbound/suppressions.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
-import { releaseLapsed } from '../outbound/claim.ts'
 import { ownsFile } from '../outbound/body.ts'
 import { isHosted } from '../inbound/recipients.ts'
-import { ownsFile as ownsInboundFile, removeOld } from '../inbound/stored.ts'
+import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
-import { settleDowngrades } from './subscription.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf, type Engine } from './engine.ts'
+import { Certificates } from './certificates.ts'
+import { createAcme } from './acme.ts'
+import { openDoors, shownDoors, type Doors } from './doors.ts'
 import { createInbound } from './inbound.ts'
-import { mailNotices } from './notice.ts'
+import { adopt } from './ownership.ts'
+import { tidy } from './tidy.ts'
+import { watchWrites } from './writable.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { EVENTS } from '../store/events.ts'
-import { createApp, listen } from '../api/server.ts'
+import { createApp } from '../api/server.ts'
 
 export interface ApplianceOptions {
   config: Config
@@ -47,17 +53,25 @@ export interface ApplianceOptions {
   /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
   keys?: { http: string; smtp: string }
   timeouts?: Timeouts
+  /** Hears why the server cannot go on; it has stopped promising anything by then. */
+  fatal?: (reason: OperatorError) => void
+  /** What comes every hour; by the wall clock but in tests. */
+  everyHour?: EveryHour
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
 }
 
-export interface Appliance {
+/** Calls `run` each hour until it is destroyed. */
+export type EveryHour = (run: () => void) => { destroy(): unknown }
+
+const everyHour: EveryHour = (run) => schedule('7 * * * *', run, { name: 'tidy' })
+
+export interface Appliance extends Omit<Doors, 'stop'> {
   desk: ApiDesk & { resolver: Resolver }
   engine: DeliveryEngine
-  http: { host: string; port: number }
-  smtp: { host: string; port: number }[]
+  notices: Engine['notices']
   /** After the configuration was read again: takes certificates anew. Throws an OperatorError. */
-  reload(): void
+  reload(): Promise<void>
   /** Stops accepting, finishes or releases what is in flight within 10 seconds, closes the store. */
   stop(): Promise<void>
 }
@@ -67,18 +81,25 @@ const PATIENCE = 8 * SECOND
 const WATCH_EVERY = SECOND
 
 /** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
-function openData(config: Config): { store: Store; release: () => void } {
-  const store = openStore(config.data_dir)
-  let release: (() => void) | undefined
+function openData({ data_dir }: Config, log: Log): Instance & { release: () => void } {
+  // First the lock: nothing is opened, made or migrated under a server that runs.
+  const release = takeLock(data_dir)
+  if (!release)
+    throw new OperatorError(`Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`)
   try {
-    release = takeLock(config.data_dir)
-  } finally {
-    if (!release) store.close()
+    const migrating = (from: number, to: number): void => log.info('database upgraded', { from, to })
+    const logDamaged = ({ lost, readable }: LogDamage): void =>
+      log.error('the write-ahead log is damaged: transactions at its end are lost', {
+        frames_read: readable,
+        frames_lost: lost,
+      })
+    const instance = openInstance(data_dir, { migrating, logDamaged })
+    keepLedger(data_dir)
+    return { ...instance, release }
+  } catch (thrown) {
+    release()
+    throw explained(thrown, data_dir)
   }
-  if (release) return { store, release }
-  throw new OperatorError(
-    `Another Postrider serves ${config.data_dir} already; stop it, or give this one another data_dir.`,
-  )
 }
 
 /** Says which relays nobody can sign in to: their mail waits until the file is there. */
@@ -94,15 +115,30 @@ function lookAtRoutes({ delivery }: Config, log: Log): void {
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
   lookAtRoutes(config, log)
-  const { store, release } = openData(config)
+  const { keyring, release, store } = openData(config, log)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
-    const keyring = openKeyring(config.data_dir)
     const spool = new Spool(config.data_dir)
-    await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    const unknown = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    if (unknown.length > 0)
+      log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
-    const parts = { store, spool, clock, keyring, log, config, resolver }
-    const { composer, engine, keys, letters } = createEngine(parts, {
+    const troubles = new Troubles({ clock, log })
+    const lookAtWrites = watchWrites(store, troubles)
+    const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
+    const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+    const acme = createAcme({
+      store,
+      clock,
+      log,
+      config,
+      resolver,
+      renewed: () => certificates.renew(),
+      noticed: () => notices.ring(),
+    })
+    const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
+    const parts = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates }
+    const { composer, engine, keys, letters, notices } = createEngine(parts, {
       home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
       timeouts: options.timeouts,
       stsPort: options.stsPort,
@@ -110,7 +146,8 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const inbound = createInbound(parts)
     const reputation = new Reputation({ ...parts, ringQueue: () => engine.ring() })
     store.on(BAD_NEWS, () => reputation.ring())
-    const privacy = new Privacy({ ...parts, noticed: () => noticed() })
+    const privacy = new Privacy({ ...parts, noticed: () => notices.ring() })
+    const operator = new OperatorNotices({ ...parts, ring: () => notices.ring() })
     const runner = new CampaignRunner({ ...parts, ringLane: (lane) => engine.ring(lane) })
     letters.taken = (campaign) => runner.taken(campaign)
     store.on(CAMPAIGN_MAIL, () => runner.settled())
@@ -124,6 +161,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     })
     const desk: ApiDesk & { resolver: Resolver } = {
       ...parts,
+      bodies: new Budget(totalmem() / 4),
       fetching: fetchingOf(parts),
       inboundReader: inbound.files,
       bells: {
@@ -138,87 +176,115 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         privacy: () => privacy.ring(),
       },
     }
-    const { timeout, ca_file } = config.webhooks
-    const poster = new Poster(desk.fetching, ca_file, timeout)
-    const noticed = (): void => void mailNotices(desk).catch((thrown: unknown) => log.fault('notices', thrown))
-    const dispatcher = new Dispatcher({ store, clock, keyring, log, poster, config, noticed })
+    const poster = new Poster(desk.fetching, desk.fetching.caFile, config.webhooks.timeout)
+    const dispatcher = new Dispatcher({ ...parts, poster, noticed: () => notices.ring() })
     store.on(EVENTS, () => dispatcher.ring())
     // What was on its way when a backup was made is on its way no more: it can be erased.
     await engine.recover()
     await privacy.recover()
-    const http = await listen(createApp(desk), config.http.listen, options.keys?.http)
-    undo.push(() => http.close(0))
 
     const begin = async (part: { start(): unknown; stop(patience: number): Promise<void> }): Promise<void> => {
       undo.push(() => part.stop(0))
       await part.start()
     }
     await inbound.engine.start()
-    // Before the queue: mail from here to here is delivered to it.
-    await inbound.listen(options.keys?.smtp)
-    for (const part of [engine, polling, dispatcher, runner, reputation, privacy]) await begin(part)
-    noticed()
-    const hourly = schedule('7 * * * *', () => tidy(desk, { engine, keys }), { name: 'tidy', noOverlap: true })
+    const doors = await openDoors({
+      ...desk,
+      app: createApp(desk),
+      certificates,
+      clearText: {
+        proofOf: (token) => acme?.proofOf(token),
+        serves: (host) => certificates.contextOf(host) !== undefined,
+        origin: () => config.http.public_url.replace(/^http:/, 'https:'),
+      },
+      inbound,
+      keys: options.keys,
+      reader: inbound.files,
+      ring: desk.bells.deliveries,
+    })
+    undo.push(() => doors.stop(0))
+    for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
+    if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
+    await follow()
+    let tidied: Promise<unknown> = Promise.resolve()
+    const hourly = (options.everyHour ?? everyHour)(() => {
+      tidied = tidied.then(() => tidy(desk, { engine, keys })).catch((thrown: unknown) => log.fault('tidying', thrown))
+    })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
+    /** The hostname and the addresses stand in the records of every domain. */
+    async function follow(): Promise<void> {
+      const changed = await followConfig({ ...desk, ring: desk.bells.domains })
+      if (changed.length > 0)
+        log.warn('DNS records to publish have changed', { domains: changed.slice(0, 20), count: changed.length })
+    }
     function watch(): void {
-      if (store.changedOutside()) {
-        engine.ring()
-        polling.ring()
-        dispatcher.ring()
-        letters.lookAgain()
-        runner.ring()
-        privacy.ring()
-        inbound.engine.ring()
+      try {
+        look()
+      } catch (thrown) {
+        if (thrown instanceof OperatorError) return end(thrown)
+        // The disk does not answer just now.
+        troubles.report('store', 'The database cannot be read.', thrown)
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     }
-    const smtp = inbound.listeners.map(({ host, port }) => ({ host, port }))
-    const shown = smtp.map(({ host, port }) => formatEndpoint(host, port))
-    log.info('ready', { http: formatEndpoint(http.host, http.port), smtp: shown, pid: process.pid })
+    function look(): void {
+      store.demandPresence()
+      noteSpace(parts)
+      lookAtWrites()
+      operator.look()
+      if (!store.changedOutside()) return
+      notices.ring()
+      engine.ring()
+      polling.ring()
+      dispatcher.ring()
+      letters.lookAgain()
+      runner.ring()
+      privacy.ring()
+      inbound.engine.ring()
+    }
+    function end(reason: OperatorError): void {
+      log.error('stopped', { error: reason.message })
+      options.fatal?.(reason)
+    }
+    log.always('ready', { ...shownDoors(doors), pid: process.pid })
     return {
       desk,
       engine,
-      http,
-      smtp,
-      reload: () => inbound.renew(),
+      notices,
+      ...doors,
+      async reload() {
+        certificates.renew()
+        await follow()
+      },
       async stop() {
+        log.always('stopping')
         watching()
         await hourly.destroy()
+        await tidied
         await Promise.all([
-          http.close(PATIENCE),
-          inbound.stop(PATIENCE),
+          doors.stop(PATIENCE),
+          acme?.stop(PATIENCE),
           polling.stop(),
           runner.stop(),
           reputation.stop(),
           privacy.stop(),
           engine.stop(PATIENCE),
+          notices.stop(PATIENCE),
           dispatcher.stop(PATIENCE),
         ])
         poster.close()
         await composer.close()
-        store.close()
-        release()
-        log.info('stopped')
+        try {
+          store.close()
+        } finally {
+          release()
+        }
+        adopt(config.data_dir)
+        log.always('stopped')
       },
     }
   } catch (thrown) {
     for (const step of undo.reverse()) await step()
     throw explained(thrown, config.data_dir)
   }
-}
-
-/** What is done by the wall clock, every hour: keys whose time is over go, and what no longer counts. */
-async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
-  const { store, clock } = desk
-  const now = clock.now()
-  if ((await eraseKeys(store, now)) > 0) keys.forget()
-  await forgetSoftBounces(store, now)
-  await forgetGrants(store, now)
-  await forgetClients(store, now)
-  await settleDowngrades(desk, now)
-  if ((await releaseLapsed(store, now)) > 0) engine.ring()
-  await mailNotices(desk)
-  const { inbound, outbound_bodies } = desk.config.retention
-  if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)
-  if (inbound > 0) while ((await removeOld(desk, now - inbound)) > 0);
 }

@@ -1,57 +1,154 @@
-// `postrider completion bash|zsh|fish`: a completion script, made from the command table itself.
+// `postrider completion bash|zsh|fish`: a completion script, made from the command table itself. It knows subcommands, options, the values of
+// options that have a list, and where a file or a directory is meant.
 import { Argument, type Command } from 'commander'
+import { fish } from './completion-fish.ts'
+import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
 import type { Invocation } from './open.ts'
 
-/** "" -> the commands, "domain" -> its subcommands, each with its options. */
-function words(program: Command): Map<string, string[]> {
-  const found = new Map<string, string[]>()
-  const visit = (command: Command, path: string[]): void => {
-    const options = command.options.map(({ long }) => long).filter((long) => long !== undefined && long !== null)
-    found.set(path.join(' '), [...command.commands.map((child) => child.name()), ...options, '--help'])
-    for (const child of command.commands) visit(child, [...path, child.name()])
-  }
-  visit(program, [])
-  return found
+const written = (kind: Kind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
+
+/** What bash and zsh have in common: which place the words before the cursor lead to, and what may stand there. */
+function parser(places: readonly Place[]): string {
+  const [root] = places
+  const global = root!.options.map(({ kind, name }) =>
+    kind ? `    *"|${name}") echo "${written(kind)}" ;;` : undefined,
+  )
+  const own = places
+    .slice(1)
+    .flatMap(({ options, path }) =>
+      options.flatMap(({ kind, name }) => (kind ? [`    "${path}|${name}") echo "${written(kind)}" ;;`] : [])),
+    )
+  const positions = places.flatMap(({ path, places: kinds }) =>
+    kinds.map((kind, index) => `    "${path}|${index}") echo "${written(kind)}" ;;`),
+  )
+  const paths = places.slice(1).map(({ path }) => `"${path}"`)
+  return `_postrider_is() { case "$1" in ${paths.join(' | ')}) return 0 ;; *) return 1 ;; esac; }
+_postrider_value() {
+  case "$1|$2" in
+${[...own, ...global.filter((line) => line !== undefined)].join('\n')}
+  esac
+}
+_postrider_position() {
+  case "$1|$2" in
+${positions.join('\n')}
+  esac
+}`
 }
 
-function bash(program: Command): string {
-  const cases = [...words(program)].map(([path, list]) => `    "${path}") words="${list.join(' ')}" ;;`)
+const names = (choices: readonly Choice[]): string => choices.map(({ name }) => name).join(' ')
+
+function bash(places: readonly Place[]): string {
+  const [root] = places
+  const cases = places.map(
+    ({ commands, options, path }) =>
+      `    "${path}") commands="${names(commands)}" options="${names(path === '' ? options : [...options, ...root!.options.slice(0, -1)])}" ;;`,
+  )
   return `# postrider completion for bash: source <(postrider completion bash)
+${parser(places)}
 _postrider() {
-  local path="" word words=""
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "$word" in -*) ;; *) case " $(_postrider_paths) " in *" \${path:+\${path}_}$word "*) path="\${path:+$path }$word" ;; esac ;; esac
+  local current="\${COMP_WORDS[COMP_CWORD]}" at="" kind="" word next commands="" options="" count=0 i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}"
+    if [[ $word == "=" ]]; then
+      continue
+    elif [[ -n $kind ]]; then
+      kind=""
+    elif [[ $word == -?* ]]; then
+      kind="$(_postrider_value "$at" "$word")"
+    else
+      next="\${at:+$at }$word"
+      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
+    fi
   done
-  case "$path" in
+  if [[ $current == "=" ]]; then current=""; fi
+  case "$at" in
 ${cases.join('\n')}
   esac
-  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  if [[ -z $kind ]]; then
+    if [[ $current == -* ]]; then kind="words:$options"
+    elif [[ -n $commands ]]; then kind="words:$commands"
+    else kind="$(_postrider_position "$at" "$count")"
+    fi
+  fi
+  local IFS=$'\\n'
+  COMPREPLY=()
+  case "$kind" in
+    file) COMPREPLY=($(compgen -f -- "$current")) ;;
+    dir) COMPREPLY=($(compgen -d -- "$current")) ;;
+    words:*) IFS=$' \\n'; COMPREPLY=($(compgen -W "\${kind#words:}" -- "$current")) ;;
+  esac
+  case "$kind" in file | dir) compopt -o filenames 2>/dev/null ;; esac
+  return 0
 }
-_postrider_paths() { echo "${[...words(program).keys()].map((path) => path.replaceAll(' ', '_')).join(' ')}"; }
 complete -F _postrider postrider
 `
 }
 
-const zsh = (program: Command): string =>
-  `#compdef postrider\nautoload -U +X bashcompinit && bashcompinit\n${bash(program)}`
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-function fish(program: Command): string {
-  const lines = [...words(program)].flatMap(([path, list]) => {
-    const condition = path === '' ? '__fish_use_subcommand' : `__fish_seen_subcommand_from ${path.split(' ').at(-1)}`
-    return list.map(
-      (word) =>
-        `complete -c postrider -f -n '${condition}' ${word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`}`,
-    )
-  })
-  return `# postrider completion for fish: postrider completion fish | source\n${lines.join('\n')}\n`
+function zsh(places: readonly Place[]): string {
+  const [root] = places
+  const list = (choices: readonly Choice[]): string =>
+    choices.map(({ about, name }) => quoted(`${name}:${about}`)).join(' ')
+  const cases = places.map(
+    ({ commands, options, path }) =>
+      `    "${path}")
+      commands=(${list(commands)})
+      options=(${list(path === '' ? options : [...options, ...root!.options.slice(0, -1)])}) ;;`,
+  )
+  return `#compdef postrider
+# postrider completion for zsh: source <(postrider completion zsh), or as _postrider in a directory of $fpath
+${parser(places)}
+_postrider() {
+  local current="$words[CURRENT]" at="" kind="" word next count=0 i
+  local -a commands options
+  for ((i = 2; i < CURRENT; i++)); do
+    word="\${(Q)words[i]}"
+    if [[ -n $kind ]]; then
+      kind=""
+    elif [[ $word == -?* ]]; then
+      kind="$(_postrider_value "$at" "$word")"
+    else
+      next="\${at:+$at }$word"
+      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
+    fi
+  done
+  case "$at" in
+${cases.join('\n')}
+  esac
+  if [[ -z $kind && $current == --*=* ]]; then
+    kind="$(_postrider_value "$at" "\${current%%=*}")"
+    compset -P '*='
+  elif [[ -z $kind && $current == -* ]]; then
+    _describe -o option options
+    return
+  elif [[ -z $kind && $#commands -gt 0 ]]; then
+    _describe command commands
+    return
+  elif [[ -z $kind ]]; then
+    kind="$(_postrider_position "$at" "$count")"
+  fi
+  case "$kind" in
+    file) _files ;;
+    dir) _files -/ ;;
+    words:*) compadd -- \${=kind#words:} ;;
+    *) _message 'a value' ;;
+  esac
+}
+if [[ $funcstack[1] == _postrider ]]; then _postrider "$@"; else compdef _postrider postrider; fi
+`
 }
 
 const SHELLS = { bash, zsh, fish }
+
+/** The completion script of a shell. */
+export const completionScript = (program: Command, shell: keyof typeof SHELLS): string =>
+  SHELLS[shell](placesOf(program))
 
 export function completionCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('completion')
     .description('print a completion script for your shell')
     .addArgument(new Argument('<shell>', 'your shell').choices(Object.keys(SHELLS)))
-    .action((shell: keyof typeof SHELLS) => invocation().terminal.out(SHELLS[shell](program)))
+    .action((shell: keyof typeof SHELLS) => invocation().terminal.out(completionScript(program, shell)))
 }

@@ -15,8 +15,12 @@ export function devCommand(program: Command, invocation: () => Invocation): void
   program
     .command('dev')
     .description('the sandbox: everything real, DNS and receiving exchangers built in')
-    .option('--http <address>', 'where the API listens', '127.0.0.1:8025')
-    .option('--smtp <address>', 'where mail for the sandbox is received', '127.0.0.1:2525')
+    .option('--http <address>', 'where the API listens; a port alone is one of 127.0.0.1', '127.0.0.1:8025')
+    .option(
+      '--smtp <address>',
+      'where mail for the sandbox is received; a port alone is one of 127.0.0.1',
+      '127.0.0.1:2525',
+    )
     .option('--data <dir>', 'keep the data in this directory (else a temporary one, removed at the end)')
     .action(async ({ http, smtp, data }: { http: string; smtp: string; data?: string }) => {
       const { terminal } = invocation()
@@ -37,7 +41,8 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
-        const { url, token, domain, user, inbox, smtpPort, exchangerPort, receiver } = sandbox
+        const { url, token, domain, user, inbox, smtpPort, exchangerPort, receiver, submissionPort, submissionsPort } =
+          sandbox
         const shown = {
           url,
           api: `${url}/api/v1`,
@@ -48,6 +53,8 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           from: inbox,
           to: 'reply@friend.example',
           smtp_port: smtpPort,
+          submission_port: submissionPort,
+          submissions_port: submissionsPort,
           exchanger_port: exchangerPort,
           receiver,
           data_dir: dataDir,
@@ -60,15 +67,19 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     })
 }
 
+/** A port alone means this machine. */
 function endpoint(option: string, text: string): { host: string; port: number } {
-  const parsed = parseEndpoint(text)
-  if (!parsed) throw new OperatorError(`${option} must be host:port, such as 127.0.0.1:8025, not "${text}".`)
+  const parsed = parseEndpoint(/^\d+$/.test(text) ? `127.0.0.1:${text}` : text)
+  if (!parsed)
+    throw new OperatorError(`${option} must be host:port or a port, such as 127.0.0.1:8025 or 8025, not "${text}".`)
   return parsed
 }
 
 interface Shown {
   inbox: string
   smtp_port: number
+  submission_port: number
+  submissions_port: number
   api: string
   token: string
   domain: string
@@ -96,6 +107,7 @@ Postrider sandbox: the API, the queue, DKIM, SMTP and the store are real; DNS an
   token    ${shown.token}
   domain   ${shown.domain} (active; mail from anybody@${shown.domain} is signed with its key)
   inbox    ${shown.inbox} (mail for it is received on port ${shown.smtp_port})
+  SMTP     127.0.0.1:${shown.submission_port} (STARTTLS) and 127.0.0.1:${shown.submissions_port} (TLS) for programs that send; any user, the token as password
 
 Send a first mail from another terminal:
 

@@ -5,6 +5,8 @@ import { dirname, join } from 'node:path'
 import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
+import { Shelf } from '../acme/shelf.ts'
+import { certificateFiles } from './certificates.ts'
 import { clockOffset } from '../base/time-server.ts'
 
 export interface Finding {
@@ -85,29 +87,41 @@ export async function judgeClock(clock: Clock, server: { host: string; port: num
   return Math.abs(offset) > OFF ? warn(check, off, mend) : well(check, off)
 }
 
-export function judgeCertificate({ hostname, smtp }: Config, now: number): Finding {
+export function judgeCertificate(config: Config, now: number): Finding {
+  const { acme, hostname } = config
   const check = 'certificate'
-  const file = smtp.tls_cert
+  const { cert: file, key, keys } = certificateFiles(config)
   if (file === '')
     return warn(
       check,
-      'the SMTP listener makes its own; mail is encrypted, but senders that check (MTA-STS, DANE) stay away',
-      'Get one for the hostname (ACME) and set "smtp.tls_cert" and "smtp.tls_key".',
+      'the server makes its own; mail is encrypted, but senders that check (MTA-STS, DANE) stay away',
+      'Turn "[acme]" on, or get one for the hostname and set "tls.cert" and "tls.key".',
     )
+  const brought = acme.enabled && keys === undefined
+  if (brought && !existsSync(file)) {
+    const { error } = new Shelf(config.data_dir).progress(hostname)
+    return bad(
+      check,
+      `${new URL(acme.directory).host} has given none for ${hostname} yet${error === null ? '' : `: ${error}`}`,
+      `Let port 80 of ${hostname} lead to this server, and look for "certificate not had" in the log.`,
+    )
+  }
   let certificate: X509Certificate
   try {
     certificate = new X509Certificate(readFileSync(file))
-    readFileSync(smtp.tls_key)
+    readFileSync(key)
   } catch (thrown) {
     return bad(
       check,
       `${file} or its key cannot be read (${codeOf(thrown) || messageOf(thrown)})`,
-      'Correct "smtp.tls_cert" and "smtp.tls_key".',
+      keys === undefined ? 'Give the service its data directory again.' : `Correct ${keys}.`,
     )
   }
   const end = Date.parse(certificate.validTo)
   const days = Math.floor((end - now) / DAY)
-  const renew = 'Renew it, then "systemctl reload postrider" (SIGHUP).'
+  const renew = brought
+    ? `It is renewed by itself; "certificate not had" in the log says what stands in the way.`
+    : 'Renew it, then "systemctl reload postrider" (SIGHUP).'
   if (now >= end) return bad(check, `${file} has expired on ${certificate.validTo}`, renew)
   if (Date.parse(certificate.validFrom) > now)
     return bad(check, `${file} is valid only from ${certificate.validFrom}`, renew)

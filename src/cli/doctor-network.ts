@@ -67,7 +67,7 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
     return warn(
       check,
       `nothing answers at ${formatEndpoint(local, listening.port)}: ${near.text}`,
-      'Start "postrider serve".',
+      'Start it: "systemctl start postrider" where it is installed, else "postrider serve".',
     )
   near.quit()
   const answer = await resolver.a(config.hostname)

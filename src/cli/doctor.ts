@@ -4,14 +4,18 @@ import { systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { createResolver } from '../base/resolver.ts'
+import { toAscii } from '../message/address.ts'
+import { grade } from './grade.ts'
 import { judgeCertificate, judgeClock, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { answer, printable } from './terminal.ts'
 
 interface Options {
   probe: string
   timeServer: string
+  grade?: string
 }
 
 const MARKS: Record<Finding['status'], string> = { ok: 'ok  ', warn: 'WARN', fail: 'FAIL' }
@@ -21,8 +25,8 @@ function told(findings: readonly Finding[]): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const count = (status: Finding['status']): number => findings.filter((each) => each.status === status).length
   const lines = findings.flatMap(({ check, detail, mend, status }) => [
-    `${MARKS[status]}  ${check.padEnd(width)}  ${detail}`,
-    ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${mend}`]),
+    `${MARKS[status]}  ${check.padEnd(width)}  ${printable(detail)}`,
+    ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${printable(mend)}`]),
   ])
   return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to mend.`].join('\n')
 }
@@ -33,8 +37,15 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
     .description('check machine, network and DNS, each with its mend')
     .option('--probe <domain>', 'whose exchangers are asked for an answer on the way out', 'gmail.com')
     .option('--time-server <host:port>', 'who knows the time (NTP)', 'pool.ntp.org:123')
-    .action(async ({ probe, timeServer }: Options) => {
+    .option('--grade <domain>', 'only this: the mail test of internet.nl for a domain, as a table with points')
+    .action(async ({ grade: graded, probe, timeServer }: Options) => {
       const asked = invocation()
+      if (graded !== undefined) {
+        const domain = toAscii(graded)
+        if (!domain?.includes('.')) throw new OperatorError(`"${graded}" is not a domain name such as example.org.`)
+        const config = configOf(asked)
+        return grade(config, createResolver({ servers: config.dns.servers, tries: 2 }), domain, asked.terminal)
+      }
       const time = parseEndpoint(timeServer)
       if (!time?.host) throw new OperatorError(`"${timeServer}" is no time server; write it as host:port.`)
       const config = configOf(asked)
@@ -44,6 +55,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDataDir(config),
         judgeDisk(config),
         judgeCertificate(config, systemClock.now()),
+        ...(await judgeDomains(asked, config, world.resolver)),
         ...(await Promise.all([
           judgeClock(systemClock, time),
           judgeWayOut(world, probe),

@@ -3,21 +3,18 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { checkDomain } from '../domains/check.ts'
-import { recordsOf, type DnsRecord } from '../domains/records.ts'
-import {
-  changeDomain,
-  domainByKey,
-  listDomains,
-  registerDomain,
-  removeDomain,
-  resumeDomain,
-  type Domain,
-} from '../domains/register.ts'
+import { publishedKeys } from '../domains/keys.ts'
+import type { AdvisedRecord } from '../domains/advised.ts'
+import { followConfig } from '../domains/issue.ts'
+import { isOfHost, recordsOf, type DnsRecord } from '../domains/records.ts'
+import { domainByKey, listDomains, type Domain } from '../domains/find.ts'
+import { changeDomain, registerDomain, removeDomain, resumeDomain } from '../domains/register.ts'
 import { warnedDomains } from '../outbound/agents.ts'
 import { inheritSuppressions } from '../outbound/suppressions.ts'
 import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
-import type { Reader } from '../store/database.ts'
+import { advisedFor, policyCommands, zoneLine } from './domain-policies.ts'
+import { theDomain, whose, type Whose } from './whose.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -48,35 +45,6 @@ const showRecord = ({ record_type, name, value, ttl, required, verified, observe
   observed,
 })
 
-/** Which of several domains of one name is meant. */
-export interface Whose {
-  user?: string
-  region?: string
-}
-
-/** The options that tell them apart. */
-export const whose = (command: Command): Command =>
-  command
-    .option('--user <email>', 'whose domain, if several have it')
-    .option('--region <region>', 'the one of this region, if it is registered in several')
-
-/** The domain of that name; `Whose` tells apart several. Throws an OperatorError. */
-export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
-  const found = listDomains(reader, name).filter(
-    (each) =>
-      (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
-      (region === undefined || each.region === region),
-  )
-  if (found.length === 0) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
-  if (found.length > 1)
-    throw new OperatorError(
-      `${name} is registered ${found.length} times; say which with --user and --region (${found
-        .map(({ email, region: of }) => `${email} ${of}`)
-        .join(', ')}).`,
-    )
-  return found[0]!
-}
-
 /** Records as lines of a zone file; long texts split into strings of at most 255 octets (RFC 1035 §3.3). */
 export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'ttl'>[]): string {
   return records
@@ -94,21 +62,43 @@ export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name
 }
 
 /** The records with their state, and as a snippet to paste. */
-export function recordsText(records: readonly DnsRecord[]): string {
-  const rows = records.map((record) => [
-    record.verified ? 'ok' : record.required ? 'missing' : 'advised',
-    record.record_type,
-    record.name,
-    record.value.length > 60 ? `${record.value.slice(0, 57)}…` : record.value,
+export function recordsText(records: readonly DnsRecord[], advised: readonly AdvisedRecord[] = []): string {
+  const rows = [
+    ...records.map((record) => ({
+      ...record,
+      state: record.verified ? 'ok' : record.required ? 'missing' : 'advised',
+    })),
+    ...advised.map((record) => ({ ...record, state: record.observed === null ? 'advised' : 'to change' })),
+  ].map(({ name, record_type, state, value }) => [
+    state,
+    record_type,
+    name,
+    value.length > 60 ? `${value.slice(0, 57)}…` : value,
   ])
-  return `${table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)}\n\nAs lines of a zone file:\n\n${zoneFile(records)}\n`
+  return `${table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)}\n\nAs lines of a zone file:\n\n${zoneText(records, advised)}\n`
+}
+
+const zoneText = (records: readonly DnsRecord[], advised: readonly AdvisedRecord[]): string =>
+  [zoneFile(records), ...advised.map(zoneLine)].join('\n')
+
+/** What is published for another host than this one, in sentences. */
+export function elsewhere(records: readonly DnsRecord[]): string[] {
+  return records
+    .filter(({ observed, record_type, verified }) => verified === 0 && observed !== null && isOfHost({ record_type }))
+    .map(
+      ({ name, observed, record_type, value }) =>
+        `The ${record_type === 'SPF' ? 'SPF' : 'MX'} record at ${name} names another host: it says "${observed!.replaceAll('\n', '; ')}" and should say "${value}".`,
+    )
 }
 
 export function domainCommand(program: Command, invocation: () => Invocation): void {
   const domain = program.command('domain').description('register, check and rotate sending domains')
   const terminal = () => invocation().terminal
-  const withDomain = (name: string, which: Whose, work: (desk: Desk, found: Domain) => Promise<void> | void) =>
-    withDesk(invocation(), (desk) => work(desk, theDomain(desk.store, name, which)))
+  const withDomain = (
+    name: string,
+    which: Whose,
+    work: (desk: Desk, found: Domain & { email: string }) => Promise<void> | void,
+  ) => withDesk(invocation(), (desk) => work(desk, theDomain(desk.store, name, which)))
   const one = (usage: string, about: string) => whose(domain.command(usage).description(about))
 
   domain
@@ -184,19 +174,49 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
       }),
     )
   one('records <name>', 'show the DNS records of a domain, also as a zone file').action((name: string, which: Whose) =>
-    withDomain(name, which, ({ store }, found) => {
+    withDomain(name, which, async (desk, found) => {
+      await followConfig(desk)
+      const { store } = desk
       const records = recordsOf(store, found.key)
-      answer(terminal(), { records: records.map(showRecord), zone: zoneFile(records) }, () => recordsText(records))
+      const advised = await advisedFor(desk, found)
+      const zone = zoneText(records, advised)
+      answer(
+        terminal(),
+        {
+          records: [
+            ...records.map(showRecord),
+            ...advised.map((each) => ({ ...each, required: false, verified: false })),
+          ],
+          zone,
+        },
+        () => recordsText(records, advised),
+      )
     }),
+  )
+  one('show <name>', 'one domain with its records, keys and what stands in its way').action(
+    (name: string, which: Whose) =>
+      withDomain(name, which, async (desk, found) => {
+        await followConfig(desk)
+        const records = recordsOf(desk.store, found.key)
+        const keys = publishedKeys(desk.store, found.key).map(({ role, selector }) => ({ role, selector }))
+        answer(terminal(), { ...show(found), user: found.email, keys, records: records.map(showRecord) }, (shown) =>
+          [
+            `${shown.name} of ${shown.user} is ${shown.status}; checked ${shown.checked_at ?? 'never'}.`,
+            ...keys.map(({ role, selector }) => `DKIM key (${role}): ${selector}`),
+            ...elsewhere(records),
+            '',
+            recordsText(records),
+          ].join('\n'),
+        )
+      }),
   )
   one('check <name>', 'ask DNS now').action((name: string, which: Whose) =>
     withDomain(name, which, async (desk, found) => {
+      await followConfig(desk)
       const checked = (await checkDomain(desk, found.key)) ?? found
       const records = recordsOf(desk.store, found.key)
-      answer(
-        terminal(),
-        { ...show(checked), records: records.map(showRecord) },
-        () => `${checked.name} is ${checked.status}.\n\n${recordsText(records)}`,
+      answer(terminal(), { ...show(checked), records: records.map(showRecord) }, () =>
+        [`${checked.name} is ${checked.status}.`, ...elsewhere(records), '', recordsText(records)].join('\n'),
       )
     }),
   )
@@ -217,6 +237,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
       answer(terminal(), show(domainByKey(desk.store, found.key)!), (shown) => `${shown.name} is ${shown.status}.`)
     }),
   )
+  policyCommands(one, invocation, withDomain)
   one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days').action((name: string, which: Whose) =>
     withDomain(name, which, async (desk, found) => {
       await removeDomain(desk, found.key)

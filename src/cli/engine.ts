@@ -1,10 +1,11 @@
 // The delivery engine with all that belongs to it, assembled once for the server and for `postrider send`.
-import type { Clock } from '../base/clock.ts'
-import type { Config } from '../base/config.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
+import { authoritiesOf, type Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { allowPublicAnd } from '../base/network.ts'
 import { Pool } from '../base/pool.ts'
+import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../base/resolver.ts'
 import type { CampaignJob, ComposeJob, ComposerAsks } from '../message/worker.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
@@ -15,6 +16,7 @@ import type { Spool } from '../store/spool.ts'
 import { OpenKeys } from '../domains/keys.ts'
 import { DeliveryEngine } from '../outbound/deliver.ts'
 import type { FetchDesk } from '../outbound/fetch.ts'
+import { NoticeMailer } from '../outbound/notice-mail.ts'
 import { StsPolicies } from '../outbound/sts.ts'
 
 export interface EngineDesk {
@@ -25,6 +27,7 @@ export interface EngineDesk {
   log: Log
   config: Config
   resolver: Resolver
+  troubles: Troubles
 }
 
 export interface EngineOptions {
@@ -41,11 +44,15 @@ export interface Engine {
   keys: OpenKeys
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
   letters: CampaignLetters
+  notices: NoticeMailer
 }
+
+/** CPU time that composing one mail may take: tens of times what 40 MB do. Nobody's page keeps a thread for itself. */
+const COMPOSING = MINUTE
 
 /** What fetches from strangers' URLs may do, by the configuration. */
 export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 'resolver'>): FetchDesk {
-  return { resolver, allowed: allowPublicAnd(config.network.allow_private), caFile: config.webhooks.ca_file }
+  return { resolver, allowed: allowPublicAnd(config.network.allow_private), caFile: authoritiesOf(config) }
 }
 
 export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
@@ -56,19 +63,12 @@ export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, worker
     new URL('../message/worker.ts', import.meta.url),
     {
       size: workers,
+      cpu: COMPOSING,
       answer: async (asked: ComposerAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
     },
   )
   const sts = new StsPolicies({ ...desk, fetching, stsPort })
-  const engine = new DeliveryEngine({
-    ...desk,
-    composer,
-    keys,
-    sts,
-    timeouts,
-    home,
-    bulk: letters,
-    allowed: fetching.allowed,
-  })
-  return { engine, keys, composer, letters }
+  const ways = { ...desk, keys, sts, timeouts, home, allowed: fetching.allowed }
+  const engine = new DeliveryEngine({ ...ways, composer, bulk: letters })
+  return { engine, keys, composer, letters, notices: new NoticeMailer(ways) }
 }

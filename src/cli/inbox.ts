@@ -5,7 +5,7 @@ import { addInbox, listInboxes, removeInbox } from '../inbound/inboxes.ts'
 import { inboxAddress } from '../inbound/recipients.ts'
 import { name as nameForm } from '../api/schemas.ts'
 import { requireUser } from '../accounts/users.ts'
-import { domainByKey } from '../domains/register.ts'
+import { domainByKey } from '../domains/find.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 

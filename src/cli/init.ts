@@ -1,17 +1,35 @@
-// `postrider init`: from nothing to a configuration, a data directory, a first user, a domain and a token. Safe to repeat:
-// what is there already is kept and shown again.
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+// `postrider init`: from nothing to a configuration, a data directory, a first user and a domain, all of it the service's. Safe to
+// repeat: what is there already is kept and shown again; another host name is written into the configuration.
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { iso, systemClock } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { createResolver } from '../base/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
-import { addUser, findUser } from '../accounts/users.ts'
-import { listDomains, registerDomain } from '../domains/register.ts'
+import { addUser, findUser, listUsers } from '../accounts/users.ts'
+import { listDomains } from '../domains/find.ts'
+import { registerDomain } from '../domains/register.ts'
 import { recordsOf } from '../domains/records.ts'
 import { recordsText, zoneFile } from './domain.ts'
-import { findConfig, withDesk, type Invocation } from './open.ts'
+import {
+  configPlace,
+  giveDataDir,
+  hasUnit,
+  prepareDataDir,
+  serviceOwner,
+  sets,
+  settingsIn,
+  withSetting,
+  writeConfig,
+  type Owner,
+} from './installation.ts'
+import { configOf, SYSTEM_CONFIG, withDesk, type Desk, type Invocation } from './open.ts'
+import { setAside } from '../store/instance.ts'
+import { takeLock } from '../store/lock.ts'
+import { DATABASE } from '../store/open.ts'
 import { answer } from './terminal.ts'
 
 interface Answers {
@@ -21,6 +39,9 @@ interface Answers {
   data: string
 }
 
+/** What became of the configuration file. */
+type Done = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
+
 export function initCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('init')
@@ -29,49 +50,190 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
     .option('--hostname <name>', 'the name of this server in DNS, such as mx.example.org')
     .option('--email <address>', 'the address of the first user')
     .option('--data <dir>', 'the data directory')
-    .action(async (given: Partial<Answers>) => {
-      const now = invocation()
-      const known = findConfig(now)
-      const configFile = resolve(known ?? './postrider.toml')
-      const answers = await ask(given, now)
-      const fresh = !existsSync(configFile)
-      if (fresh) writeConfig(configFile, answers)
-      await withDesk({ ...now, configFile }, async (desk) => {
-        const user = findUser(desk.store, answers.email) ?? (await addUser(desk, { email: answers.email }))
-        const domain =
-          listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
-          (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
-        const records = recordsOf(desk.store, domain.key)
-        answer(
-          now.terminal,
-          {
-            config: configFile,
-            data_dir: desk.config.data_dir,
-            hostname: desk.config.hostname,
-            user: user.email,
-            domain: domain.name,
-            status: domain.status,
-            zone: zoneFile(records),
-          },
-          (shown) => `${fresh ? 'Wrote' : 'Kept'} ${shown.config} (data in ${shown.data_dir}).
-
-1. Publish these records for ${shown.domain}:
-
-${recordsText(records)}
-   and for this server: ${shown.hostname} A <its address>, with the reverse entry (PTR) of that address naming ${shown.hostname}.
-
-2. Start it:            postrider --config ${shown.config} serve
-3. See it verified:     postrider --config ${shown.config} domain check ${shown.domain}
-4. Make an API token:   postrider --config ${shown.config} token create --user ${shown.user} --name first --scopes all --duration 12_months
-5. Send a test mail:    postrider --config ${shown.config} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
-`,
+    .option('--new', 'begin anew: move aside what the data directory holds')
+    .option(
+      '--accept-terms',
+      'accept the terms of Let’s Encrypt: certificates by themselves, HTTPS on 443, submission on 465 and 587',
+    )
+    .action(async ({ acceptTerms, new: anew, ...given }: Partial<Answers> & { new?: true; acceptTerms?: true }) => {
+      const asked = invocation()
+      const configFile = configPlace(asked)
+      const now = { ...asked, configFile }
+      const settings = settingsIn(configFile)
+      if (acceptTerms && settings !== undefined)
+        throw new OperatorError(
+          `${configFile} is there already: set "enabled" and "accept_terms" to true in its [acme], and "tls_listen" in [http] and [submission].`,
         )
-      })
+      const known = settings === undefined ? undefined : await knownAnswers(now, settings, anew)
+      const answers = await ask(given, known, now)
+      heedEnvironment(now, answers)
+      if (known) sameData(configFile, answers, known)
+      const owner = serviceOwner()
+      prepareDataDir(answers.data, owner)
+      const aside = anew ? beginAnew(answers.data) : undefined
+      const done = settings
+        ? change(configFile, settings, { answers, from: known?.hostname, owner })
+        : write(configFile, answers, owner, acceptTerms === true)
+      try {
+        await withDesk(now, async (desk) => {
+          const user = findUser(desk.store, answers.email) ?? (await addUser(desk, { email: answers.email }))
+          const domain =
+            listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
+            (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
+          const records = recordsOf(desk.store, domain.key)
+          answer(
+            now.terminal,
+            {
+              config: configFile,
+              data_dir: desk.config.data_dir,
+              hostname: desk.config.hostname,
+              user: user.email,
+              domain: domain.name,
+              status: domain.status,
+              zone: zoneFile(records),
+              warnings: await warnings(desk),
+              set_aside: aside ?? null,
+            },
+            (shown) => person(shown, done, recordsText(records)),
+          )
+        })
+      } finally {
+        if (owner) giveDataDir(answers.data, owner)
+      }
     })
 }
 
+interface Shown {
+  config: string
+  data_dir: string
+  hostname: string
+  user: string
+  domain: string
+  zone: string
+  warnings: string[]
+  set_aside: string | null
+}
+
+/** What a person is shown: what was done, and the next steps with commands that can be pasted. */
+function person(shown: Shown, done: Done, records: string): string {
+  const service = shown.config === SYSTEM_CONFIG && hasUnit()
+  const run = shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
+  const first =
+    done.verb === 'Changed'
+      ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
+      : `${done.verb} ${shown.config} (data in ${shown.data_dir}).`
+  const start = done.verb === 'Changed' ? 'systemctl restart postrider' : 'systemctl enable --now postrider'
+  const moved = shown.set_aside === null ? '' : `What was there before is in ${shown.set_aside}.\n`
+  return `${first}
+${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
+1. Publish these records for ${shown.domain}:
+
+${records}
+   and for this server: ${shown.hostname} A <its address>, with the reverse entry (PTR) of that address naming ${shown.hostname}.
+
+2. Start it:            ${service ? start : `${run} serve`}
+3. See it verified:     ${run} domain check ${shown.domain}
+4. Make an API token:   ${run} token create --user ${shown.user} --name first --scopes all --duration 12_months
+5. Send a test mail:    ${run} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
+`
+}
+
+/** What an existing installation says by itself: its configuration, and its first user and domain. */
+async function knownAnswers(now: Invocation, settings: string, anew = false): Promise<Partial<Answers>> {
+  const { hostname, data_dir: data } = configOf(now)
+  const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
+  // Looking must not make a database, nor stumble over one that is to be moved aside.
+  if (anew || !existsSync(join(data, DATABASE))) return { ...named, data }
+  return withDesk(now, ({ store }) => {
+    const [user] = listUsers(store)
+    const [domain] = listDomains(store)
+    return { ...named, data, ...(user && { email: user.email }), ...(domain && { domain: domain.name }) }
+  })
+}
+
+/** Moves what the data directory holds into a folder in it; answers the folder. Throws an OperatorError beside a running server. */
+function beginAnew(dir: string): string | undefined {
+  const release = takeLock(dir)
+  if (!release) throw new OperatorError(`A Postrider serves ${dir}; "systemctl stop postrider" first.`)
+  try {
+    return setAside(dir, `set-aside-${iso(systemClock.now()).replaceAll(':', '-')}`)
+  } finally {
+    release()
+  }
+}
+
+/** A variable counts before the file: what was asked for would be written and never read. */
+function heedEnvironment({ environment }: Invocation, { hostname, data }: Answers): void {
+  const wanted = { POSTRIDER_HOSTNAME: hostname, POSTRIDER_DATA_DIR: data }
+  for (const [name, value] of Object.entries(wanted))
+    if (environment[name] && environment[name] !== value)
+      throw new OperatorError(`${name} is "${environment[name]}" and counts before the configuration: unset it first.`)
+}
+
+function sameData(file: string, answers: Answers, known: Partial<Answers>): void {
+  if (known.data === undefined || resolve(known.data) === answers.data) return
+  throw new OperatorError(
+    `${file} has its data in ${known.data}: to move it, stop the service, "mv ${known.data} ${answers.data}" and change data_dir in the file.`,
+  )
+}
+
+function write(file: string, answers: Answers, owner: Owner | undefined, open: boolean): Done {
+  const { data, hostname } = answers
+  const text = withSetting(withSetting(configAsset('postrider.toml'), 'hostname', hostname), 'data_dir', data)
+  writeConfig(file, open ? withFrontDoor(text, answers) : text, owner)
+  return { verb: 'Wrote' }
+}
+
+/** A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be changed. */
+function withFrontDoor(text: string, { email, hostname }: Answers): string {
+  const changes: [section: string, key: string, value: string][] = [
+    ['http', 'tls_listen', '["[::]:443"]'],
+    ['http', 'public_url', `"https://${hostname}"`],
+    ['submission', 'listen', '["[::]:587"]'],
+    ['submission', 'tls_listen', '["[::]:465"]'],
+    ['acme', 'enabled', 'true'],
+    ['acme', 'email', JSON.stringify(email)],
+    ['acme', 'accept_terms', 'true'],
+  ]
+  return changes.reduce((changed, [section, key, value]) => {
+    const place = new RegExp(`(^\\[${section}\\]$[\\s\\S]*?^${key} = ).*$`, 'm')
+    const next = changed.replace(place, (_, before: string) => before + value)
+    if (next === changed) throw new Error(`${section}.${key} does not stand in the configuration.`)
+    return next
+  }, text)
+}
+
+/** The operator's file stays as it is but for the host name. */
+function change(
+  file: string,
+  settings: string,
+  { answers, from, owner }: { answers: Answers; from: string | undefined; owner: Owner | undefined },
+): Done {
+  if (answers.hostname === from) return { verb: 'Kept' }
+  writeConfig(file, withSetting(settings, 'hostname', answers.hostname), owner)
+  return { verb: 'Changed', from: from ?? '' }
+}
+
+/** A name that is not in DNS yet is no reason to stop, but mail will be refused for it. */
+async function warnings({ config }: Desk): Promise<string[]> {
+  // Once, and soon: without DNS nothing else would wait for it.
+  const resolver = createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
+  const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
+  if (answers.some(({ kind }) => kind === 'found')) return []
+  const unknown = answers.every(({ kind }) => kind === 'failed')
+  return [
+    unknown
+      ? `DNS could not be asked for ${config.hostname}; "postrider doctor" looks at this server's DNS.`
+      : `${config.hostname} has no address in DNS yet; others refuse mail from a server whose name does not resolve.`,
+  ]
+}
+
 /** What is not given as an option is asked for on a terminal; elsewhere one sentence names the options that are missing. */
-async function ask(given: Partial<Answers>, { terminal }: Invocation): Promise<Answers> {
+async function ask(
+  given: Partial<Answers>,
+  known: Partial<Answers> | undefined,
+  { terminal }: Invocation,
+): Promise<Answers> {
   const questions: [keyof Answers, string, (answers: Partial<Answers>) => string][] = [
     ['domain', 'Your first sending domain', () => ''],
     ['hostname', 'The name of this server in DNS', ({ domain }) => (domain ? `mx.${domain}` : '')],
@@ -82,7 +244,7 @@ async function ask(given: Partial<Answers>, { terminal }: Invocation): Promise<A
       () => (process.getuid?.() === 0 ? '/var/lib/postrider' : resolve('./postrider-data')),
     ],
   ]
-  const answers: Partial<Answers> = { ...given }
+  const answers: Partial<Answers> = { ...known, ...given }
   const prompts =
     terminal.interactive && process.stdin.isTTY && !terminal.json
       ? createInterface(process.stdin, process.stdout)
@@ -113,16 +275,4 @@ function check(answers: Answers): Answers {
     throw new OperatorError(`"${answers.hostname}" is not a full host name such as mx.example.org.`)
   if (!parseAddress(answers.email)) throw new OperatorError(`"${answers.email}" is not an email address.`)
   return { ...answers, domain, hostname, data: resolve(answers.data) }
-}
-
-function writeConfig(file: string, { hostname, data }: Answers): void {
-  const text = configAsset('postrider.toml')
-    .replace(/^hostname = .*$/m, `hostname = ${JSON.stringify(hostname)}`)
-    .replace(/^data_dir = .*$/m, `data_dir = ${JSON.stringify(data)}`)
-  try {
-    mkdirSync(dirname(file), { recursive: true })
-    writeFileSync(file, text, { flag: 'wx' })
-  } catch (thrown) {
-    throw new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place with --config.`)
-  }
 }

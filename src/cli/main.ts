@@ -2,6 +2,7 @@
 // command line itself was wrong.
 import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
+import { explainedFile } from '../store/open.ts'
 import { version } from '../base/version.ts'
 import { agentCommand } from './agent.ts'
 import { backupCommands } from './backup.ts'
@@ -10,6 +11,7 @@ import { contactsCommand } from './contacts.ts'
 import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
 import { domainCommand } from './domain.ts'
+import { addExamples } from './examples.ts'
 import { exportCommand } from './export.ts'
 import { inboxCommand } from './inbox.ts'
 import { initCommand } from './init.ts'
@@ -19,10 +21,17 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from './queue.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
+import { answerError, printable, standardTerminal, type Spoken, type Terminal } from './terminal.ts'
 import { subscriptionCommand } from './subscription.ts'
 import { suppressionCommand } from './suppression.ts'
+import { oauthCommand } from './oauth.ts'
 import { grantCommand } from './grant.ts'
 import { tokenCommand } from './token.ts'
+import { usageCommand } from './usage.ts'
+import { versionCommand } from './version.ts'
+import { upgradeCommand } from './upgrade.ts'
+import { mailCommand } from './mail.ts'
+import { verifyCommand } from './verify.ts'
 import { webhookCommand } from './webhook.ts'
 import { userCommand } from './user.ts'
 
@@ -34,6 +43,7 @@ const COMMANDS = [
   subscriptionCommand,
   tokenCommand,
   grantCommand,
+  oauthCommand,
   domainCommand,
   inboxCommand,
   contactsCommand,
@@ -46,37 +56,42 @@ const COMMANDS = [
   noticesCommand,
   exportCommand,
   backupCommands,
+  verifyCommand,
+  upgradeCommand,
+  mailCommand,
+  usageCommand,
+  versionCommand,
   openapiCommand,
   completionCommand,
 ]
 
 /** The program with all its commands. `invocation` is asked when a command runs. */
-export function createProgram(environment: Invocation['environment']): Command {
+export function createProgram(environment: Invocation['environment'], spoken: Spoken = { begun: false }): Command {
+  const { err, out } = standardTerminal(false, spoken)
   const program = new Command('postrider')
+    .configureOutput({ writeOut: out, writeErr: err })
     .description('A self-hosted email appliance in one process.')
     .version(version)
     .option(
       '--config <file>',
-      'the configuration file (else $POSTRIDER_CONFIG, ./postrider.toml, /etc/postrider/postrider.toml)',
+      'the configuration file (else $POSTRIDER_CONFIG, /etc/postrider/postrider.toml, ./postrider.toml)',
     )
+    .option('--verbose', 'name the configuration and the data directory in use, on stderr')
     .option('--json', 'print one JSON document and nothing else')
     .showHelpAfterError('("postrider help" lists the commands)')
     .exitOverride()
   const invocation = (): Invocation => {
-    const { config, json } = program.opts<{ config?: string; json?: true }>()
+    const { config, json, verbose } = program.opts<{ config?: string; json?: true; verbose?: true }>()
     return {
+      verbose: verbose === true,
       configFile: config,
       environment,
-      terminal: {
-        json: json === true,
-        interactive: process.stdout.isTTY === true,
-        out: (text) => void process.stdout.write(text),
-        err: (text) => void process.stderr.write(text),
-      },
+      terminal: standardTerminal(json === true, spoken),
     }
   }
   for (const add of COMMANDS) add(program, invocation)
   helpCommand(program)
+  addExamples(program)
   return program
 }
 
@@ -97,22 +112,38 @@ function helpCommand(program: Command): void {
 }
 
 export async function main(argv: readonly string[]): Promise<number> {
+  // What is written is for this user alone, unless its place says otherwise.
+  process.umask(0o077)
   // A reader that goes away (| head) ends the output, not in a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
-  const program = createProgram(process.env)
+  const spoken: Spoken = { begun: false }
+  const program = createProgram(process.env, spoken)
   for (const command of [program, ...program.commands.flatMap((each) => [each, ...each.commands])])
     command.exitOverride()
   try {
     await program.parseAsync(argv)
     return Number(process.exitCode ?? 0)
   } catch (thrown) {
-    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : 2
-    if (thrown instanceof OperatorError || thrown instanceof Refusal)
-      process.stderr.write(`postrider: ${thrown.message}\n`)
-    else
-      process.stderr.write(
-        `postrider: ${thrown instanceof Error ? (thrown.stack ?? thrown.message) : messageOf(thrown)}\n`,
-      )
-    return 1
+    // Where a document was begun, a second one would make neither readable.
+    return failed(thrown, standardTerminal(argv.includes('--json') && !spoken.begun))
   }
+}
+
+/** Says what went wrong: a sentence on stderr, with --json also a document on stdout; returns the exit code. */
+function failed(thrown: unknown, terminal: Terminal): number {
+  if (thrown instanceof CommanderError) {
+    if (thrown.exitCode === 0) return 0
+    // The library has said it already.
+    const said = thrown.code === 'commander.help' ? 'No command is named.' : thrown.message.replace(/^error: /, '')
+    answerError(terminal, said, 'usage')
+    return 2
+  }
+  const why = explainedFile(thrown)
+  const expected = why instanceof OperatorError || why instanceof Refusal
+  const message = messageOf(why)
+  const told = expected ? printable(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
+  terminal.err(`postrider: ${told}\n`)
+  const code = why instanceof Refusal ? why.problems[0]!.code : expected ? 'refused' : 'internal'
+  answerError(terminal, message, code)
+  return 1
 }

@@ -1,33 +1,56 @@
 // What a command works with. Commands open the data directory themselves, beside a running server, which notices their
 // changes within a second.
-import { existsSync } from 'node:fs'
+import { existsSync, fstatSync } from 'node:fs'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
-import { openKeyring, type Keyring } from '../base/keyring.ts'
+import type { Keyring } from '../base/keyring.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
-import { explained, openStore, type Store } from '../store/database.ts'
+import type { Store } from '../store/database.ts'
+import { openInstance, type Instance } from '../store/instance.ts'
+import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
-import type { Terminal } from './terminal.ts'
+import { adopt } from './ownership.ts'
+import { printableJson, type Terminal } from './terminal.ts'
 
 export interface Invocation {
   terminal: Terminal
   environment: Record<string, string | undefined>
+  /** Whether files in use are named on stderr. */
+  verbose: boolean
   /** --config as given. */
   configFile: string | undefined
 }
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
+/** Counts where no system-wide one is: a command beside an installed service means that service. */
+const HERE = './postrider.toml'
 
-/** The configuration file in use: --config, $POSTRIDER_CONFIG, ./postrider.toml, the system's; undefined = defaults. */
-export function findConfig({ configFile, environment }: Invocation): string | undefined {
+/** The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, ./postrider.toml; undefined = defaults. */
+export function findConfig({
+  configFile,
+  environment,
+}: Pick<Invocation, 'configFile' | 'environment'>): string | undefined {
   const named = configFile ?? environment['POSTRIDER_CONFIG']
-  return named ?? ['./postrider.toml', SYSTEM_CONFIG].find((file) => existsSync(file))
+  return named ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
+/** A line of its own on stderr, once. */
+function tell({ terminal }: Invocation, line: string): void {
+  if (said.has(line)) return
+  said.add(line)
+  terminal.err(`postrider: ${line}\n`)
+}
+
+const said = new Set<string>()
+
 export function configOf(invocation: Invocation): Config {
-  return loadConfig(findConfig(invocation), invocation.environment)
+  const file = findConfig(invocation)
+  const config = loadConfig(file, invocation.environment)
+  if (invocation.verbose) tell(invocation, `configuration ${file ?? '(defaults)'}, data directory ${config.data_dir}`)
+  else if (file === HERE) tell(invocation, `using ${HERE}`)
+  return config
 }
 
 export interface Desk {
@@ -45,14 +68,14 @@ export interface Desk {
 /** Opens the data directory for one command and closes it afterwards. Throws an OperatorError. */
 export async function withDesk<T>(invocation: Invocation, work: (desk: Desk) => Promise<T> | T): Promise<T> {
   const config = configOf(invocation)
-  const store = openStore(config.data_dir)
+  const { keyring, store } = opened(config.data_dir)
   try {
     return await work({
       config,
       clock: systemClock,
       store,
       spool: new Spool(config.data_dir),
-      keyring: openKeyring(config.data_dir),
+      keyring,
       resolver: createResolver({ servers: config.dns.servers }),
       log: silentLog,
       ring: () => {},
@@ -61,12 +84,39 @@ export async function withDesk<T>(invocation: Invocation, work: (desk: Desk) => 
     throw explained(thrown, config.data_dir)
   } finally {
     store.close()
+    adopt(config.data_dir)
+  }
+}
+
+function opened(dataDir: string): Instance {
+  try {
+    return openInstance(dataDir, { migrates: false })
+  } catch (thrown) {
+    throw explained(thrown, dataDir)
   }
 }
 
 /** The log of a server: JSON lines, or text where a person looks on. */
 export function serverLog(terminal: Terminal, level: Config['log']['level'], write = terminal.out): Log {
-  return createLog({ clock: systemClock, level, form: terminal.interactive && !terminal.json ? 'text' : 'json', write })
+  const text = terminal.interactive && !terminal.json && !isJournal()
+  return createLog({
+    clock: systemClock,
+    level,
+    form: text ? 'text' : isJournal() ? 'journal' : 'json',
+    write: text ? write : (line) => write(printableJson(line)),
+  })
+}
+
+/** Whether stdout leads to systemd's journal (systemd.exec(5), $JOURNAL_STREAM). */
+function isJournal(): boolean {
+  const stream = process.env['JOURNAL_STREAM']
+  if (stream === undefined) return false
+  try {
+    const { dev, ino } = fstatSync(1)
+    return stream === `${dev}:${ino}`
+  } catch {
+    return false
+  }
 }
 
 /** A password from standard input: its first line. Throws an OperatorError when it is empty. */

@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { listDomains } from '../domains/register.ts'
+import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { withDesk, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { answer, printable, table } from './terminal.ts'
 
 export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
   ...mail,
@@ -28,8 +28,7 @@ export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
 
 type Shown = ReturnType<typeof showMail>
 
-function listing(mails: readonly Shown[]): string {
-  if (mails.length === 0) return 'The queue is empty.'
+export function listing(mails: readonly Shown[]): string {
   const rows = mails.flatMap((mail) =>
     mail.recipients.map((to) => [
       mail.id,
@@ -47,26 +46,26 @@ function listing(mails: readonly Shown[]): string {
 export function detail(mail: Shown): string {
   const head = [
     `id          ${mail.id}`,
-    `message id  ${mail.message_id}`,
-    `from        ${mail.from}`,
-    `subject     ${mail.subject}`,
+    `message id  ${printable(mail.message_id)}`,
+    `from        ${printable(mail.from)}`,
+    `subject     ${printable(mail.subject)}`,
     `status      ${mail.status}`,
     `created     ${mail.created_at}`,
   ]
   const each = mail.recipients.map((to) => {
     const tries = `${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}`
     const next = to.status === 'queued' && to.next_attempt_at ? `, tried again at ${to.next_attempt_at}` : ''
-    const where = to.remote_mta ? ` (${to.remote_mta}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
+    const where = to.remote_mta ? ` (${printable(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
     // Only what a server said bears a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
     const said =
       to.response === null
         ? ''
-        : `\n  ${[...codes, to.response].filter((part) => part !== null).join(' ')}${to.smtp_code === null ? '' : where}`
+        : `\n  ${printable([...codes, to.response].filter((part) => part !== null).join(' '))}${to.smtp_code === null ? '' : where}`
     const dialogue = to.dialogue
-      ? `\n\n  -> this server   <- ${to.remote_mta ?? 'the exchanger'}\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}`
+      ? `\n\n  -> this server   <- ${printable(to.remote_mta ?? 'the exchanger')}\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}`
       : ''
-    return `\n${to.role} ${to.address}: ${to.status}, ${tries}${next}${said}${dialogue}`
+    return `\n${to.role} ${printable(to.address)}: ${to.status}, ${tries}${next}${said}${dialogue}`
   })
   return [...head, ...each].join('\n')
 }
@@ -92,7 +91,9 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         // Mail of a removed domain may still wait.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
-        answer(terminal(), mails.map(showMail), listing)
+        answer(terminal(), mails.map(showMail), (shown) =>
+          shown.length === 0 ? 'The queue is empty.' : listing(shown),
+        )
       }),
     )
   queue

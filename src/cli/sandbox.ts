@@ -1,6 +1,7 @@
 // The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain, an inbox
 // and a token.
 // Loaded only by `postrider dev`: the libraries that judge received mail are a third of the program.
+import { createServer } from 'node:net'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../base/clock.ts'
@@ -14,7 +15,8 @@ import { addUser, findUser } from '../accounts/users.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { addInbox, listInboxes } from '../inbound/inboxes.ts'
 import { checkDomain } from '../domains/check.ts'
-import { domainByKey, listDomains, registerDomain } from '../domains/register.ts'
+import { domainByKey, listDomains } from '../domains/find.ts'
+import { registerDomain } from '../domains/register.ts'
 import { startDns } from '../sandbox/dns.ts'
 import { startExchanger, type ReceivedMail } from '../sandbox/exchanger.ts'
 import { startReceiver } from '../sandbox/receiver.ts'
@@ -48,6 +50,8 @@ export interface Sandbox {
   inbox: string
   /** Port on which it receives. */
   smtpPort: number
+  submissionPort: number
+  submissionsPort: number
   /** Port of the built-in exchanger. */
   exchangerPort: number
   /** URL of the built-in webhook receiver. */
@@ -88,9 +92,10 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       data_dir: dataDir,
       http: { listen: formatEndpoint(http.host, http.port) },
       smtp: { listen: [formatEndpoint(smtp.host, smtp.port)] },
+      submission: { listen: [await freeEndpoint(SUBMISSION)], tls_listen: [await freeEndpoint(SUBMISSIONS)] },
       delivery: { port: exchanger.port },
       network: { allow_private: ['127.0.0.0/8', '::1/128'] },
-      webhooks: { ca_file: caFile },
+      tls: { ca_file: caFile },
     })
     const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
     undo.push(() => appliance.stop())
@@ -107,8 +112,10 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       throw new OperatorError(
         `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
       )
-    if (!listInboxes(store).some(({ address }) => address === INBOX))
-      await addInbox(deskOfDomains, user.key, { name: 'Hello', address: INBOX })
+    // The user's own address has one too: what Postrider tells its users arrives there.
+    for (const [name, address] of Object.entries({ Hello: INBOX, You: USER }))
+      if (!listInboxes(store).some((inbox) => inbox.address === address))
+        await addInbox(deskOfDomains, user.key, { name, address })
     const { plaintext } = await createToken({ store, clock }, user.key, {
       name: 'sandbox',
       scopes: SCOPES,
@@ -122,6 +129,8 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       user: USER,
       inbox: INBOX,
       smtpPort: appliance.smtp[0]!.port,
+      submissionPort: appliance.submission[0]!.port,
+      submissionsPort: appliance.submissions[0]!.port,
       exchangerPort: exchanger.port,
       receiver: `https://${RECEIVER}:${receiver.port}`,
       async stop() {
@@ -132,4 +141,23 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     for (const step of undo.reverse()) await step()
     throw thrown
   }
+}
+
+/** Where programs hand in mail by SMTP, or at the next free port. */
+const SUBMISSION = 2587
+const SUBMISSIONS = 2465
+const MAX_TRIED = 100
+
+async function freeEndpoint(from: number): Promise<string> {
+  for (let port = from; port < from + MAX_TRIED; port++) {
+    const server = createServer()
+    const free = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false))
+      server.listen(port, '127.0.0.1', () => resolve(true))
+    })
+    if (!free) continue
+    await new Promise((resolve) => server.close(resolve))
+    return formatEndpoint('127.0.0.1', port)
+  }
+  throw new OperatorError(`No port from ${from} to ${from + MAX_TRIED - 1} is free on 127.0.0.1; end other programs.`)
 }

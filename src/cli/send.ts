@@ -2,10 +2,11 @@
 // command does.
 import type { Command } from 'commander'
 import { SECOND } from '../base/clock.ts'
+import { Troubles } from '../base/trouble.ts'
 import { OperatorError } from '../base/errors.ts'
 import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
-import { listDomains } from '../domains/register.ts'
+import { listDomains } from '../domains/find.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
@@ -54,7 +55,10 @@ async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const release = takeLock(desk.config.data_dir)
   const own =
     release &&
-    createEngine(desk, { workers: 1, home: (domain) => (isHosted(desk.store, domain) ? 'closed' : undefined) })
+    createEngine(
+      { ...desk, troubles: new Troubles(desk) },
+      { workers: 1, home: (domain) => (isHosted(desk.store, domain) ? 'closed' : undefined) },
+    )
   try {
     await own?.engine.recover()
     own?.engine.start()

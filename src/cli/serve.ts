@@ -1,7 +1,7 @@
 // `postrider serve`: the appliance in the foreground until a signal ends it.
 import type { Command } from 'commander'
-import { systemClock } from '../base/clock.ts'
-import { messageOf } from '../base/errors.ts'
+import { SECOND, systemClock, type Clock } from '../base/clock.ts'
+import { messageOf, type OperatorError } from '../base/errors.ts'
 import { startAppliance, type Appliance } from './appliance.ts'
 import { configOf, serverLog, type Invocation } from './open.ts'
 
@@ -13,29 +13,39 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
       const now = invocation()
       const config = configOf(now)
       const log = serverLog(now.terminal, config.log.level)
-      const appliance = await startAppliance({ config, clock: systemClock, log })
-      process.on('SIGHUP', () => {
+      // A lost data directory: nothing can be finished, and every answer until the end would be a promise too many.
+      const fatal = (reason: OperatorError): never => {
+        now.terminal.err(`postrider: ${reason.message}\n`)
+        process.exit(1)
+      }
+      const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
+      const readAgain = async (): Promise<void> => {
         try {
           // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
           Object.assign(config, configOf(now))
-          appliance.reload()
-          log.info('configuration read again')
+          await appliance.reload()
+          log.always('configuration read again')
         } catch (thrown) {
           log.error('configuration not read again', { error: messageOf(thrown) })
         }
-      })
+      }
+      process.on('SIGHUP', () => void readAgain())
       await untilSignal(appliance)
     })
 }
 
-/** Resolves after SIGTERM or SIGINT stopped the appliance; a second signal ends at once. */
-export async function untilSignal(appliance: Pick<Appliance, 'stop'>): Promise<void> {
+/** npm, timeout(1) and terminals signal a whole group and its members once more: what comes this soon repeats the first. */
+const REPEATED = SECOND
+
+/** Resolves after SIGTERM or SIGINT stopped the appliance; a second signal, a second later or more, ends at once. */
+export async function untilSignal(appliance: Pick<Appliance, 'stop'>, clock: Clock = systemClock): Promise<void> {
   await new Promise<void>((resolve, reject) => {
-    let stopping = false
+    let asked: number | undefined
     const stop = (): void => {
-      if (stopping) process.exit(1)
-      stopping = true
-      appliance.stop().then(resolve, reject)
+      if (asked === undefined) {
+        asked = clock.now()
+        appliance.stop().then(resolve, reject)
+      } else if (clock.now() - asked >= REPEATED) process.exit(1)
     }
     process.on('SIGTERM', stop).on('SIGINT', stop)
   })

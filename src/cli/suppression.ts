@@ -10,9 +10,12 @@ import {
   suppress,
   type Suppression,
 } from '../outbound/suppressions.ts'
-import { theDomain, whose, type Whose } from './domain.ts'
+import { theDomain, whose, type Whose } from './whose.ts'
+import { openSource } from './csv-source.ts'
 import { withDesk, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { REASONS, SOURCES, type SuppressionWishes } from './suppression-columns.ts'
+import { exportSuppressions, importSuppressions, type SuppressionsImported } from './suppression-import.ts'
+import { answer, printable, progress, table } from './terminal.ts'
 
 const show = (domain: string, { id, email, reason, source, scope, expires_at, created_at }: Suppression) => ({
   id,
@@ -108,4 +111,55 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
         )
       }),
     )
+  transfer(suppression, invocation)
+}
+
+const IMPORT_HELP = `
+The file has a column of addresses and one of reasons (hard_bounce, complaint, unsubscribe, manual, list_import); a bare list of addresses is
+suppressed as list_import. --from knows what the columns of a program mean, and takes the JSON of Amazon SES and Postmark as well. An entry
+that is there is never removed or weakened.`
+
+/** Lists of suppressions from elsewhere, and to there. */
+function transfer(suppression: Command, invocation: () => Invocation): void {
+  type Options = Whose & SuppressionWishes & { domain: string; force?: true }
+  whose(suppression.command('import <file>'))
+    .description('bring suppressions in from a CSV file ("-": standard input)')
+    .requiredOption('--domain <name>', 'the sending domain')
+    .addOption(new Option('--from <program>', 'whose export it is').choices(SOURCES))
+    .addOption(new Option('--reason <reason>', 'why all of them are suppressed').choices(REASONS))
+    .option('--force', 'import the sound rows, however many are in error')
+    .addHelpText('after', IMPORT_HELP)
+    .action((file: string, { domain: name, force, from, reason, ...which }: Options) =>
+      withDesk(invocation(), async (desk) => {
+        const { terminal } = invocation()
+        const domain = theDomain(desk.store, name, which)
+        const source = await openSource(file, desk.config.data_dir, desk.clock.now())
+        try {
+          const bar = progress(terminal, source.size)
+          const wishes = { from, reason, force: force === true }
+          const result = await importSuppressions(desk, domain, source, wishes, bar)
+          bar.end()
+          answer(terminal, result, (shown) => told(shown, domain.name))
+        } finally {
+          source.close()
+        }
+      }),
+    )
+  whose(suppression.command('export'))
+    .description('write the suppressions of a domain to standard output as CSV')
+    .requiredOption('--domain <name>', 'the sending domain')
+    .action(({ domain: name, ...which }: Whose & { domain: string }) =>
+      withDesk(invocation(), (desk) =>
+        exportSuppressions(desk, theDomain(desk.store, name, which), invocation().terminal),
+      ),
+    )
+}
+
+function told({ created, errors, more_errors = 0, skipped, updated }: SuppressionsImported, domain: string): string {
+  const failed = errors.length + more_errors
+  return [
+    `${created} addresses are suppressed on ${domain} now, ${updated > 0 ? `${updated} more widely than before, ` : ''}${skipped} skipped${failed > 0 ? `, ${failed} of them in error` : ''}.`,
+    ...errors.map(({ line, reason }) => `  line ${line}: ${printable(reason)}`),
+    ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
+  ].join('\n')
 }

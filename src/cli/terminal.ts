@@ -1,11 +1,61 @@
-// What commands print: text for a person, or with --json one document on stdout and nothing else there.
+// What commands print: text for a person, or with --json one document on stdout and nothing else there. Much of it was written by
+// strangers (subjects, replies, names, cells of a file): no character of theirs moves the cursor or turns the order of the text around,
+// and in a cell of a table or a quoted value none ends the line.
+import { once } from 'node:events'
 
 export interface Terminal {
   json: boolean
   out: (text: string) => void
   err: (text: string) => void
+  /** Octets that a program reads, exactly as they are; a terminal gets them as it gets all text. Resolves when more may come. */
+  raw: (text: string) => Promise<void>
+  /** Draws over the line on stderr; only for what this program itself composed. */
+  draw: (text: string) => void
   /** Where stdout is a terminal: colours, prompts and progress bars make sense. */
   interactive: boolean
+}
+
+/** Control characters (C0, DEL, C1), line and paragraph separators, and the controls of bidirectional text (UAX #9). */
+const CONTROLS = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+const HOLE = '\u{fffd}'
+
+/** Text from outside, fit for a terminal and for one line. */
+export const printable = (text: string): string => text.replaceAll(CONTROLS, HOLE)
+
+/** The same for several lines. */
+const printableLines = (text: string): string =>
+  text.replaceAll(CONTROLS, (character) => (character === '\n' || character === '\t' ? character : HOLE))
+
+/** JSON that says the same without a character that a terminal would obey: JSON.stringify escapes C0 alone. */
+export const printableJson = (json: string): string =>
+  json.replaceAll(CONTROLS, (character) =>
+    character === '\n' ? character : `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+  )
+
+/** What one run of a command has printed on stdout. */
+export interface Spoken {
+  begun: boolean
+}
+
+/** The terminal of this process. */
+export function standardTerminal(json: boolean, spoken: Spoken = { begun: false }): Terminal {
+  const { stderr, stdout } = process
+  const fit = json ? printableJson : printableLines
+  return {
+    json,
+    interactive: stdout.isTTY === true,
+    out: (text) => {
+      spoken.begun = true
+      stdout.write(fit(text))
+    },
+    err: (text) => void stderr.write(printableLines(text)),
+    raw: async (text) => {
+      spoken.begun = true
+      const fine = stdout.write(stdout.isTTY ? printableLines(text.replaceAll('\r\n', '\n')) : text)
+      if (!fine) await once(stdout, 'drain')
+    },
+    draw: (text) => void stderr.write(text),
+  }
 }
 
 /** Prints an answer: the document with --json, else what `human` makes of it. */
@@ -14,9 +64,14 @@ export function answer<T>(terminal: Terminal, document: T, human: (document: T) 
   terminal.out(text.endsWith('\n') ? text : `${text}\n`)
 }
 
+/** With --json what went wrong is the document: `{"error": {"message", "code"}}`. */
+export function answerError({ json, out }: Terminal, message: string, code: string): void {
+  if (json) out(`${JSON.stringify({ error: { message, code } })}\n`)
+}
+
 /** Columns under their heads, as wide as they need. */
 export function table(heads: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
-  const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : String(cell))))]
+  const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))]
   const widths = heads.map((_, column) => Math.max(...cells.map((row) => row[column]!.length)))
   return cells
     .map((row) =>
@@ -26,4 +81,29 @@ export function table(heads: readonly string[], rows: readonly (readonly (string
         .trimEnd(),
     )
     .join('\n')
+}
+
+const WIDTH = 30
+
+export interface Progress {
+  add(bytes: number): void
+  end(): void
+}
+
+/** `[#########---------------------]  31 %`, drawn anew when the number changes; nothing where nobody looks on. */
+export function progress({ draw, interactive, json }: Terminal, size: number): Progress {
+  if (!interactive || json) return { add: () => {}, end: () => {} }
+  let done = 0
+  let shown = -1
+  return {
+    add(bytes) {
+      done += bytes
+      const percent = size === 0 ? 100 : Math.min(100, Math.floor((done / size) * 100))
+      if (percent === shown) return
+      shown = percent
+      const full = Math.round((percent / 100) * WIDTH)
+      draw(`\r[${'#'.repeat(full)}${'-'.repeat(WIDTH - full)}] ${String(percent).padStart(3)} %`)
+    },
+    end: () => draw('\n'),
+  }
 }

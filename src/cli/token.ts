@@ -1,9 +1,10 @@
 // `postrider token …`: personal access tokens for the API.
-import { Option, type Command } from 'commander'
+import { InvalidArgumentError, Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { isScope, SCOPES } from '../accounts/scopes.ts'
-import { createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
+import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { requireUser } from '../accounts/users.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -23,6 +24,34 @@ export function parseScopes(text: string): (typeof SCOPES)[number][] {
   })
 }
 
+/** How programs hand in mail by SMTP here; null where no listener is on. */
+function smtpSettings({
+  hostname,
+  submission,
+}: Config): { host: string; ports: number[]; tls_ports: number[]; user: string } | null {
+  const portsOf = (endpoints: readonly { port: number }[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
+  const { listen, tls_listen } = submission
+  if (listen.length + tls_listen.length === 0) return null
+  return { host: hostname, ports: portsOf(listen), tls_ports: portsOf(tls_listen), user: 'postrider' }
+}
+
+const smtpText = ({ host, ports, tls_ports, user }: NonNullable<ReturnType<typeof smtpSettings>>): string =>
+  [
+    'For programs that send by SMTP (docs/smtp.md):',
+    `  host      ${host}`,
+    ...(tls_ports.length > 0 ? [`  port      ${tls_ports.join(', ')} with TLS`] : []),
+    ...(ports.length > 0 ? [`  port      ${ports.join(', ')} with STARTTLS`] : []),
+    `  user      ${user} (any name will do)`,
+    '  password  the token',
+  ].join('\n')
+
+const dailyOption = (): Option =>
+  new Option('--daily <n>', 'recipients that it may write to in a day (UTC); none = no cap').argParser((text) => {
+    if (text === 'none') return null
+    if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1, or none.')
+    return Number(text)
+  })
+
 export function tokenCommand(program: Command, invocation: () => Invocation): void {
   const token = program.command('token').description('create, list and revoke API tokens')
   token
@@ -34,19 +63,67 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .addOption(
       new Option('--duration <duration>', 'how long it lives').choices(Object.keys(DURATIONS)).makeOptionMandatory(),
     )
-    .action((options: { user: string; name: string; scopes: string; duration: Duration }) =>
+    .option('--agent <name>', 'the agent that its mail is of when it names none')
+    .addOption(dailyOption())
+    .action(
+      (options: {
+        user: string
+        name: string
+        scopes: string
+        duration: Duration
+        agent?: string
+        daily?: number | null
+      }) =>
+        withDesk(invocation(), async (desk) => {
+          const scopes = parseScopes(options.scopes)
+          const { key } = requireUser(desk.store, options.user)
+          const { token: made, plaintext } = await createToken(desk, key, {
+            name: options.name,
+            scopes,
+            duration: options.duration,
+            agentId: options.agent,
+            daily: options.daily ?? undefined,
+          })
+          const smtp = scopes.includes('emails:send') ? smtpSettings(desk.config) : null
+          answer(
+            invocation().terminal,
+            {
+              id: made.id,
+              token: plaintext,
+              scopes,
+              ...(made.agent_id === null ? {} : { agent: made.agent_id }),
+              ...(made.daily === null ? {} : { daily: made.daily }),
+              expires_at: iso(made.expires_at),
+              ...(smtp ? { smtp } : {}),
+            },
+            (shown) =>
+              `${shown.token}\n\nKeep it now: it is not shown again. It expires ${shown.expires_at}.${
+                smtp ? `\n\n${smtpText(smtp)}` : ''
+              }`,
+          )
+        }),
+    )
+  token
+    .command('set <id>')
+    .description('change the agent that a token sends as, or its recipients in a day')
+    .option('--agent <name>', 'the agent that its mail is of when it names none; none = no agent')
+    .addOption(dailyOption())
+    .action((id: string, { agent, daily }: { agent?: string; daily?: number | null }) =>
       withDesk(invocation(), async (desk) => {
-        const scopes = parseScopes(options.scopes)
-        const { key } = requireUser(desk.store, options.user)
-        const { token: made, plaintext } = await createToken(desk, key, {
-          name: options.name,
-          scopes,
-          duration: options.duration,
-        })
+        if (agent === undefined && daily === undefined)
+          throw new OperatorError('Say what to change: --agent NAME or --daily N.')
+        const change = {
+          ...(agent === undefined ? {} : { agent_id: agent === 'none' ? null : agent }),
+          ...(daily === undefined ? {} : { daily }),
+        }
+        if (!(await changeToken(desk, id, change)))
+          throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)
+        const changed = listTokens(desk.store).find((each) => each.id === id)!
         answer(
           invocation().terminal,
-          { id: made.id, token: plaintext, scopes, expires_at: iso(made.expires_at) },
-          (shown) => `${shown.token}\n\nKeep it now: it is not shown again. It expires ${shown.expires_at}.`,
+          { id, agent: changed.agent_id, daily: changed.daily },
+          (shown) =>
+            `The token ${id} sends as ${shown.agent ?? 'no agent'}, to ${shown.daily === null ? 'any number of' : `at most ${shown.daily}`} recipients a day.`,
         )
       }),
     )
@@ -62,12 +139,14 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
           name: row.name,
           scopes: JSON.parse(row.scopes) as string[],
           last_four: row.last_four,
+          agent: row.agent_id,
+          daily: row.daily,
           expires_at: iso(row.expires_at),
           last_used_at: row.last_used_at === null ? null : iso(row.last_used_at),
         }))
         answer(invocation().terminal, tokens, (list) =>
           table(
-            ['ID', 'USER', 'NAME', 'TOKEN', 'EXPIRES', 'LAST USED', 'SCOPES'],
+            ['ID', 'USER', 'NAME', 'TOKEN', 'EXPIRES', 'LAST USED', 'AGENT', 'A DAY', 'SCOPES'],
             list.map((one) => [
               one.id,
               one.user,
@@ -75,6 +154,8 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
               `…${one.last_four}`,
               one.expires_at,
               one.last_used_at,
+              one.agent,
+              one.daily,
               one.scopes.length === SCOPES.length ? 'all' : one.scopes.join(','),
             ]),
           ),

@@ -1,17 +1,18 @@
 // `postrider user …`: the people whose domains and mail these are.
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { addUser, listUsers, removeUser, setPassword, type User } from '../accounts/users.ts'
+import { addUser, listUsers, removeUser, setPassword, setSummary, type User } from '../accounts/users.ts'
 import { readPassword, withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
-const show = ({ id, email, name, plan, subscription_state, created_at }: User) => ({
+const show = ({ id, email, name, plan, subscription_state, summary, created_at }: User) => ({
   id,
   email,
   name,
   plan,
   subscription_state,
+  summary,
   created_at: iso(created_at),
 })
 
@@ -54,6 +55,24 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
       withDesk(invocation(), async (desk) => {
         const changed = await setPassword(desk, email, await readPassword())
         answer(invocation().terminal, show(changed), () => `The password of ${changed.email} is set.`)
+      }),
+    )
+  user
+    .command('set <email>')
+    .description('whether a user is mailed a summary of each day on which something happened or needs a hand')
+    .addOption(
+      new Option('--summary <when>', 'a summary of the day, after midnight UTC')
+        .choices(['daily', 'none'])
+        .makeOptionMandatory(),
+    )
+    .action((email: string, { summary }: { summary: User['summary'] }) =>
+      withDesk(invocation(), async (desk) => {
+        const changed = await setSummary(desk, email, summary)
+        answer(invocation().terminal, show(changed), () =>
+          summary === 'daily'
+            ? `${changed.email} is mailed a summary of each day.`
+            : `${changed.email} is mailed no summaries.`,
+        )
       }),
     )
   user

@@ -1,6 +1,7 @@
 // `postrider webhook test URL`: one signed sample to an endpoint that is being built, with all that it answers.
 import type { Command } from 'commander'
 import { SECOND, iso } from '../base/clock.ts'
+import { authoritiesOf } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
@@ -38,7 +39,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
           'webhook-timestamp': String(seconds),
           'webhook-signature': signatureHeader([secret], id, seconds, body),
         }
-        const poster = new Poster(fetchingOf(desk), config.webhooks.ca_file, config.webhooks.timeout)
+        const poster = new Poster(fetchingOf(desk), authoritiesOf(config), config.webhooks.timeout)
         const response = await poster.post(url, headers, body)
         poster.close()
         const fine =
@@ -60,7 +61,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
               .map(([name, value]) => `${name}: ${value}`)
               .join(
                 '\n',
-              )}\n\n${body}\n\nsigned with ${secret}\n\n${fine ? 'Delivered' : 'Not delivered'}: ${response.reason ?? `status ${response.status}`}${response.body ? `\n${response.body}` : ''}`,
+              )}\n\n${body}\n\nsigned with ${secret}\n\n${fine ? 'Delivered' : 'Not delivered'}: ${response.reason ?? `status ${response.status}`}${response.body ? `\n${response.body.replace(/^/gm, '  ')}` : ''}`,
         )
         if (!fine) process.exitCode = 1
       }),

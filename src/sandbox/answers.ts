@@ -63,10 +63,10 @@ export function bounceOf(by: Answered, { from, recipient, message }: Arrived): s
   )
 }
 
-/** A complaint, as a mailbox provider sends it when somebody presses "spam". */
+/** A complaint, as the recipient's provider sends it when somebody presses "spam": SPF of its domain proves who sends it (D62). */
 export function complaintOf(by: Answered, { from, recipient, message }: Arrived): string {
   return lines(
-    ...head(by, `Feedback <feedback@${by.hostname}>`, from, 'Abuse report'),
+    ...head(by, `Feedback <feedback@${recipient.slice(recipient.lastIndexOf('@') + 1)}>`, from, 'Abuse report'),
     'Content-Type: multipart/report; report-type=feedback-report; boundary="sandbox"',
     '',
     '--sandbox',

@@ -63,6 +63,17 @@ function record(name: string, type: string, value: string): Answer[] {
       const [preference, exchange] = value.split(' ')
       return [{ name, type, ttl: TTL, data: { preference: Number(preference), exchange: exchange! } }]
     }
+    case 'TLSA': {
+      const [usage, selector, matchingType, certificate = ''] = value.split(' ')
+      const [u, s, m] = [usage, selector, matchingType].map(Number)
+      const data = { usage: u!, selector: s!, matchingType: m!, certificate: Buffer.from(certificate, 'hex') }
+      return [{ name, type, ttl: TTL, data }]
+    }
+    case 'CAA': {
+      const [, flags, tag, text] = /^(\d+) (issue|issuewild|iodef) "(.*)"$/.exec(value) ?? []
+      return [{ name, type, ttl: TTL, data: { flags: Number(flags), tag: tag as 'issue', value: text ?? '' } }]
+    }
+    case 'NS':
     case 'A':
     case 'AAAA':
     case 'CNAME':

@@ -58,6 +58,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
     { host: '127.0.0.1', port: 0 },
     {
       hostname,
+      clock,
       certificate: makeCertificate(hostname, clock.now()),
       maxBytes: MAX_BYTES,
       recipient: (address) => FAILS[localPart(address)],

@@ -14,7 +14,7 @@ export interface PushedEvent {
 
 export interface Receiver {
   port: number
-  /** PEM, for webhooks.ca_file. */
+  /** PEM, for tls.ca_file. */
   certificate: string
   close(): Promise<void>
 }

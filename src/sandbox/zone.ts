@@ -1,5 +1,5 @@
 // What the sandbox's DNS says: the records that its domains ask for, as if their owner had published each at once, and the
-// built-in exchanger for everybody else.
+// built-in exchanger for everybody else, who also sends from this machine.
 import { toAscii } from '../message/address.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -27,6 +27,7 @@ export function sandboxZone(store: () => Store | undefined): Zone {
       const published = asked.filter((record) => TYPES[record.record_type] === type).map(({ value }) => value)
       if (published.length > 0) return [...new Set(published)]
       if (type === 'A') return [LOOPBACK]
+      if (type === 'TXT' && asked.length === 0 && !name.startsWith('_')) return [`v=spf1 ip4:${LOOPBACK} -all`]
       if (type === 'MX' && !name.startsWith('_')) return [`10 ${EXCHANGER}`]
       return []
     },

@@ -29,6 +29,17 @@ test('agents with their pool, pace and figures; a warned domain', async () => {
     )
     tx.run(raw('insert into domain_reputations values (?, 1)', [key]))
   })
+  // A paused agent is refused at once, and sends again when it is resumed.
+  const send = async () => {
+    const { body, status } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
+    return [status, body.errors?.[0].code]
+  }
+  assert.equal((await commands.json('agent', 'pause', 'writer')).changed, true)
+  assert.deepEqual(await send(), [409, 'agent_paused'])
+  assert.equal((await commands.json('agent', 'pause', 'writer')).changed, false)
+  assert.equal((await commands.json('agent', 'resume', 'writer')).changed, true)
+  assert.deepEqual(await send(), [201, undefined])
+  assert.match((await commands.run(['agent', 'pause', 'nobody'])).stderr, /There is no agent nobody/)
   const [agent] = await commands.json('agent', 'list')
   const { agent_id, bounces, complaints, deliveries, pace, pool, user } = agent
   assert.deepEqual(

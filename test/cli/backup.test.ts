@@ -75,18 +75,22 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
     ])
     assert.match(said, /files are in/)
     assert.match(await refused(dataDir, 'backup', file), /exists/)
+    assert.match(readFileSync(join(dataDir, 'last-backup'), 'utf8'), /^\d{4}-\d\d-\d\dT[\d:.]+Z\n$/)
     assert.equal((await first.api('DELETE', `/recipients/${address}/forget`)).status, 202)
     await until(async () => (await filesWith(dataDir, address)).length === 0, 'the erasure')
   } finally {
     await first.stop()
   }
-  assert.match(await refused(dataDir, 'restore', file), /holds a database/)
+  assert.match(await refused(dataDir, 'restore', file), /holds a database.*--replace/)
+  // Into an empty place without any ledger nobody knows who was forgotten since.
+  assert.match(await refused(place(), 'restore', file), /--ledger.*--without-ledger/)
+  const unknowing = place()
+  await well(unknowing, 'restore', file, '--without-ledger')
+  assert.notDeepEqual(await filesWith(unknowing, address), [])
   const back = place()
-  await well(back, 'restore', file)
+  assert.match(await well(back, 'restore', file, '--ledger', join(dataDir, 'erasures.ledger')), /1 erasure/)
   assert.notDeepEqual(await filesWith(back, address), [])
   assert.match(await well(back, 'verify'), /sound/)
-  // The ledger of the directory that was lost is put beside it.
-  writeFileSync(join(back, 'erasures.ledger'), readFileSync(join(dataDir, 'erasures.ledger')))
   const second = await startAgain(back)
   try {
     assert.deepEqual(await filesWith(back, address), [])
@@ -96,6 +100,18 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
     )
   } finally {
     await second.stop()
+  }
+  // In its own directory the ledger is found, and what was there is set aside.
+  const { set_aside } = JSON.parse(await well(dataDir, '--json', 'restore', file, '--replace')) as { set_aside: string }
+  assert.ok(existsSync(join(set_aside, 'postrider.db')))
+  const third = await startAgain(dataDir)
+  try {
+    assert.deepEqual(
+      (await filesWith(dataDir, address)).filter((name) => !name.includes('set-aside-')),
+      [],
+    )
+  } finally {
+    await third.stop()
   }
 })
 
@@ -142,7 +158,7 @@ test('restore refuses what is damaged, climbs out or is no backup, and leaves no
     join(folder, 'none.zip'),
   ]) {
     const target = place()
-    await refused(target, 'restore', wrong)
+    await refused(target, 'restore', wrong, '--without-ledger')
     assert.deepEqual(
       (existsSync(target) ? (readdirSync(target, { recursive: true }) as string[]) : []).filter(
         (name) => !/^spool$|lock/.test(name),
@@ -150,7 +166,7 @@ test('restore refuses what is damaged, climbs out or is no backup, and leaves no
       [],
       wrong,
     )
-    await well(target, 'restore', file)
+    await well(target, 'restore', file, '--without-ledger')
   }
   assert.equal(existsSync(join(folder, 'climbs')), false)
 })
@@ -165,6 +181,16 @@ test('verify finds a damaged database and a missing file of the spool', async ()
     await postrider.stop()
   }
   const [name] = readdirSync(join(dataDir, 'spool'))
+  const whole = readFileSync(join(dataDir, 'spool', name!))
+  for (const [harm, said] of [
+    [whole.subarray(1), /has \d+ octets and should have/],
+    [Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)]), /is damaged/],
+  ] as const) {
+    writeFileSync(join(dataDir, 'spool', name!), harm)
+    const found = await run(dataDir, 'verify')
+    assert.equal(found.code, 1)
+    assert.match(found.stdout, said)
+  }
   rmSync(join(dataDir, 'spool', name!))
   const missing = await run(dataDir, 'verify')
   assert.deepEqual([missing.code, missing.stdout], [1, `The file ${name} of the spool is missing.\n`])

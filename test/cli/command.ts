@@ -4,17 +4,21 @@ import { fork, spawn, type ChildProcess, type ChildProcessByStdio } from 'node:c
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { printable } from '../../src/cli/terminal.ts'
+import { LIMIT } from '../kit/until.ts'
 import type { Asked, Ran } from './runner.ts'
 
 const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
 const RUNNER = new URL('./runner.ts', import.meta.url).pathname
 
-/** What every command gets of the environment: no setting of the machine's own. */
-const BARE = Object.fromEntries(
-  ['PATH', 'HOME', 'TMPDIR', 'LANG'].flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
-) as Record<string, string>
+const compiled = process.env['NODE_COMPILE_CACHE']
+/** What every command gets of the environment: no setting of the machine's own; and what Node has compiled before, wherever it runs. */
+const BARE = Object.fromEntries([
+  ...['PATH', 'HOME', 'TMPDIR', 'LANG'].flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+  ...(compiled ? [['NODE_COMPILE_CACHE', resolve(compiled)]] : []),
+]) as Record<string, string>
 
 export class Commands {
   readonly #cwd: string
@@ -44,7 +48,7 @@ export class Commands {
     return this.#cwd
   }
 
-  /** Runs one command line to its end; one that has not ended after 20 s is cut down with its process and fails. */
+  /** Runs one command line to its end; one that has not ended after minutes is cut down with its process and fails. */
   run(
     argv: readonly string[],
     { env = {}, bare = false }: { env?: Record<string, string>; bare?: boolean } = {},
@@ -66,7 +70,9 @@ export class Commands {
 
   /** Runs a command that must fail with exit code 1 and one sentence, which is returned. */
   async fails(...argv: string[]): Promise<string> {
-    return sentenceOf(await this.run(['--json', ...argv]), argv.join(' '))
+    const ran = await this.run(['--json', ...argv])
+    assert.notEqual(ran.stdout, '', argv.join(' '))
+    return sentenceOf(ran, argv.join(' '))
   }
 
   /** Runs a command line that must be refused as wrong usage. */
@@ -93,14 +99,14 @@ export class Commands {
       env: BARE,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     }))
-    const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
+    const limit = setTimeout(() => child.kill('SIGKILL'), LIMIT)
     const ending = new AbortController()
     try {
       child.send(asked)
       const answer = once(child, 'message', ending).then(([ran]) => ran as Ran)
       const exit = once(child, 'exit', ending).then(() => {
         this.#child = undefined
-        throw new Error(`"${asked.argv.join(' ')}" ended its process or did not end within 20 s`)
+        throw new Error(`"${asked.argv.join(' ')}" ended its process or did not end within minutes`)
       })
       return await Promise.race([answer, exit])
     } finally {
@@ -110,13 +116,20 @@ export class Commands {
   }
 }
 
-/** The one sentence of a command that failed with exit code 1: on stderr, nothing on stdout, no stack. */
+/** The one sentence of a command that failed with exit code 1: on stderr, with --json on stdout too, no stack. */
 export function sentenceOf({ code, stdout, stderr }: Ran, what = ''): string {
   assert.equal(code, 1, `${what}: ${stdout}${stderr}`)
-  assert.equal(stdout, '', what)
   assert.match(stderr, /^postrider: [^\n]*[^\n.]\.\n$/, `${what}: not one sentence: ${stderr}`)
   assert.doesNotMatch(stderr, /\. [A-Z].*\. [A-Z]/, `${what}: too many sentences: ${stderr}`)
-  return stderr.slice('postrider: '.length, -1)
+  const sentence = stderr.slice('postrider: '.length, -1)
+  // With --json the same once more, for programs.
+  if (stdout !== '') {
+    const { error } = JSON.parse(stdout) as { error: { message: string; code: string } }
+    assert.deepEqual(Object.keys(error), ['message', 'code'], what)
+    assert.equal(printable(error.message), sentence, what)
+    assert.match(error.code, /^[a-z_]+$/, what)
+  }
+  return sentence
 }
 
 export interface Running {
@@ -124,7 +137,7 @@ export interface Running {
   pid: number
   stdout: () => string
   stderr: () => string
-  /** Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after 20 s. */
+  /** Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after minutes. */
   said: (pattern: RegExp, where?: 'stdout' | 'stderr') => Promise<RegExpExecArray>
   /** The exit code, or the name of the signal that ended it. */
   ended: Promise<number | NodeJS.Signals>
@@ -156,7 +169,7 @@ export function start(argv: readonly string[], cwd: string, env: Record<string, 
           clearTimeout(limit)
           reject(new Error(`${why}; it printed: ${text.stdout}${text.stderr}`))
         }
-        const limit = setTimeout(() => fail(`${String(pattern)} was not said within 20 s`), 20_000)
+        const limit = setTimeout(() => fail(`${String(pattern)} was not said within minutes`), LIMIT)
         const look = (): void => {
           const found = pattern.exec(text[where])
           if (!found) return

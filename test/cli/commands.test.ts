@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { SCOPES } from '../../src/accounts/scopes.ts'
 import { version } from '../../src/base/version.ts'
+import { EXAMPLES, leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -57,8 +58,9 @@ interface ZoneLine {
 /** The lines of a zone file (RFC 1035 §5.1); throws at what is no resource record. */
 function parseZone(zone: string): ZoneLine[] {
   return zone.split('\n').map((line) => {
-    const [, name, ttl, type, data] = /^(\S+)\. (\d+) IN (TXT|MX|CNAME) (.+)$/.exec(line) ?? []
+    const [, name, ttl, type, data] = /^(\S+)\. (\d+) IN (TXT|MX|CNAME|TLSA|CAA) (.+)$/.exec(line) ?? []
     assert.ok(name !== undefined && data !== undefined && type !== undefined, `no record: ${line}`)
+    if (type === 'TLSA' || type === 'CAA') return { name, ttl: Number(ttl), type, value: data }
     if (type !== 'TXT') {
       assert.match(data, type === 'MX' ? /^\d+ \S+\.$/ : /^\S+\.$/)
       return { name, ttl: Number(ttl), type, value: data.slice(0, -1) }
@@ -92,6 +94,38 @@ describe('usage', () => {
       for (const child of command.commands) visit(child, `${path} ${child.name()}`)
     }
     visit(createProgram({}), 'postrider')
+  })
+
+  test('the help of every command ends with examples, which are command lines of it', async () => {
+    const all = new Map(leaves(createProgram({})))
+    assert.deepEqual([...all.keys()].toSorted(), Object.keys(EXAMPLES).toSorted())
+    for (const [path, command] of all) {
+      let help = ''
+      command.configureOutput({ writeOut: (text) => (help += text) })
+      command.outputHelp()
+      const [, shown = ''] = /\nExamples?:\n((?: {2}\S.*\n)+)$/.exec(help) ?? []
+      const lines = shown.trimEnd().split('\n')
+      assert.deepEqual(
+        lines.map((line) => line.trim()),
+        EXAMPLES[path],
+      )
+      for (const line of lines) {
+        // As a shell splits it, without what is before a pipe or goes to a file.
+        const words = /postrider (.*)$/
+          .exec(line)![1]!
+          .replace(/\s[<>].*$|\)$/, '')
+          .match(/"[^"]*"|\S+/g)!
+        const program = createProgram({})
+        const ran: string[] = []
+        for (const [name, each] of leaves(program)) each.exitOverride().action(() => void ran.push(name))
+        program.configureOutput({ writeErr: () => {} })
+        await program.parseAsync(
+          words.map((word) => word.replaceAll('"', '')),
+          { from: 'user' },
+        )
+        assert.deepEqual(ran, [path], line)
+      }
+    }
   })
 
   test('help of a command, and the version', async () => {
@@ -141,7 +175,14 @@ describe('usage', () => {
     ['neither an id nor --all', 'queue', 'retry'],
     ['an id and --all', 'queue', 'retry', 'x', '--all'],
   ] as [string, ...string[]][])
-    test(`${what} is wrong usage`, async () => void (await commands.misused(...argv)))
+    test(`${what} is wrong usage`, async () => {
+      const said = await commands.misused(...argv)
+      const { code, stderr, stdout } = await commands.run(['--json', ...argv])
+      assert.deepEqual([code, stderr], [2, said])
+      const { error } = JSON.parse(stdout) as { error: { message: string; code: string } }
+      assert.equal(error.code, 'usage')
+      if (argv.length > 0) assert.ok(said.includes(error.message), error.message)
+    })
 
   test('a configuration that is missing or wrong is one sentence', async () => {
     const missing = join(folder, 'missing.toml')
@@ -149,6 +190,19 @@ describe('usage', () => {
     assert.ok(said.includes(missing), said)
     const wrong = new URL('../bad-config/endpoint-without-port.toml', import.meta.url).pathname
     assert.ok((await commands.fails('--config', wrong, 'user', 'list')).startsWith(`${wrong}:3: "http.listen" `))
+  })
+
+  test('with --json what went wrong is the document, with its code', async () => {
+    const { code, stdout } = await commands.run(['--json', 'user', 'remove', 'nobody@owner.test'])
+    const { error } = JSON.parse(stdout)
+    assert.deepEqual([code, error.code], [1, 'refused'])
+    assert.match(error.message, /nobody@owner\.test/)
+    const twice = ['--json', 'domain', 'add', 'refused.test', '--user', 'ann@owner.test']
+    await commands.run(twice)
+    const again = await commands.run(twice)
+    await commands.json('domain', 'remove', 'refused.test')
+    assert.equal(JSON.parse(again.stdout).error.code, 'already_exists')
+    assert.equal((await commands.run(['user', 'remove', 'nobody@owner.test'])).stdout, '')
   })
 
   test('a file that cannot be written is one sentence', async () => {
@@ -163,7 +217,7 @@ describe('usage', () => {
       const env = { POSTRIDER_WEBHOOKS_CA_FILE: file, POSTRIDER_HTTP_LISTEN: '127.0.0.1:0' }
       const { code, stderr } = await commands.run(['serve'], { env })
       assert.equal(code, 1)
-      assert.match(stderr, /^postrider: webhooks\.ca_file: [^\n]+\.\n$/)
+      assert.match(stderr, /^postrider: tls\.ca_file: [^\n]+\.\n$/)
       assert.ok(stderr.includes(file), stderr)
     }
   })
@@ -565,10 +619,8 @@ describe('completion', () => {
 
   for (const shell of ['bash', 'zsh', 'fish'])
     test(`${shell} reads its script`, (t) => {
-      const path = shell === 'zsh' && spawnSync('zsh', ['--version']).error ? 'bash' : shell
-      // What zsh runs is bash's function under bashcompinit: without zsh its body is read by bash.
-      if (spawnSync(path, ['--version']).error) return t.skip(`${shell} is not installed`)
-      const checked = spawnSync(path, ['-n', scripts[shell]!], { encoding: 'utf8' })
+      if (spawnSync(shell, ['--version']).error) return t.skip(`${shell} is not installed`)
+      const checked = spawnSync(shell, ['-n', scripts[shell]!], { encoding: 'utf8' })
       assert.deepEqual([checked.status, checked.stderr], [0, ''])
     })
 
@@ -584,7 +636,7 @@ describe('completion', () => {
         'postrider',
         ...words,
       ],
-      { encoding: 'utf8' },
+      { encoding: 'utf8', cwd: folder },
     )
       .split('\n')
       .filter(Boolean)
@@ -600,79 +652,35 @@ describe('completion', () => {
   })
 
   test('bash passes over the value of an option', () => {
-    assert.deepEqual(offered('--config', './postrider.toml', 'us'), ['user'])
+    assert.deepEqual(offered('--config', './postrider.toml', 'use'), ['user'])
   })
 
-  test('fish names every command', () => {
-    const script = readFileSync(scripts['fish']!, 'utf8')
-    for (const command of createProgram({}).commands) assert.match(script, new RegExp(`-a ${command.name()}$`, 'm'))
+  test('bash knows the values of options and arguments, and files', () => {
+    assert.deepEqual(offered('domain', 'add', 'x.test', '--purpose', 'm'), ['marketing'])
+    assert.deepEqual(offered('domain', 'add', 'x.test', '--purpose', '=', 'm'), ['marketing'])
+    assert.deepEqual(offered('domain', 'add', 'x.test', '--purpose', '='), ['transactional', 'marketing', 'both'])
+    assert.deepEqual(offered('completion', ''), ['bash', 'zsh', 'fish'])
+    assert.deepEqual(offered('help', 'ex'), ['export'])
+    writeFileSync(join(folder, 'a list.csv'), '')
+    mkdirSync(join(folder, 'a list of mine'))
+    assert.deepEqual(offered('contacts', 'import', 'Readers', 'a list.').toSorted(), ['a list.csv'])
+    assert.deepEqual(offered('--config', 'a list.'), ['a list.csv'])
+    assert.deepEqual(offered('dev', '--data', 'a l'), ['a list of mine'])
+    // The name of an audience, an address, an id: nothing to offer.
+    assert.deepEqual(offered('contacts', 'import', 'a l'), [])
+    assert.deepEqual(offered('user', 'add', '--name', 'a l'), [])
+  })
+
+  test('zsh and fish name every command', () => {
+    for (const command of createProgram({}).commands) {
+      assert.match(readFileSync(scripts['fish']!, 'utf8'), new RegExp(`-a ${command.name()} -d '`))
+      assert.match(readFileSync(scripts['zsh']!, 'utf8'), new RegExp(`'${command.name()}:`))
+    }
   })
 })
 
-describe('init', () => {
-  const place = join(folder, 'etc', 'postrider', 'postrider.toml')
-  const data = join(folder, 'init-data')
-  const init = (...more: string[]): string[] => [
-    '--config',
-    place,
-    'init',
-    '--domain',
-    'init.test',
-    '--hostname',
-    'mx.init.test',
-    '--email',
-    'me@init.test',
-    ...more,
-  ]
-
-  test('writes the configuration and makes user, domain and data; again changes nothing', async () => {
-    const first = await commands.json(...init('--data', data))
-    assert.partialDeepStrictEqual(first, {
-      config: place,
-      data_dir: data,
-      hostname: 'mx.init.test',
-      user: 'me@init.test',
-      domain: 'init.test',
-      status: 'pending',
-    })
-    assert.ok(parseZone(first.zone).length >= 4)
-    const written = readFileSync(place, 'utf8')
-    assert.match(written, /^# .*every setting at its default/m)
-    assert.match(written, /^hostname = "mx\.init\.test"$/m)
-
-    writeFileSync(place, `${written}\n# The operator's own line.\n`)
-    const second = await commands.json(...init('--data', data))
-    assert.deepEqual(second, first)
-    assert.match(readFileSync(place, 'utf8'), /The operator's own line/)
-    assert.equal((await commands.json('--config', place, 'user', 'list')).length, 1)
-    assert.equal((await commands.json('--config', place, 'domain', 'list')).length, 1)
-
-    const person = await commands.run(init('--data', data))
-    assert.equal(person.code, 0)
-    for (const step of ['serve', 'domain check init.test', 'token create', 'send --from', first.zone])
-      assert.ok(person.stdout.includes(step), step)
-  })
-
-  test('what is not given is named, and nothing is written', async () => {
-    const path = join(folder, 'never.toml')
-    const said = await commands.fails('--config', path, 'init', '--hostname', 'mx.a.test')
-    assert.ok(said.includes('--domain') && said.includes('--email'), said)
-    assert.throws(() => readFileSync(path), { code: 'ENOENT' })
-  })
-
-  test('what is not right is said, and nothing is written', async () => {
-    const path = join(folder, 'never.toml')
-    const wrong = (key: string, value: string): Promise<string> =>
-      commands.fails('--config', path, ...init('--data', data).slice(2), key, value)
-    assert.match(await wrong('--domain', 'com'), /"com"/)
-    assert.match(await wrong('--hostname', 'mx'), /"mx"/)
-    assert.match(await wrong('--email', 'me'), /"me"/)
-    assert.throws(() => readFileSync(path), { code: 'ENOENT' })
-    // A file stands where the folder of the configuration should be made.
-    assert.match(await commands.fails(...init('--data', data), '--config', join(place, 'x', 'y.toml')), /y\.toml/)
-  })
-
-  test('the configuration is found: --config, $POSTRIDER_CONFIG, ./postrider.toml', async () => {
+describe('the configuration', () => {
+  test('is found: --config, $POSTRIDER_CONFIG, ./postrider.toml where no system-wide one is, which is told', async () => {
     const dataOf = async (env: Record<string, string>, ...argv: string[]): Promise<string[]> => {
       const { code, stdout, stderr } = await commands.run([...argv, '--json', 'domain', 'list'], { env, bare: true })
       assert.equal(code, 0, stderr)

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { systemClock } from '../../src/base/clock.ts'
 import { addAudience } from '../../src/campaigns/audiences.ts'
-import { openStore } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { Commands, start } from './command.ts'
 
@@ -70,7 +70,18 @@ function file(content: string | Uint8Array): string {
   return path
 }
 
-const bring = (id: string, content: string | Uint8Array) => commands.json('contacts', 'import', id, file(content))
+const bring = (id: string, content: string | Uint8Array, ...options: string[]) =>
+  commands.json('contacts', 'import', id, file(content), ...options)
+/** What came of it, where all else is nothing. */
+const came = (counts: Record<string, unknown>) => ({
+  created: 0,
+  updated: 0,
+  unsubscribed: 0,
+  suppressed: 0,
+  skipped: 0,
+  errors: [],
+  ...counts,
+})
 const ANN = { email: 'ann@there.test', name: 'Ann', custom_fields: '{"plan":"Größe"}' }
 
 test('UTF-8, with and without mark; latin1; comma, semicolon and tab; every end of line', async () => {
@@ -87,11 +98,22 @@ test('UTF-8, with and without mark; latin1; comma, semicolon and tab; every end 
     quoted: '"email","name","plan"\n"ann@there.test","Ann","Größe"\n',
     'other order and case': 'plan,NAME, Email \nGröße,Ann, ANN@there.test \n',
     'empty lines': `\n\n${text}\n\n`,
+    'UTF-16, little end first': Buffer.from(`\ufeff${text}`, 'utf16le'),
+    'UTF-16, big end first': Buffer.from(`\ufeff${text}`, 'utf16le').swap16(),
+    'UTF-16 without mark': Buffer.from(text, 'utf16le'),
+    'a first line of the delimiter': `sep=;\r\n${text.replaceAll(',', ';').replaceAll('\n', '\r\n')}`,
+    'and of another one': Buffer.from(`\ufeff"sep=|"\n${text.replaceAll(',', '|')}`, 'utf16le'),
+    'E-mail': text.replace('email', 'E-mail'),
+    'Email Address': text.replace('email', 'Email Address'),
+    'a name in two columns': 'Vorname,plan,EMAIL,Nachname\nAnn,Größe,ann@there.test,\n',
   }
   for (const [name, content] of Object.entries(forms)) {
     const id = await audience(name)
-    assert.deepEqual(await bring(id, content), { created: 1, skipped: 0, errors: [] }, name)
-    assert.deepEqual(kept(id), [ANN], name)
+    assert.deepEqual(await bring(id, content), came({ created: 1 }), name)
+    const [{ custom_fields, ...rest }] = kept(id) as [Kept]
+    const { Vorname, ...fields } = JSON.parse(custom_fields!)
+    assert.deepEqual({ ...rest, custom_fields: JSON.stringify(fields) }, ANN, name)
+    assert.equal(Vorname, name === 'a name in two columns' ? 'Ann' : undefined)
   }
   const id = await audience()
   await bring(id, Buffer.from('email;name\nann@there.test;René', 'latin1'))
@@ -126,26 +148,23 @@ test('what is wrong is named by its line, the rest is taken', async () => {
     'gus@there.test,"G\u0007us",x',
     'hal@there.test,Hal,h',
   ].join('\n')
-  const { created, errors, skipped } = await bring(id, content)
+  const { created, errors, skipped } = await bring(id, content, '--force')
   assert.deepEqual([created, skipped], [2, 9])
-  assert.deepEqual(
-    errors.map(({ email, line }: { email: string | null; line: number }) => [line, email]),
-    [
-      [4, 'bob@there.test'],
-      [5, 'cid@there.test'],
-      [6, 'no address'],
-      [7, null],
-      [8, 'dan@there.test'],
-      [9, 'eve@there.test'],
-      [10, 'f'.repeat(320)],
-      [11, 'gus@there.test'],
-    ],
-  )
+  assert.deepEqual(errors, [
+    { line: 4, reason: 'has 2 columns, the first line has 3' },
+    { line: 5, reason: 'has 4 columns, the first line has 3' },
+    { line: 6, reason: '"no address" is not an email address' },
+    { line: 7, reason: 'has no email address' },
+    { line: 8, reason: 'has a name that is too long or holds control characters' },
+    { line: 9, reason: 'has more than 64 KB of custom fields' },
+    { line: 10, reason: 'is too long for an email address' },
+    { line: 11, reason: 'has a name that is too long or holds control characters' },
+  ])
   assert.deepEqual(
     kept(id).map(({ email }) => email),
     ['ann@there.test', 'hal@there.test'],
   )
-  assert.deepEqual(await bring(id, content), { created: 0, skipped: 11, errors })
+  assert.deepEqual(await bring(id, content, '--force'), came({ skipped: 11, errors }))
 })
 
 test('a file that cannot be read as a whole leaves nothing behind', async () => {
@@ -158,15 +177,21 @@ test('a file that cannot be read as a whole leaves nothing behind', async () => 
     ['name,plan\nAnn,x\n', /no column "email".*name, plan/],
     [`email,name\n${many}\nlast@there.test,"broken`, /Nothing was imported/i],
     [`email,name\n${many}\nlast@there.test,a"b"c\n"x"y,z\n`, /Nothing was imported/i],
+    [`email,name\n${many}\nx@there.test,"${'x'.repeat(10_000_000)}"\n`, /line 5002 .*1 MB.*quote/],
+    [`email,name\n${many}\nx@there.test,${'x'.repeat(10_000_000)}\n`, /line 500[12] .*1 MB/],
+    [Buffer.from('PK\u0003\u0004 and more', 'latin1'), /zip archive or a workbook/],
+    [Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0, 0, 0, 0, 9]), /binary data/],
+    ['ann@there.test,Ann\nbob@there.test,Bob\n', /begins with a contact/],
+    ['a heading\n\nemail,name\na@there.test,Ann\n', /no column "email"/],
     ['email,plan,plan\na@there.test,1,2\n', /two columns "plan"/],
     ['email,Email\na@there.test,b@there.test\n', /two columns "email"/],
     ['email,name,NAME\na@there.test,b,c\n', /two columns "name"/],
     [`email,${wide}\n`, /100 columns/],
     [`email,${'k'.repeat(201)}\n`, /200 characters/],
-    [`email,name\n${many}\nx@there.test,"${'x'.repeat(300_000)}"\n`, /Nothing was imported/i],
+    [`email,name\n${many}\nx@there.test,"${'x'.repeat(1_100_000)}"\n`, /nothing was imported/i],
   ] as const) {
     const { code, stderr, stdout } = await commands.run(['contacts', 'import', id, file(content)])
-    assert.deepEqual([code, stdout], [1, ''], content.slice(0, 100))
+    assert.deepEqual([code, stdout], [1, ''], content.slice(0, 100).toString())
     assert.match(stderr, said)
     assert.doesNotMatch(stderr, /\n\s+at |node_modules/)
     assert.deepEqual(kept(id), [])
@@ -174,7 +199,7 @@ test('a file that cannot be read as a whole leaves nothing behind', async () => 
   assert.match(await commands.fails('contacts', 'import', id, join(folder, 'none.csv')), /none\.csv/)
   assert.match(await commands.fails('contacts', 'import', id, folder), /cannot be read/)
   const only = await audience('Only a head')
-  assert.deepEqual(await bring(only, 'email\n'), { created: 0, skipped: 0, errors: [] })
+  assert.deepEqual(await bring(only, 'email\n'), came({}))
 })
 
 test('an audience is named by its id, or by a name that is one’s alone', async () => {
@@ -193,9 +218,9 @@ test('an audience is named by its id, or by a name that is one’s alone', async
 test('people read a sentence; no bar where there is no terminal; nothing in a file moves the cursor', async () => {
   const id = await audience('Told')
   const list = file('email\nann@there.test\n"\u001b[2Jx"\n')
-  const { code, stderr, stdout } = await commands.run(['contacts', 'import', id, list])
+  const { code, stderr, stdout } = await commands.run(['contacts', 'import', id, list, '--force'])
   assert.deepEqual([code, stderr], [0, ''])
-  assert.match(stdout, /^1 contacts? (?:were|was) added to Told, 1 skipped\.\n {2}line 3: /)
+  assert.match(stdout, /^1 contacts were added to Told, 1 skipped, 1 of them in error\.\n {2}line 3: /)
   assert.ok(!stdout.includes('\u001b'))
 })
 
@@ -214,7 +239,7 @@ test('a terminal sees a bar that reaches its end', { skip: withoutScript }, asyn
   const seen = run()
   assert.match(seen, /\r\[#{30}\] 100 %\r?\n/)
   assert.match(seen, /3000 contacts were added/)
-  assert.deepEqual(JSON.parse(run('--json')), { created: 0, skipped: 3000, errors: [] })
+  assert.deepEqual(JSON.parse(run('--json')), came({ skipped: 3000 }))
 })
 
 test('twenty thousand lines, in bounded memory', async () => {
@@ -225,12 +250,9 @@ test('twenty thousand lines, in bounded memory', async () => {
   for (let n = 0; n < 20_000; n++)
     out.write(`person.${n}@there.test,Person ${n},plan ${n % 7},"City, ${n % 99}",${'x'.repeat(60)}\n`)
   await new Promise<void>((resolve) => void out.end(resolve))
-  const began = performance.now()
   const running = start(['--config', config, '--json', 'contacts', 'import', id, path], folder, {
     NODE_OPTIONS: '--max-old-space-size=96',
   })
   assert.equal(await running.ended, 0, running.stderr())
-  const took = performance.now() - began
-  assert.deepEqual(JSON.parse(running.stdout()), { created: 20_000, skipped: 0, errors: [] })
-  assert.ok(took < 20_000, `it took ${Math.round(took)} ms`)
+  assert.deepEqual(JSON.parse(running.stdout()), came({ created: 20_000 }))
 })

@@ -207,10 +207,9 @@ describe('serve', () => {
     assert.equal(posted.status, 201)
     const { data } = (await posted.json()) as { data: { id: string } }
     await until(() => exchanger.heard.some(({ message }) => /^Subject: Stuck/m.test(message)), 'the final dot')
-    const asked = performance.now()
+    // The exchanger never answers, and the client says nothing.
     server.child.kill('SIGTERM')
     assert.equal(await server.ended, 0, server.stderr())
-    assert.ok(performance.now() - asked < 10_000, 'it took more than 10 s')
     assert.equal(server.stderr(), '')
     idle.destroy()
     const { recipients } = await commands.json('queue', 'show', data.id)
@@ -232,7 +231,7 @@ describe('dev', () => {
   before(async () => {
     // A folder of its own for temporary files shows what is left behind.
     mkdirSync(temporary)
-    sandbox = start(['dev', '--json', '--http', '127.0.0.1:0', '--smtp', '127.0.0.1:0'], folder, { TMPDIR: temporary })
+    sandbox = start(['dev', '--json', '--http', '0', '--smtp', '127.0.0.1:0'], folder, { TMPDIR: temporary })
     shown = JSON.parse((await sandbox.said(/^\{.*\}\n/))[0]) as Record<string, string>
   })
   after(() => void sandbox.child.kill('SIGKILL'))

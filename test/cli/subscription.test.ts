@@ -4,12 +4,6 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { addNotice, listNotices } from '../../src/accounts/notices.ts'
-import { mailNotices } from '../../src/cli/notice.ts'
-import { raw } from '../../src/store/query.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger } from '../kit/exchanger.ts'
-import { until } from '../kit/until.ts'
 import { Commands } from './command.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-subscription-'))
@@ -79,42 +73,4 @@ test('domain list tells the reputation', async () => {
   assert.match(stdout, /REPUTATION/)
   assert.match(stdout, /good/)
   assert.ok(existsSync(config))
-})
-
-test('a notice that cannot be mailed is not called mailed: it waits for the subscription, and is given up after a week', async () => {
-  const exchanger = await startTestExchanger()
-  const postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  try {
-    const { desk } = postrider.appliance
-    const { key } = await postrider.activeDomain('here.test')
-    postrider.dns.set('owner.test', 'MX', ['10 mx.owner.test'])
-    postrider.dns.set('mx.owner.test', 'A', ['127.0.0.1'])
-    const state = (name: string) =>
-      desk.store.write((tx) => tx.run(raw('update users set subscription_state = ?', [name])))
-    const tell = (subject: string) =>
-      desk.store.write((tx) => {
-        const about = { user_key: 1, domain_key: key, subject, text: 'Look here.' }
-        addNotice(tx, about, desk.clock.now())
-      })
-    const mailed = () => listNotices(desk.store).map((notice) => [notice.subject, notice.mailed])
-    await state('past_due')
-    await tell('first')
-    await mailNotices(desk)
-    assert.deepEqual(mailed(), [['first', 0]])
-    await state('active')
-    await mailNotices(desk)
-    assert.deepEqual(mailed(), [['first', 1]])
-    await until(() => exchanger.heard.length === 1, 'the notice')
-    await mailNotices(desk)
-
-    await state('past_due')
-    await tell('second')
-    postrider.clock.leap(8 * 86_400_000)
-    await mailNotices(desk)
-    assert.deepEqual(mailed()[0], ['second', 2])
-    assert.equal(exchanger.heard.length, 1)
-  } finally {
-    await postrider.stop()
-    await exchanger.close()
-  }
 })

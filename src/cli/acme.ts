@@ -1,0 +1,166 @@
+// Certificates by ACME, assembled: which names are wanted, who proves them, and whom it tells when one comes to its end.
+import { readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { DAY, iso, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import type { Resolver } from '../base/resolver.ts'
+import { version } from '../base/version.ts'
+import { addNotice } from '../accounts/notices.ts'
+import { operatorOf, toldSince } from '../accounts/operator-notices.ts'
+import { createFetch } from '../acme/http.ts'
+import { Renewals } from '../acme/renewals.ts'
+import { Shelf } from '../acme/shelf.ts'
+import { stsHost } from '../domains/inbound-sts.ts'
+import type { Store } from '../store/database.ts'
+import { raw } from '../store/query.ts'
+
+export interface AcmeParts {
+  store: Store
+  clock: Clock
+  log: Log
+  config: Config
+  resolver: Resolver
+  /** A certificate is there that was not. */
+  renewed: () => void
+  /** There are notices to be mailed. */
+  noticed: () => void
+}
+
+export interface Acme {
+  shelf: Shelf
+  loop: Loop
+  proofOf: (token: string) => string | undefined
+  /** Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the next start. */
+  stop(patience: number): Promise<void>
+}
+
+/** The operator is told so long before the end of a certificate. */
+const TOLD_AT = [14, 3]
+
+/** Undefined where `[acme]` is off. Throws an OperatorError when it cannot work as it is configured. */
+export function createAcme(parts: AcmeParts): Acme | undefined {
+  const { clock, config, log, renewed } = parts
+  const { acme, data_dir, hostname } = config
+  if (!acme.enabled) return undefined
+  if (!acme.accept_terms)
+    throw new OperatorError(
+      `"acme.enabled" needs "acme.accept_terms = true", which says that you accept the terms of service of ${new URL(acme.directory).host}.`,
+    )
+  if (!isName(hostname))
+    throw new OperatorError(`"acme.enabled" needs a "hostname" that the world knows; "${hostname}" is none.`)
+  const shelf = new Shelf(data_dir)
+  const renewals = new Renewals({
+    clock,
+    log,
+    shelf,
+    renewed,
+    names: () => wantedNames(parts),
+    client: {
+      directory: acme.directory,
+      email: acme.email,
+      binding: bindingOf(acme),
+      fetch: createFetch(
+        acme.ca_file === '' ? undefined : readNamed(acme.ca_file, 'acme.ca_file'),
+        `postrider/${version}`,
+      ),
+    },
+  })
+  const loop = new Loop({
+    name: 'certificates',
+    clock,
+    log,
+    run: async () => {
+      const next = await renewals.run()
+      await tellOfEnds(parts, shelf)
+      return next
+    },
+  })
+  return {
+    shelf,
+    loop,
+    proofOf: (token) => renewals.proofOf(token),
+    stop: (patience) =>
+      Promise.race([loop.stop(), new Promise<void>((resolve) => clock.wake(clock.now() + patience, resolve))]),
+  }
+}
+
+const isName = (name: string): boolean => name.includes('.') && isIP(name) === 0
+
+function readNamed(path: string, key: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (thrown) {
+    throw new OperatorError(`"${key}" (${path}) cannot be read (${codeOf(thrown)}); correct it or its permissions.`)
+  }
+}
+
+function bindingOf({ eab_key_file, eab_kid }: Config['acme']): { id: string; key: string } | undefined {
+  if (eab_kid === '' && eab_key_file === '') return undefined
+  if (eab_kid === '' || eab_key_file === '')
+    throw new OperatorError('External account binding needs both "acme.eab_kid" and "acme.eab_key_file".')
+  return { id: eab_kid, key: readNamed(eab_key_file, 'acme.eab_key_file').trim() }
+}
+
+/** Our own names, and those of domains whose records lead here: branded links, and the host of an MTA-STS policy. */
+async function wantedNames({ config, log, resolver, store }: AcmeParts): Promise<string[]> {
+  const { acme, hostname, http } = config
+  const url = new URL(http.public_url)
+  const own = [
+    hostname,
+    ...(url.protocol === 'https:' ? [url.hostname] : []),
+    ...acme.names.map((name) => name.toLowerCase()),
+  ]
+  const branded = store.all(
+    raw<{ name: string }>(
+      `select r.name from records r join domains d on d.key = r.domain_key
+       where r.record_type = 'TRACKING' and r.verified = 1 and d.deleted_at is null order by r.key`,
+    ),
+  )
+  const domains = store.all(
+    raw<{ name: string }>(
+      `select distinct name from domains where deleted_at is null and status = 'active' order by key`,
+    ),
+  )
+  const policies: string[] = []
+  for (const { name } of domains) {
+    const host = stsHost(name)
+    if (await leadsTo(resolver, host, hostname)) policies.push(host)
+    else log.debug('no MTA-STS host', { host })
+  }
+  return [...new Set([...own, ...branded.map(({ name }) => name), ...policies])].filter(isName)
+}
+
+/** Whether a name has an address that our own has too. */
+async function leadsTo(resolver: Resolver, name: string, hostname: string): Promise<boolean> {
+  const addresses = async (of: string): Promise<string[]> => {
+    const answers = await Promise.all([resolver.a(of), resolver.aaaa(of)])
+    return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
+  }
+  const [theirs, ours] = await Promise.all([addresses(name), addresses(hostname)])
+  return theirs.some((address) => ours.includes(address))
+}
+
+/** A certificate that was to be renewed long before and is near its end: the operator is told by mail, twice. */
+async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
+  const now = clock.now()
+  for (const name of shelf.names()) {
+    const end = shelf.certificate(name)?.read.validToDate.getTime()
+    const days = TOLD_AT.findLast((each) => end !== undefined && end - now < each * DAY)
+    const operator = operatorOf(store, config)
+    if (days === undefined || end === undefined || !operator) continue
+    const subject = `The certificate of ${name} ends in less than ${days} days`
+    if (toldSince(store, subject, now - 30 * DAY)) continue
+    const { error, retryAt } = shelf.progress(name)
+    const text = `It ends on ${iso(end)} and could not be renewed at ${config.acme.directory}:
+
+${error ?? 'The last try has not failed.'}
+
+The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 of ${name} must lead here.
+`
+    await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
+    noticed()
+  }
+}

@@ -1,0 +1,90 @@
+// A backup as a zip file: what it holds, and how it is read and proven.
+import { createWriteStream, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { crc32 } from 'node:zlib'
+import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { KEY_FILE } from '../base/keyring.ts'
+import { LEDGER } from '../privacy/ledger.ts'
+import { DATABASE } from '../store/open.ts'
+
+/** What a backup holds beside the database and the spool. */
+export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER]
+const SAFE = /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|spool\/[\w.~-]+)$/
+
+/** Unpacks a backup into an empty place; returns how many files. Throws an OperatorError for anything that is none. */
+export async function unpack(archive: Archive, file: string, place: string): Promise<number> {
+  mkdirSync(join(place, 'spool'), { mode: 0o700 })
+  const seen = new Set<string>()
+  try {
+    for await (const entry of entriesOf(archive)) {
+      if (!SAFE.test(entry.fileName) || seen.has(entry.fileName) || /\/\.+$/.test(entry.fileName))
+        throw new OperatorError(`${file} is no backup of Postrider: it holds "${entry.fileName}".`)
+      seen.add(entry.fileName)
+      await extract(archive, entry, join(place, entry.fileName))
+    }
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) throw thrown
+    throw new OperatorError(`${file} is damaged or no backup of Postrider (${codeOf(thrown) || said(thrown)}).`)
+  } finally {
+    archive.close()
+  }
+  for (const name of [DATABASE, 'instance.key'])
+    if (!seen.has(name)) throw new OperatorError(`${file} is no backup of Postrider: it holds no ${name}.`)
+  return seen.size
+}
+
+const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
+
+export function openArchive(file: string): Promise<Archive> {
+  return new Promise((done, fail) =>
+    yauzl.open(file, { lazyEntries: true }, (error, archive) => {
+      if (error || !archive)
+        fail(new OperatorError(`${file} cannot be read as a zip file (${codeOf(error) || said(error ?? 'empty')}).`))
+      else done(archive)
+    }),
+  )
+}
+
+async function* entriesOf(archive: Archive): AsyncIterable<Entry> {
+  for (;;) {
+    const entry = await new Promise<Entry | undefined>((done, fail) => {
+      archive.once('entry', done)
+      archive.once('end', () => done(undefined))
+      archive.once('error', fail)
+      archive.readEntry()
+    })
+    archive.removeAllListeners('entry').removeAllListeners('end').removeAllListeners('error')
+    if (!entry) return
+    yield entry
+  }
+}
+
+/** Reads every entry of a zip and holds its octets to their checksum. Throws when one is not what was put in. */
+export async function readThrough(file: string): Promise<void> {
+  const archive = await openArchive(file)
+  try {
+    for await (const entry of entriesOf(archive))
+      await pour(archive, entry, () => new Writable({ write: (_chunk, _encoding, done) => done() }))
+  } finally {
+    archive.close()
+  }
+}
+
+const extract = (archive: Archive, entry: Entry, target: string): Promise<void> =>
+  pour(archive, entry, () => createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }))
+
+/** `target` is made when everything is ready to hear its errors. */
+async function pour(archive: Archive, entry: Entry, target: () => NodeJS.WritableStream): Promise<void> {
+  const stream = await new Promise<NodeJS.ReadableStream>((done, fail) =>
+    archive.openReadStream(entry, (error, opened) =>
+      error || !opened ? fail(error ?? new Error('empty')) : done(opened),
+    ),
+  )
+  let sum = 0
+  stream.on('data', (chunk: Buffer) => (sum = crc32(chunk, sum)))
+  await pipeline(stream, target())
+  if (sum !== entry.crc32) throw new Error(`${entry.fileName} is not what was put in`)
+}

@@ -1,0 +1,167 @@
+// The certificates of the listeners: what the configuration names, else what ACME has brought, else one of our own making, kept in the data directory so that clients
+// see the same one again. All listeners take what is new without a restart.
+import { X509Certificate, createPrivateKey } from 'node:crypto'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createSecureContext, type SecureContext } from 'node:tls'
+import type { Shelf } from '../acme/shelf.ts'
+import { makeCertificate, type Certificate } from '../base/certificate.ts'
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { TLS_POLICY } from '../base/tls.ts'
+
+/** Which listeners a certificate is for: `[smtp]` may have one of its own. */
+export type Door = 'smtp' | 'https'
+
+export interface CertificateDeps {
+  clock: Clock
+  log: Log
+  config: Config
+  /** What ACME has brought; undefined where it is off. */
+  shelf: Pick<Shelf, 'certificate' | 'names'> | undefined
+}
+
+interface Shown {
+  door: Door
+  renew: (certificate: Certificate) => void
+}
+
+export class Certificates {
+  readonly #deps: CertificateDeps
+  readonly #shown: Shown[] = []
+  readonly #contexts = new Map<string, SecureContext>()
+
+  constructor(deps: CertificateDeps) {
+    this.#deps = deps
+  }
+
+  /** At start: a certificate that cannot be read just now, as after a renewal by root, is told of, and one of our own is shown. Throws an
+   *  OperatorError for one that is no use. */
+  first(door: Door): Certificate {
+    const { log } = this.#deps
+    try {
+      return this.#read(door)
+    } catch (thrown) {
+      if (!(thrown instanceof Unreadable)) throw thrown
+      log.error('certificate cannot be read, a self-made one is shown', { error: thrown.message })
+      return this.#selfMade()
+    }
+  }
+
+  /** Hears of each certificate that comes later. */
+  follow(door: Door, renew: (certificate: Certificate) => void): void {
+    this.#shown.push({ door, renew })
+  }
+
+  /** Takes all certificates anew. Throws an OperatorError, having changed nothing. */
+  renew(): void {
+    const fresh = this.#shown.map(({ door, renew }) => ({ certificate: this.#read(door), renew }))
+    this.#contexts.clear()
+    for (const { certificate, renew } of fresh) renew(certificate)
+  }
+
+  #read(door: Door): Certificate {
+    const { smtp, tls } = this.#deps.config
+    if (door === 'smtp' && (smtp.tls_cert !== '' || smtp.tls_key !== ''))
+      return checked(['smtp.tls_cert', smtp.tls_cert], ['smtp.tls_key', smtp.tls_key])
+    if (tls.cert !== '' || tls.key !== '') return checked(['tls.cert', tls.cert], ['tls.key', tls.key])
+    return this.#brought(door) ?? this.#selfMade()
+  }
+
+  /** HTTPS shows the certificate of its public name to whoever names none. */
+  #brought(door: Door): Certificate | undefined {
+    const { config, shelf } = this.#deps
+    const names = door === 'https' ? [new URL(config.http.public_url).hostname, config.hostname] : [config.hostname]
+    return names.map((name) => shelf?.certificate(name)).find((certificate) => certificate !== undefined)
+  }
+
+  /** Of one host that clients name (SNI, RFC 6066 §3); undefined: they see that of the door. */
+  contextOf(host: string): SecureContext | undefined {
+    const { shelf } = this.#deps
+    const name = host.toLowerCase()
+    if (!shelf || this.#deps.config.tls.cert !== '') return undefined
+    if (!this.#contexts.has(name)) {
+      const certificate = shelf.names().includes(name) ? shelf.certificate(name) : undefined
+      if (!certificate) return undefined
+      this.#contexts.set(name, createSecureContext({ cert: certificate.cert, key: certificate.key, ...TLS_POLICY }))
+    }
+    return this.#contexts.get(name)
+  }
+
+  #selfMade(): Certificate {
+    const { clock, config } = this.#deps
+    const file = join(config.data_dir, 'smtp-certificate.pem')
+    const kept = readKept(file)
+    if (kept && fits(kept, config.hostname, clock.now())) return kept
+    const made = makeCertificate(config.hostname, clock.now())
+    writeFileSync(`${file}.new`, made.cert + made.key, { mode: 0o600 })
+    renameSync(`${file}.new`, file)
+    return made
+  }
+}
+
+/** The files of the certificate that SMTP shows, '' where the server makes its own, and the keys that name them; ACME's have none. */
+export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config): {
+  cert: string
+  key: string
+  keys: string | undefined
+} {
+  if (smtp.tls_cert !== '')
+    return { cert: smtp.tls_cert, key: smtp.tls_key, keys: '"smtp.tls_cert" and "smtp.tls_key"' }
+  if (tls.cert !== '') return { cert: tls.cert, key: tls.key, keys: '"tls.cert" and "tls.key"' }
+  const brought = join(data_dir, 'acme', hostname)
+  return acme.enabled
+    ? { cert: `${brought}.crt`, key: `${brought}.key`, keys: undefined }
+    : { cert: '', key: '', keys: undefined }
+}
+
+/** A file that is named and not to be read just now; one that holds nonsense is another matter. */
+class Unreadable extends OperatorError {}
+
+/** A key of the configuration and the path that it holds. */
+type Named = readonly [key: string, path: string]
+
+function checked(cert: Named, key: Named): Certificate {
+  const [pem, secret] = [readPem(cert, [cert, key]), readPem(key, [cert, key])]
+  try {
+    if (!new X509Certificate(pem).checkPrivateKey(createPrivateKey(secret)))
+      throw new Error('they do not belong together')
+    return { cert: pem, key: secret }
+  } catch (thrown) {
+    throw new OperatorError(
+      `The certificate of ${cert[0]} and the key of ${key[0]} are no use: ${thrown instanceof Error ? thrown.message : String(thrown)}.`,
+    )
+  }
+}
+
+function readPem([key, path]: Named, [cert, secret]: readonly [Named, Named]): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (thrown) {
+    if (path === '') throw new OperatorError(`"${key}" is empty; give both ${cert[0]} and ${secret[0]}, or neither.`)
+    throw new Unreadable(
+      `"${key}" (${path}) cannot be read (${codeOf(thrown)}); let the user of the service read it, such as by "setfacl -m u:postrider:rX" on it and the directories above it, then reload.`,
+    )
+  }
+}
+
+function readKept(file: string): Certificate | undefined {
+  try {
+    const [cert = '', key = ''] = readFileSync(file, 'utf8').split(/(?<=-----END CERTIFICATE-----\n)/)
+    return { cert, key }
+  } catch {
+    return undefined
+  }
+}
+
+function fits({ cert, key }: Certificate, hostname: string, now: number): boolean {
+  try {
+    const read = new X509Certificate(cert)
+    const whole = read.checkPrivateKey(createPrivateKey(key))
+    return whole && read.checkHost(hostname) !== undefined && read.validToDate.getTime() > now
+  } catch {
+    return false
+  }
+}

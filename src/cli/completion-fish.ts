@@ -1,0 +1,85 @@
+// The completion script for fish: one line for each thing that can be completed, under the condition that the words before the cursor lead there.
+import type { Kind, Place } from './completion-places.ts'
+
+const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`
+
+/** What follows an option, or stands in a place. */
+const values = (kind: Kind): string =>
+  kind === 'file'
+    ? '-r -F'
+    : kind === 'dir'
+      ? `-x -a '(__fish_complete_directories)'`
+      : kind === 'any'
+        ? '-x'
+        : `-x -a ${quoted(kind.join(' '))}`
+
+export function fish(places: readonly Place[]): string {
+  const [root] = places
+  const valued = places.flatMap(({ options, path }) =>
+    options.flatMap(({ kind, name }) => (kind ? [quoted(`${path}|${name}`)] : [])),
+  )
+  const lines = places.flatMap(({ commands, options, path, places: kinds }) => {
+    const here = path === '' ? '' : ` -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')}`)}`
+    return [
+      ...options
+        .filter((option) => path === '' || !root!.options.some(({ name }) => name === option.name))
+        .map(
+          ({ about, kind, name }) =>
+            `complete -c postrider${here} -l ${name.slice(2)}${kind ? ` ${values(kind)}` : ''} -d ${quoted(about)}`,
+        ),
+      ...commands.map(
+        ({ about, name }) =>
+          `complete -c postrider -n ${quoted(`__postrider_at ${path === '' ? '/' : path.replaceAll(' ', '/')} 0`)} -a ${name} -d ${quoted(about)}`,
+      ),
+      ...kinds.flatMap((kind, index) => {
+        const there = `complete -c postrider -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')} ${index}`)}`
+        return kind === 'any'
+          ? []
+          : kind === 'file'
+            ? [`${there} -F`]
+            : kind === 'dir'
+              ? [`${there} -a '(__fish_complete_directories)'`]
+              : [`${there} -a ${quoted(kind.join(' '))}`]
+      }),
+    ]
+  })
+  return `# postrider completion for fish: postrider completion fish | source
+set -g __postrider_paths ${places
+    .slice(1)
+    .map(({ path }) => quoted(path))
+    .join(' ')}
+set -g __postrider_valued ${valued.join(' ')}
+function __postrider_at
+    set -l tokens (commandline -opc)
+    set -e tokens[1]
+    set -l at ''
+    set -l count 0
+    set -l skip 0
+    for token in $tokens
+        if test $skip -eq 1
+            set skip 0
+            continue
+        end
+        switch $token
+            case '--*=*'
+            case '-?*'
+                if contains -- "$at|$token" $__postrider_valued; or contains -- "|$token" $__postrider_valued
+                    set skip 1
+                end
+            case '*'
+                set -l next (string trim -- "$at $token")
+                if contains -- "$next" $__postrider_paths
+                    set at $next
+                    set count 0
+                else
+                    set count (math $count + 1)
+                end
+        end
+    end
+    test (string replace -a ' ' / -- "$at") = (string trim -c / -- $argv[1]); or return 1
+    test (count $argv) -lt 2; or test $count -eq $argv[2]
+end
+complete -c postrider -f
+${lines.join('\n')}
+`
+}

@@ -1,0 +1,53 @@
+// What can be completed on the command line, and where: read from the command table, for the scripts of all shells.
+import type { Command } from 'commander'
+
+/** What may stand in a place: a file, a directory, one of some words, anything. */
+export type Kind = 'file' | 'dir' | 'any' | readonly string[]
+
+export interface Choice {
+  name: string
+  about: string
+}
+
+export interface Place {
+  /** "" for the program, "domain add" for a subcommand. */
+  path: string
+  commands: Choice[]
+  /** `kind` is absent where an option has no value. */
+  options: (Choice & { kind?: Kind })[]
+  places: Kind[]
+}
+
+/** How values are called in the usage lines. */
+const KINDS: Record<string, Kind> = { file: 'file', dir: 'dir' }
+
+const kindOf = (called: string, choices: readonly string[] | undefined): Kind =>
+  choices ?? KINDS[called.replaceAll(/[[\]<>.]/g, '')] ?? 'any'
+
+/** Every place of the command line where something can be completed. */
+export function placesOf(program: Command, path = ''): Place[] {
+  const here: Place = {
+    path,
+    commands: program.commands.map((child) => ({ name: child.name(), about: child.description() })),
+    options: [
+      ...program.options
+        .filter(({ long }) => typeof long === 'string')
+        .map(({ argChoices, description, flags, long, required }) => ({
+          name: long!,
+          about: description,
+          ...(required ? { kind: kindOf(/<[^>]*>/.exec(flags)?.[0] ?? '', argChoices) } : {}),
+        })),
+      { name: '--help', about: 'show what it takes' },
+    ],
+    places: program.registeredArguments.map((argument) =>
+      // "help" takes the names of the others.
+      argument.variadic && path === 'help'
+        ? program.parent!.commands.map((command) => command.name())
+        : kindOf(argument.name(), argument.argChoices),
+    ),
+  }
+  const below = program.commands.flatMap((child) =>
+    placesOf(child, path === '' ? child.name() : `${path} ${child.name()}`),
+  )
+  return [here, ...below]
+}

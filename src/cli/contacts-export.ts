@@ -1,0 +1,69 @@
+// An audience as CSV (RFC 4180): email, name, status, a column for each custom field that is plain text throughout; what is no such text
+// stands as JSON in "attributes" and "preferences". Imported again it is the same, with those who must not be written to.
+import type { Audience } from '../campaigns/audiences.ts'
+import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/roll.ts'
+import { plain } from '../campaigns/standing.ts'
+import { csvLine } from './csv.ts'
+import { hasMeaning } from './titles.ts'
+import type { Terminal } from './terminal.ts'
+import type { Store } from '../store/database.ts'
+
+/** A title that an import takes as it is. */
+const titled = (key: string): boolean =>
+  key === key.trim() && key !== '' && !key.includes('@') && !hasMeaning(key) && !NAMED.has(plain(key))
+const NAMED = new Set(['attributes', 'preferences'])
+/** Columns that an import takes. */
+const MAX_COLUMNS = 90
+
+/** Text that every reader of CSV gives back as it was. */
+const isPlain = (value: unknown): value is string =>
+  typeof value === 'string' && value !== '' && !/[\p{Cc}]/u.test(value.replaceAll(/\r\n|\n|\t/g, ''))
+
+export async function exportContacts(store: Store, audience: Audience, terminal: Terminal): Promise<void> {
+  const fields = fieldsOf(store, audience.key, MAX_COLUMNS * 2)
+    .filter(titled)
+    .slice(0, MAX_COLUMNS)
+  if (terminal.json) return exportJson(store, audience, terminal)
+  await terminal.raw(csvLine(['email', 'name', 'status', ...fields, 'attributes', 'preferences']))
+  for (
+    let page = contactsAfter(store, audience, 0);
+    page.length > 0;
+    page = contactsAfter(store, audience, page.at(-1)!.key)
+  )
+    await terminal.raw(page.map((contact) => csvLine(cellsOf(contact, fields))).join(''))
+}
+
+function cellsOf(contact: RollContact, fields: readonly string[]): (string | null)[] {
+  const custom = new Map(Object.entries(JSON.parse(contact.custom_fields ?? '{}') as Record<string, unknown>))
+  const cells = fields.map((field) => {
+    const value = custom.get(field)
+    if (!isPlain(value)) return null
+    custom.delete(field)
+    return value
+  })
+  const rest = custom.size === 0 ? null : JSON.stringify(Object.fromEntries(custom))
+  return [contact.email, contact.name, standing(contact), ...cells, rest, contact.preferences]
+}
+
+async function exportJson(store: Store, audience: Audience, terminal: Terminal): Promise<void> {
+  let before = '['
+  for (
+    let page = contactsAfter(store, audience, 0);
+    page.length > 0;
+    page = contactsAfter(store, audience, page.at(-1)!.key)
+  )
+    for (const contact of page) {
+      const { custom_fields, email, name, preferences } = contact
+      const parsed = (text: string | null): unknown => (text === null ? null : JSON.parse(text))
+      const shown = {
+        email,
+        name,
+        status: standing(contact),
+        custom_fields: parsed(custom_fields),
+        preferences: parsed(preferences),
+      }
+      await terminal.raw(`${before}${JSON.stringify(shown)}`)
+      before = ','
+    }
+  await terminal.raw(before === '[' ? '[]\n' : ']\n')
+}

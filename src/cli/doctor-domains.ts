@@ -1,0 +1,40 @@
+// What `postrider doctor` finds about the sending domains: whether what is published for them names this server.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Config } from '../base/config.ts'
+import type { Resolver } from '../base/resolver.ts'
+import { listDomains } from '../domains/find.ts'
+import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
+import { DATABASE } from '../store/open.ts'
+import { bad, well, type Finding } from './doctor-machine.ts'
+import { withDesk, type Invocation } from './open.ts'
+
+/** Domains that are looked at; the rest is counted. */
+const AT_MOST = 50
+
+/** Asks DNS for the SPF and MX records of every domain as the configuration wants them now; changes nothing. */
+export async function judgeDomains(invocation: Invocation, config: Config, resolver: Resolver): Promise<Finding[]> {
+  const check = 'published names'
+  if (!existsSync(join(config.data_dir, DATABASE))) return []
+  return withDesk(invocation, async ({ store }) => {
+    const domains = listDomains(store)
+    const found = await Promise.all(
+      domains.slice(0, AT_MOST).map(async (domain) => {
+        const records = wantedRecords(store, domain, config).filter(isOfHost)
+        const findings = await Promise.all(records.map((record) => lookUp(resolver, record)))
+        const other = findings.find(({ observed, verified }) => verified === false && observed !== null)
+        return other ? [{ name: domain.name, observed: other.observed!.replaceAll('\n', '; ') }] : []
+      }),
+    )
+    const names = found.flat()
+    if (names.length === 0)
+      return [well(check, `SPF and MX of ${domains.length} domains name ${config.hostname}, or are not published`)]
+    return [
+      bad(
+        check,
+        `${names.map(({ name, observed }) => `SPF or MX of ${name} name another host ("${observed}")`).join(', ')}; this one is ${config.hostname}`,
+        `Publish what "postrider domain records ${names[0]!.name}" shows.`,
+      ),
+    ]
+  })
+}

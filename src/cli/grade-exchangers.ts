@@ -1,0 +1,181 @@
+// What a domain's exchangers show of TLS, their certificates and DANE (internet.nl, NCSC-NL guidelines 2025-05).
+import { createHash, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { authoritiesOf, type Config } from '../base/config.ts'
+import type { AskDns } from './grade-dns.ts'
+import { judged, type GradeDeps, type Row } from './grade-rows.ts'
+import { shake, type Handshake, type Place } from './grade-tls.ts'
+
+/** Our own exchanger listens where the configuration says, whatever the world's port is. */
+export function placeOf({ hostname, smtp }: Config, host: string, address: string): Place {
+  return { host, address, port: host === hostname ? (smtp.listen[0]?.port ?? 25) : 25 }
+}
+
+/** Suites that NCSC-NL calls neither good nor sufficient, as OpenSSL names them. */
+const WEAK = [
+  'ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES128-SHA256',
+  'ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA:ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA',
+  'AES256-GCM-SHA384:AES128-GCM-SHA256:AES256-SHA256:AES128-SHA256:AES256-SHA:AES128-SHA:DES-CBC3-SHA',
+].join(':')
+const GOOD_GROUPS =
+  /^(?:X25519|X448|prime256v1|P-256|secp384r1|P-384|secp521r1|P-521|brainpool.*|X25519MLKEM768|ffdhe.*)$/
+
+export async function encryption(
+  { ask, config, resolver }: GradeDeps,
+  domain: string,
+  exchangers: readonly string[],
+): Promise<Row[]> {
+  const file = authoritiesOf(config)
+  const authority = file === '' ? undefined : readFileSync(file, 'utf8')
+  const places: Place[] = []
+  for (const host of exchangers) {
+    const [four, six] = await Promise.all([resolver.a(host), resolver.aaaa(host)])
+    const [address] = [four, six].flatMap((found) => (found.kind === 'found' ? found.records : []))
+    if (address !== undefined) places.push(placeOf(config, host, address))
+  }
+  const each = await Promise.all(places.map((place) => probe(ask, place, authority)))
+  const row = judged('starttls')
+  const shown = judged('certificate')
+  const dane = judged('dane')
+  const all = (test: (one: Probe) => boolean): boolean => each.length > 0 && each.every(test)
+  const where = `the exchangers of ${domain}`
+  const [host = config.hostname] = exchangers
+  return [
+    row(
+      'starttls',
+      all(({ best }) => best !== undefined),
+      `Let ${where} offer STARTTLS on port 25, and be reached.`,
+    ),
+    row(
+      'tls_version',
+      all(({ best, old }) => best !== undefined && old === undefined),
+      `Let ${where} speak TLS 1.2 and 1.3 alone.`,
+    ),
+    row(
+      'ciphers',
+      all(({ best, weak }) => best !== undefined && weak === undefined),
+      `Let ${where} agree to ECDHE with AEAD alone.`,
+    ),
+    row(
+      'cipher_order',
+      all(({ best, weak }) => best !== undefined && weak === undefined),
+      'With good suites alone their order does not count.',
+    ),
+    row(
+      'key_exchange',
+      all(({ best }) => best?.group !== undefined && GOOD_GROUPS.test(best.group)),
+      'Use X25519, P-256 or P-384 for the key exchange.',
+    ),
+    ...['compression', 'renegotiation', 'extended_master_secret', 'zero_rtt'].map((test): Row => ({
+      category: 'starttls',
+      test,
+      result: 'not_asked',
+      mend: null,
+    })),
+    shown(
+      'public_key',
+      all(({ best }) => best !== undefined && strongKey(best)),
+      'Get a certificate with a key of P-256, or RSA with 3072 bits.',
+    ),
+    shown(
+      'trust',
+      all(({ best }) => best?.trusted === true),
+      `Get a certificate for ${host} from an authority: "[acme]" in the configuration.`,
+    ),
+    shown(
+      'host',
+      all(({ best, place }) => best !== undefined && names(best, place.host)),
+      `Get a certificate that names ${host}.`,
+    ),
+    shown(
+      'caa',
+      all(({ caa }) => caa),
+      `Publish a CAA record with "issue" for ${host}: "postrider domain records ${domain}".`,
+    ),
+    dane(
+      'tlsa',
+      all(({ tlsa }) => tlsa.length > 0),
+      `Publish the TLSA records of ${host}: "postrider domain records ${domain}".`,
+    ),
+    dane(
+      'tlsa_valid',
+      all(({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
+      `The TLSA records of ${host} do not fit its certificate: publish those of "postrider domain records ${domain}".`,
+    ),
+    // A notice: one key alone is no fault, but its change will be.
+    all(({ tlsa }) => tlsa.length > 1)
+      ? dane('tlsa_rollover', true, '')
+      : { category: 'dane', test: 'tlsa_rollover', result: 'not_asked', mend: null },
+  ]
+}
+
+interface Probe {
+  place: Place
+  best: Handshake | undefined
+  /** Of a version before 1.2, and with a suite that is not good enough. */
+  old: Handshake | undefined
+  weak: Handshake | undefined
+  caa: boolean
+  tlsa: Tlsa[]
+}
+
+interface Tlsa {
+  usage: number
+  selector: number
+  matchingType: number
+  certificate: Buffer
+}
+
+async function probe(ask: AskDns, place: Place, authority: string | undefined): Promise<Probe> {
+  const shaken = async (options = {}): Promise<Handshake | undefined> => {
+    const result = await shake(place, authority, options)
+    return typeof result === 'string' ? undefined : result
+  }
+  const best = await shaken()
+  const old = await shaken({ minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' })
+  const weak = await shaken({ maxVersion: 'TLSv1.2', ciphers: `${WEAK}@SECLEVEL=0` })
+  const tlsa = (await ask(`_25._tcp.${place.host}`, 'TLSA'))?.answers.flatMap((each) =>
+    each.type === 'TLSA' ? [(each as unknown as { data: Tlsa }).data] : [],
+  )
+  return { place, best, old, weak, caa: await hasCaa(ask, place.host), tlsa: tlsa ?? [] }
+}
+
+/** A CAA record at the name or above it (RFC 8659 §3). */
+async function hasCaa(ask: AskDns, host: string): Promise<boolean> {
+  const labels = host.split('.')
+  for (let at = 0; at < labels.length - 1; at++) {
+    const found = (await ask(labels.slice(at).join('.'), 'CAA'))?.answers ?? []
+    if (
+      found.some((each) => each.type === 'CAA' && (each as unknown as { data: { tag: string } }).data.tag === 'issue')
+    )
+      return true
+  }
+  return false
+}
+
+function strongKey({ certificate }: Handshake): boolean {
+  const { bits = 0, modulus } = certificate as { bits?: number; modulus?: string }
+  return modulus === undefined ? bits >= 256 : bits >= 3072
+}
+
+const names = ({ certificate: { subjectaltname = '' } }: Handshake, host: string): boolean =>
+  subjectaltname
+    .split(', ')
+    .some(
+      (each) =>
+        each === `DNS:${host}` || (each.startsWith('DNS:*.') && host.slice(host.indexOf('.')) === each.slice(5)),
+    )
+
+/** DANE-EE or DANE-TA of the certificate that is shown, or its key (RFC 7672 §3.1). */
+function fits({ certificate, matchingType, selector, usage }: Tlsa, { certificate: shown }: Handshake): boolean {
+  if (usage !== 2 && usage !== 3) return false
+  const { publicKey, raw } = new X509Certificate(shown.raw)
+  const octets = selector === 1 ? publicKey.export({ type: 'spki', format: 'der' }) : raw
+  const digest =
+    matchingType === 0
+      ? octets
+      : createHash(matchingType === 1 ? 'sha256' : 'sha512')
+          .update(octets)
+          .digest()
+  return digest.equals(certificate)
+}

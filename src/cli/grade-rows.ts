@@ -1,0 +1,28 @@
+// A row of the grade: what was tested, how it came out, and what to do.
+import type { Config } from '../base/config.ts'
+import type { Resolver } from '../base/resolver.ts'
+import type { AskDns } from './grade-dns.ts'
+
+export interface Row {
+  category: 'ipv6' | 'dnssec' | 'auth' | 'starttls' | 'certificate' | 'dane' | 'rpki'
+  test: string
+  result: 'pass' | 'fail' | 'not_ours' | 'not_asked'
+  /** What to do; null where nothing is to be done. */
+  mend: string | null
+}
+
+export interface GradeDeps {
+  config: Config
+  resolver: Resolver
+  ask: AskDns
+}
+
+/** Rows of one category; `mend` is shown where one does not pass. */
+export const judged =
+  (category: Row['category']) =>
+  (test: string, passes: boolean, mend: string): Row => ({
+    category,
+    test,
+    result: passes ? 'pass' : 'fail',
+    mend: passes ? null : mend,
+  })

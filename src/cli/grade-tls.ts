@@ -1,0 +1,121 @@
+// How an exchanger speaks TLS: what it agrees to when it is asked for one thing alone, and the certificate that it shows.
+import { connect, type Socket } from 'node:net'
+import {
+  connect as connectTls,
+  rootCertificates,
+  type ConnectionOptions,
+  type DetailedPeerCertificate,
+  type TLSSocket,
+} from 'node:tls'
+
+export interface Handshake {
+  protocol: string
+  cipher: string
+  /** "X25519", "prime256v1"; undefined for TLS without ephemeral keys. */
+  group: string | undefined
+  certificate: DetailedPeerCertificate
+  trusted: boolean
+}
+
+export interface Place {
+  host: string
+  address: string
+  port: number
+}
+
+const TIMEOUT = 8000
+
+/** Whether somebody answers as SMTP there. */
+export const answers = async (place: Place): Promise<boolean> => (await opened(place)) !== undefined
+
+/** One handshake by STARTTLS under these options; undefined when it does not come about, 'no STARTTLS' when it is not offered. */
+export async function shake(
+  place: Place,
+  authority: string | undefined,
+  options: ConnectionOptions = {},
+): Promise<Handshake | 'no STARTTLS' | undefined> {
+  const smtp = await opened(place)
+  if (!smtp) return undefined
+  try {
+    if (!/^250[- ]STARTTLS\r$/im.test(await smtp.ask('EHLO grade.invalid'))) return 'no STARTTLS'
+    if (!(await smtp.ask('STARTTLS')).startsWith('220')) return 'no STARTTLS'
+    return await agreed(smtp.socket, {
+      servername: place.host,
+      rejectUnauthorized: false,
+      ca: authority === undefined ? [...rootCertificates] : [...rootCertificates, authority],
+      ...options,
+    })
+  } finally {
+    smtp.socket.destroy()
+  }
+}
+
+function agreed(socket: Socket, options: ConnectionOptions): Promise<Handshake | undefined> {
+  return new Promise((resolve) => {
+    let secure: TLSSocket
+    try {
+      secure = connectTls({ socket, ...options })
+    } catch {
+      // This machine's OpenSSL does not know what is to be asked for.
+      return resolve(undefined)
+    }
+    secure.setTimeout(TIMEOUT, () => secure.destroy())
+    secure.on('error', () => resolve(undefined)).on('close', () => resolve(undefined))
+    secure.on('secureConnect', () => {
+      const key = secure.getEphemeralKeyInfo() as { name?: string } | null
+      resolve({
+        protocol: secure.getProtocol() ?? '',
+        cipher: secure.getCipher().standardName,
+        group: key?.name,
+        certificate: secure.getPeerCertificate(true),
+        trusted: secure.authorized,
+      })
+      secure.destroy()
+    })
+  })
+}
+
+interface Dialogue {
+  socket: Socket
+  ask(line: string): Promise<string>
+}
+
+/** A connection whose greeting was read. */
+async function opened({ address, port }: Place): Promise<Dialogue | undefined> {
+  const socket = connect({ host: address, port })
+  let text = ''
+  let wake = (): void => {}
+  let ended = false
+  const over = (): void => {
+    ended = true
+    wake()
+  }
+  socket.setTimeout(TIMEOUT, () => socket.destroy())
+  socket.on('error', over).on('close', over)
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString('latin1')
+    wake()
+  })
+  const reply = async (): Promise<string> => {
+    for (;;) {
+      const whole = /^(?:\d{3}-.*\r\n)*\d{3}(?: .*)?\r\n/.exec(text)?.[0]
+      if (whole !== undefined) {
+        text = text.slice(whole.length)
+        return whole
+      }
+      if (ended || text.length > 65_536) return ''
+      await new Promise<void>((resolve) => (wake = resolve))
+    }
+  }
+  if (!(await reply()).startsWith('220')) {
+    socket.destroy()
+    return undefined
+  }
+  return {
+    socket,
+    ask(line) {
+      socket.write(`${line}\r\n`)
+      return reply()
+    },
+  }
+}

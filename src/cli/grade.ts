@@ -1,0 +1,138 @@
+// `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table: each row passes, fails with its mend, is another's to
+// mend (the DNS host's), or is not asked.
+import type { Config } from '../base/config.ts'
+import type { Resolver } from '../base/resolver.ts'
+import { organisationalDomain } from '../message/address.ts'
+import { dnsOf } from './grade-dns.ts'
+import { encryption, placeOf } from './grade-exchangers.ts'
+import { judged, type GradeDeps, type Row } from './grade-rows.ts'
+import { answers } from './grade-tls.ts'
+import { answer, printable, table, type Terminal } from './terminal.ts'
+
+/** Exchangers that are looked at, as internet.nl does. */
+const MOST = 10
+
+export async function grade(config: Config, resolver: Resolver, domain: string, terminal: Terminal): Promise<void> {
+  const rows = await rowsOf({ config, resolver, ask: dnsOf(config) }, domain)
+  const ours = rows.filter(({ result }) => result === 'pass' || result === 'fail')
+  const points = ours.filter(({ result }) => result === 'pass').length
+  answer(terminal, { domain, points, of: ours.length, rows }, () =>
+    [
+      table(
+        ['CATEGORY', 'TEST', 'RESULT', 'MEND'],
+        rows.map(({ category, mend, result, test }) => [
+          category,
+          test,
+          result.replace('_', ' '),
+          mend === null ? '' : printable(mend),
+        ]),
+      ),
+      '',
+      `${points} of ${ours.length} points of what is ours (${Math.round((100 * points) / Math.max(ours.length, 1))} %).`,
+    ].join('\n'),
+  )
+  if (points < ours.length) process.exitCode = 1
+}
+
+async function rowsOf(deps: GradeDeps, domain: string): Promise<Row[]> {
+  const { resolver } = deps
+  const found = await resolver.mx(domain)
+  const exchangers =
+    found.kind === 'found'
+      ? found.records
+          .toSorted((a, b) => a.priority - b.priority)
+          .slice(0, MOST)
+          .map(({ exchange }) => exchange)
+      : []
+  const [names, signed, authentic] = await Promise.all([
+    namesByIpv6(deps, domain, exchangers),
+    dnssec(deps, domain, exchangers),
+    authentication(deps, domain),
+  ])
+  const tls = await encryption(deps, domain, exchangers)
+  return [
+    ...names,
+    ...signed,
+    ...authentic,
+    ...tls,
+    { category: 'rpki', test: 'rpki', result: 'not_asked', mend: null },
+  ]
+}
+
+/** What the DNS host has to mend. */
+const theirs = (row: Row): Row => (row.result === 'fail' ? { ...row, result: 'not_ours' } : row)
+
+async function namesByIpv6(
+  { ask, config, resolver }: GradeDeps,
+  domain: string,
+  exchangers: readonly string[],
+): Promise<Row[]> {
+  const row = judged('ipv6')
+  const servers =
+    (await ask(organisationalDomain(domain) ?? domain, 'NS'))?.answers.filter(({ type }) => type === 'NS') ?? []
+  const reached = await Promise.all(
+    servers.map(async (server) => (await resolver.aaaa(String((server as { data: unknown }).data))).kind === 'found'),
+  )
+  const mx = await Promise.all(
+    exchangers.map(async (host) => {
+      const found = await resolver.aaaa(host)
+      const addresses = found.kind === 'found' ? found.records : []
+      const up = await Promise.all(addresses.map((address) => answers(placeOf(config, host, address))))
+      return addresses.length > 0 && up.every(Boolean)
+    }),
+  )
+  return [
+    theirs(
+      row('name_servers', reached.filter(Boolean).length >= 2, 'Ask the DNS host for two name servers with IPv6.'),
+    ),
+    row(
+      'mx',
+      mx.length > 0 && mx.every(Boolean),
+      `Give each exchanger an AAAA record, and let port 25 answer there ("smtp.listen" with [::]:25).`,
+    ),
+  ]
+}
+
+async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+  const row = judged('dnssec')
+  const secure = async (name: string, type: 'SOA' | 'A'): Promise<boolean> => (await ask(name, type))?.secure === true
+  const hosts = await Promise.all(exchangers.map((host) => secure(host, 'A')))
+  const mend = 'Turn DNSSEC on at the DNS host and the registrar, and ask a resolver that validates.'
+  return [
+    theirs(row('domain', await secure(domain, 'SOA'), mend)),
+    theirs(row('mx', hosts.length > 0 && hosts.every(Boolean), mend)),
+  ]
+}
+
+async function authentication({ ask, config, resolver }: GradeDeps, domain: string): Promise<Row[]> {
+  const row = judged('auth')
+  const texts = async (name: string, wanted: RegExp): Promise<string[]> => {
+    const found = await resolver.txt(name)
+    return found.kind === 'found' ? found.records.filter((text) => wanted.test(text)) : []
+  }
+  const own = await texts(`_dmarc.${domain}`, /^v\s*=\s*DMARC1\s*(?:;|$)/)
+  const organisation = organisationalDomain(domain) ?? domain
+  const inherited = own.length === 0 && organisation !== domain
+  const dmarc = inherited ? await texts(`_dmarc.${organisation}`, /^v\s*=\s*DMARC1\s*(?:;|$)/) : own
+  const tag = (name: string): string | undefined =>
+    new RegExp(`(?:^|;)\\s*${name}\\s*=\\s*(\\w+)`, 'i').exec(dmarc[0] ?? '')?.[1]?.toLowerCase()
+  const policy = (inherited ? tag('sp') : undefined) ?? tag('p')
+  const spf = await texts(domain, /^v=spf1(?:\s|$)/i)
+  const keys = await ask(`_domainkey.${domain}`, 'TXT')
+  return [
+    row('dmarc', dmarc.length === 1, `Publish one DMARC record: "postrider domain dmarc ${domain}".`),
+    row(
+      'dmarc_policy',
+      dmarc.length === 1 && /^(?:quarantine|reject)$/.test(policy ?? '') && tag('t') !== 'y',
+      `Ask for quarantine or reject: "postrider domain dmarc ${domain} --policy quarantine".`,
+    ),
+    // Something stands below _domainkey when the name itself is not unknown (RFC 8020).
+    row('dkim', keys?.code === 'NOERROR', `Publish the DKIM records: "postrider domain records ${domain}".`),
+    row('spf', spf.length === 1, `Publish one SPF record at ${domain} itself: "v=spf1 a:${config.hostname} ~all".`),
+    row(
+      'spf_policy',
+      spf.length === 1 && /\s[~-]all\s*$/i.test(spf[0]!),
+      `End the SPF record of ${domain} with ~all or -all.`,
+    ),
+  ]
+}

@@ -1,0 +1,71 @@
+// A list of JSON objects as rows, the names of their members first: some programs export nothing else (Amazon SES, the API of Postmark). A
+// document with one list in it, a list, or an object on each line.
+import { OperatorError } from '../base/errors.ts'
+import type { Source } from './csv-source.ts'
+import type { Row } from './csv.ts'
+
+/** A document is read whole. */
+const MAX = 128 * 1024 * 1024
+
+type Item = Record<string, unknown>
+
+/** Whether the file begins as JSON does. */
+export async function looksLikeJson(source: Source): Promise<boolean> {
+  for await (const chunk of source.chunks()) return /^(?:\xef\xbb\xbf)?\s*[[{]/.test(chunk.toString('latin1', 0, 1024))
+  return false
+}
+
+export async function* jsonRows(source: Source): AsyncIterable<Row> {
+  const items = itemsOf(source, await textOf(source)).map(flat)
+  const names = [...new Set(items.flatMap((item) => Object.keys(item)))]
+  if (names.length > 0) yield { record: names, line: 1 }
+  for (const [index, item] of items.entries())
+    yield { record: names.map((name) => textIn(item[name])), line: index + 1 }
+}
+
+async function textOf(source: Source): Promise<string> {
+  if (source.size > MAX)
+    throw new OperatorError(`${source.name} is over ${MAX / 1024 / 1024} MB of JSON; convert it to CSV first.`)
+  const chunks: Buffer[] = []
+  for await (const chunk of source.chunks()) chunks.push(chunk)
+  return Buffer.concat(chunks)
+    .toString('utf8')
+    .replace(/^\ufeff/, '')
+}
+
+function itemsOf(source: Source, text: string): Item[] {
+  const whole = parsed(text)
+  const list = Array.isArray(whole) ? whole : whole && Object.values(whole).find(Array.isArray)
+  const lines = (): unknown[] =>
+    text
+      .split(/\r?\n/)
+      .filter((line) => line.trim() !== '')
+      .map(parsed)
+  const items = (list ?? lines()) as unknown[]
+  if (items.every((item): item is Item => typeof item === 'object' && item !== null && !Array.isArray(item)))
+    return items
+  throw new OperatorError(
+    `${source.name} is no JSON that can be read: it must be a list of objects, or an object on each line.`,
+  )
+}
+
+function parsed(text: string): Item | unknown[] | undefined {
+  try {
+    return JSON.parse(text) as Item | unknown[]
+  } catch {
+    return undefined
+  }
+}
+
+/** Members of members beside the others: "reason.code". */
+const flat = (item: Item): Item =>
+  Object.fromEntries(
+    Object.entries(item).flatMap(([name, value]) =>
+      typeof value === 'object' && value !== null && !Array.isArray(value)
+        ? Object.entries(value).map(([inner, each]) => [`${name}.${inner}`, each] as const)
+        : [[name, value] as const],
+    ),
+  )
+
+const textIn = (value: unknown): string =>
+  value === null || value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value)

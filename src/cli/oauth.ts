@@ -1,0 +1,63 @@
+// `postrider oauth …`: whom programs that register by themselves may lead back to.
+import type { Command } from 'commander'
+import { iso } from '../base/clock.ts'
+import { allow, disallow, listAllowed, PROGRAMS } from '../accounts/oauth-allowed.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer, table } from './terminal.ts'
+
+const known = Object.keys(PROGRAMS).join('|')
+
+export function oauthCommand(program: Command, invocation: () => Invocation): void {
+  const oauth = program.command('oauth').description('programs that may ask people to let them in')
+  oauth
+    .command('allow <program>')
+    .description(`let a program ask people to let it in: ${known} or an origin`)
+    .action((given: string) =>
+      withDesk(invocation(), async (desk) => {
+        const name = await allow(desk, given)
+        const entry = listAllowed(desk.store, desk.config).find(
+          (each) => each.created_at !== null && each.name === name,
+        )!
+        const { addresses, origins } = entry
+        answer(
+          invocation().terminal,
+          { name, origins, addresses },
+          () => `${name} may lead back to ${[...addresses, ...origins].join(', ')}.`,
+        )
+      }),
+    )
+  oauth
+    .command('disallow <program>')
+    .description('take that back; what people allowed it stands ("postrider grant revoke")')
+    .action((given: string) =>
+      withDesk(invocation(), async (desk) => {
+        const name = await disallow(desk, given)
+        answer(invocation().terminal, { name, disallowed: true }, () => `${name} may ask nobody any more.`)
+      }),
+    )
+  oauth
+    .command('list')
+    .description('list whom programs may lead back to')
+    .action(() =>
+      withDesk(invocation(), ({ config, store }) => {
+        const entries = listAllowed(store, config).map(({ addresses, created_at, name, origins }) => ({
+          name,
+          origins,
+          addresses,
+          created_at: created_at === null ? null : iso(created_at),
+        }))
+        answer(invocation().terminal, entries, (list) =>
+          list.length === 0
+            ? 'No program may ask to be let in.'
+            : table(
+                ['NAME', 'ALLOWED', 'LEADS BACK TO'],
+                list.map((one) => [
+                  one.name,
+                  one.created_at ?? 'by the configuration',
+                  [...one.addresses, ...one.origins].join(' '),
+                ]),
+              ),
+        )
+      }),
+    )
+}

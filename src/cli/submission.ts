@@ -1,0 +1,80 @@
+// The submission listeners (RFC 6409, RFC 8314), assembled once: for programs that send by SMTP with an API token as their password.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { isBeside } from '../base/network.ts'
+import type { RateLimit } from '../accounts/rates.ts'
+import { listenError } from '../api/server.ts'
+import { startListener, type SmtpListener } from '../smtp/listener.ts'
+import { Senders, type Sender } from '../submission/senders.ts'
+import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
+import type { Certificates } from './certificates.ts'
+
+export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {
+  clock: Clock
+  log: Log
+  config: Config
+  rates: RateLimit
+  certificates: Certificates
+}
+
+export interface SubmissionDoors {
+  /** With STARTTLS, and with TLS from the first octet. */
+  listeners: SmtpListener[]
+  tlsListeners: SmtpListener[]
+  stop(patience: number): Promise<void>
+}
+
+/** Opens the listeners of `[submission]`. Throws an OperatorError. */
+export async function openSubmission(parts: SubmissionParts): Promise<SubmissionDoors> {
+  const { certificates, clock, config, log } = parts
+  const { submission } = config
+  const senders = new Senders(parts)
+  const submissions = new Submissions({ ...parts, senders, maxBytes: config.inbound.max_message_bytes })
+  const opened: SmtpListener[] = []
+  const open = async (
+    key: string,
+    endpoints: typeof submission.listen,
+    implicitTls: boolean,
+  ): Promise<SmtpListener[]> => {
+    const listeners: SmtpListener[] = []
+    for (const { host, port } of endpoints) {
+      const listener = await startListener(
+        { host, port, ipv6Only: isBeside({ host, port }, endpoints) },
+        {
+          hostname: config.hostname,
+          clock,
+          certificate: certificates.first('smtp'),
+          implicitTls,
+          maxBytes: config.inbound.max_message_bytes,
+          maxConnections: submission.max_connections,
+          maxRecipients: submission.max_recipients,
+          login: (password, client) => senders.login(password, client),
+          welcome: (_, who) => submissions.welcome(who as Sender),
+          recipient: (address, from, who) => submissions.recipient(address, from, who as Sender),
+          message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who as Sender),
+          fault: (thrown) => void log.fault('submission', thrown),
+        },
+      ).catch((thrown: unknown) => {
+        throw listenError(thrown, key, host, port)
+      })
+      certificates.follow('smtp', (certificate) => listener.renew(certificate))
+      listeners.push(listener)
+      opened.push(listener)
+    }
+    return listeners
+  }
+  const stop = async (patience: number): Promise<void> => {
+    await Promise.all(opened.map((listener) => listener.close(patience)))
+  }
+  try {
+    return {
+      listeners: await open('submission.listen', submission.listen, false),
+      tlsListeners: await open('submission.tls_listen', submission.tls_listen, true),
+      stop,
+    }
+  } catch (thrown) {
+    await stop(0)
+    throw thrown
+  }
+}

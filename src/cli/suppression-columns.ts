@@ -1,0 +1,209 @@
+// Lists of addresses that must not be mailed, as other programs export them: what each of their columns and words means here.
+import { iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { contactAddress } from '../campaigns/contacts.ts'
+import { plain, standingOf, type Standing } from '../campaigns/standing.ts'
+import type { Reason, Suppression } from '../outbound/suppressions.ts'
+import { printable } from './terminal.ts'
+import { EMAIL, standingIn, standingsOf, type Standings } from './titles.ts'
+
+export const SOURCES = ['ses', 'mailgun', 'sendgrid', 'postmark', 'brevo', 'mailchimp', 'listmonk'] as const
+export type SourceName = (typeof SOURCES)[number]
+export const REASONS = ['hard_bounce', 'complaint', 'unsubscribe', 'list_import'] as const
+
+export interface Entry {
+  email: string
+  reason: Reason
+  scope: Suppression['scope']
+  expires_at: number | null
+}
+
+/** Reasons as they are written, ours and those of seven programs; null: not for good, so that there is nothing to keep. */
+const WORDS: Record<string, Reason | null> = {
+  // Ours.
+  hardbounce: 'hard_bounce',
+  complaint: 'complaint',
+  unsubscribe: 'unsubscribe',
+  manual: 'manual',
+  listimport: 'list_import',
+  softbounce: 'soft_bounce',
+  // Mandrill.
+  unsub: 'unsubscribe',
+  custom: 'list_import',
+  invalid: 'hard_bounce',
+  invalidsender: null,
+  testmodelimit: null,
+  rule: null,
+  // Postmark.
+  spamcomplaint: 'complaint',
+  manualsuppression: 'list_import',
+  // Brevo.
+  adminblocked: 'list_import',
+  contactflaggedasspam: 'complaint',
+  unsubscribedviama: 'unsubscribe',
+  unsubscribedviaemail: 'unsubscribe',
+  unsubscribedviaapi: 'unsubscribe',
+}
+
+const BY_STANDING: Record<Standing, Reason | null> = {
+  subscribed: null,
+  unconfirmed: null,
+  unsubscribed: 'unsubscribe',
+  blocked: 'list_import',
+  bounced: 'hard_bounce',
+  complained: 'complaint',
+}
+
+/** What a word means; undefined when it is not known. */
+function reasonOf(word: string): Reason | null | undefined {
+  const known = Object.hasOwn(WORDS, plain(word)) ? WORDS[plain(word)] : undefined
+  if (known !== undefined) return known
+  const standing = standingOf(word)
+  return standing === undefined ? undefined : BY_STANDING[standing]
+}
+
+const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
+
+export interface SuppressionColumns {
+  headless: boolean
+  titles: string[]
+  email: number
+  /** Columns by their titles in plain form. */
+  at: ReadonlyMap<string, number>
+  standings: Standings
+  /** What the file as a whole says. */
+  all: Reason | undefined
+}
+
+/** What each file of a program is, by its columns and its name; 'no' with why when it is no list of suppressions. */
+const KINDS: Partial<
+  Record<SourceName, (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined>
+> = {
+  mailgun: (has, file) =>
+    has('code') || has('error') || /bounce/i.test(file)
+      ? 'hard_bounce'
+      : has('tags') || has('tag') || /unsub/i.test(file)
+        ? 'unsubscribe'
+        : 'complaint',
+  sendgrid: (has, file) => {
+    if (/block/i.test(file))
+      return {
+        no: 'SendGrid goes on mailing what it lists as blocks; to suppress them all the same say --reason list_import',
+      }
+    if (/bounce|invalid/i.test(file) || has('reason')) return 'hard_bounce'
+    if (/spam/i.test(file) || has('ip')) return 'complaint'
+    return /unsub|group|global/i.test(file) ? 'unsubscribe' : undefined
+  },
+}
+
+export interface SuppressionWishes {
+  from?: SourceName | undefined
+  reason?: (typeof REASONS)[number] | undefined
+}
+
+/** What the first record says. Throws an OperatorError. */
+export function suppressionColumns(
+  source: { name: string; file: string },
+  first: readonly string[],
+  { from, reason }: SuppressionWishes,
+): SuppressionColumns {
+  const titles = first.map((title) => title.trim())
+  const words = titles.map(plain)
+  const wrong = (sentence: string): never => {
+    throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
+  }
+  // A bare list, or one of address and reason, as SES takes and people keep it.
+  if (contactAddress(titles[0]!) !== undefined && titles.length <= 2) {
+    const at = new Map(titles.length === 2 ? [['reason', 1]] : [])
+    const all =
+      reason ?? (titles.length === 2 ? undefined : (BY_STANDING[standingsOf([], source.file).whole] ?? 'list_import'))
+    return {
+      headless: true,
+      titles: ['email', 'reason'].slice(0, titles.length),
+      email: 0,
+      at,
+      standings: standingsOf([], ''),
+      all,
+    }
+  }
+  const emails = words.flatMap((word, index) => (EMAIL.has(word) ? [index] : []))
+  const [email] = emails
+  if (email === undefined)
+    return wrong(
+      `has no column of addresses, such as "email"; its first line is: ${printable(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
+    )
+  const at = new Map(words.map((word, index) => [word, index] as const))
+  // SendGrid's "status" and "reason" are what the exchanger said.
+  const texts = from === 'sendgrid' ? new Set(['status', 'reason']) : new Set<string>()
+  const standings = standingsOf(
+    titles.map((title) => (texts.has(plain(title)) ? '' : title)),
+    source.file,
+  )
+  for (const text of texts) at.delete(text)
+  const whole = BY_STANDING[standings.whole] ?? undefined
+  const kind = reason ?? whole ?? (from && KINDS[from]?.((title) => words.includes(title), source.file))
+  if (typeof kind === 'object') return wrong(`is no list of suppressions: ${kind.no}.`)
+  const silent =
+    kind === undefined &&
+    !at.has('reason') &&
+    !at.has('suppressionreason') &&
+    !at.has('reasoncode') &&
+    standings.columns.length === 0
+  if (silent && from !== undefined)
+    return wrong(`does not say why its addresses are suppressed; say it with --reason ${REASONS.join('|')}.`)
+  return { headless: false, titles, email, at, standings, all: kind ?? (silent ? 'list_import' : undefined) }
+}
+
+/** One record as an entry, as nothing to keep (null), or what is wrong with it. */
+export function entryOf(
+  record: readonly string[],
+  columns: SuppressionColumns,
+  now: number,
+): Entry | null | { problem: string } {
+  const { all, at, email: place, standings, titles } = columns
+  if (record.length !== titles.length)
+    return { problem: `has ${record.length} columns, the first line has ${titles.length}` }
+  const text = record[place]!.trim()
+  if (text === '') return { problem: 'has no email address' }
+  const email = contactAddress(text)
+  if (email === undefined) return { problem: `"${printable(text).slice(0, 320)}" is not an email address` }
+  const cell = (name: string): string => (at.has(name) ? record[at.get(name)!]!.trim() : '')
+  const expiry = timeOf(cell('expiresat'))
+  if (expiry === undefined)
+    return { problem: `expires_at says "${printable(cell('expiresat'))}", which is no time such as ${iso(now)}` }
+  const why = all ?? saidReason(record, cell, standings)
+  if (typeof why === 'object' && why !== null) return why
+  if (why === null || (expiry !== null && expiry <= now)) return null
+  if (why === 'soft_bounce' && expiry === null) return null
+  const scope = cell('scope')
+  if (scope !== '' && scope !== 'all' && scope !== 'marketing')
+    return { problem: `scope says "${printable(scope)}", not all or marketing` }
+  return { email, reason: why, scope: scope === '' ? scopeOf(why) : scope, expires_at: expiry }
+}
+
+/** By the column of reasons, else by those of status. */
+function saidReason(
+  record: readonly string[],
+  cell: (name: string) => string,
+  standings: Standings,
+): Reason | null | { problem: string } {
+  const word = cell('reasoncode') || cell('suppressionreason') || cell('reason')
+  if (word !== '') {
+    // Postmark calls by one name who unsubscribed and whom the sender put there.
+    if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
+    const reason = reasonOf(word)
+    return reason === undefined
+      ? { problem: `gives "${printable(word).slice(0, 60)}" as its reason, which is not understood` }
+      : reason
+  }
+  if (standings.columns.length === 0) return { problem: 'gives no reason' }
+  const standing = standingIn(record, standings)
+  return typeof standing === 'object' ? { problem: standing.reason } : BY_STANDING[standing]
+}
+
+/** null: none. undefined: it cannot be read. */
+function timeOf(text: string): number | null | undefined {
+  if (text === '') return null
+  const at = Date.parse(/^\d{4}-\d\d-\d\d \d/.test(text) ? `${text.replace(' ', 'T')}Z` : text)
+  return Number.isNaN(at) ? undefined : at
+}

@@ -1,0 +1,49 @@
+// What is done every hour: what has had its time goes, and the space that it took goes back to the disk.
+import { DAY } from '../base/clock.ts'
+import { forgetClients } from '../accounts/oauth-clients.ts'
+import { forgetGrants } from '../accounts/oauth-grants.ts'
+import type { ApiDesk } from '../api/desk.ts'
+import { eraseKeys } from '../domains/keys.ts'
+import { removeOld } from '../inbound/stored.ts'
+import { releaseLapsed } from '../outbound/claim.ts'
+import { removeOldBodies } from '../outbound/retention.ts'
+import { forgetSoftBounces } from '../outbound/suppressions.ts'
+import type { Store } from '../store/database.ts'
+import { removeOldEvents } from '../store/event-sums.ts'
+import { removeCopies } from '../store/open.ts'
+import { readUpTo } from '../webhooks/cursor.ts'
+import { removeOldDeliveries } from '../webhooks/retention.ts'
+import type { Engine } from './engine.ts'
+import { settleDowngrades } from './subscription.ts'
+import { summarise } from './summary.ts'
+
+/** What no row names goes after this time, and the copy of the database that was made before an upgrade. */
+const QUARANTINE = 30 * DAY
+const COPIES = 7 * DAY
+
+export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
+  const { clock, config, spool, store } = desk
+  const now = clock.now()
+  if ((await eraseKeys(store, now)) > 0) keys.forget()
+  await forgetSoftBounces(store, now)
+  await forgetGrants(store, now)
+  await forgetClients(store, now)
+  await settleDowngrades(desk, now)
+  await summarise(desk, now)
+  if ((await releaseLapsed(store, now)) > 0) engine.ring()
+  removeCopies(config.data_dir, now - COPIES)
+  await spool.emptyQuarantine(now - QUARANTINE)
+  const { events, inbound, outbound_bodies } = config.retention
+  if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)
+  if (inbound > 0) while ((await removeOld(desk, now - inbound)) > 0);
+  if (events > 0) {
+    await removeOldEvents(store, now - events, readUpTo(store))
+    await removeOldDeliveries(store, now - events)
+  }
+  await giveBack(store)
+}
+
+/** Gives free space of the database back to the disk in steps, between which everybody else has their turn. */
+async function giveBack(store: Store): Promise<void> {
+  while (await store.writeSoon(() => store.giveBack()));
+}

@@ -1,0 +1,132 @@
+// `postrider usage`: where the octets of the data directory are, by table and by kind, and what a thousand mails cost.
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import { OWNERS, type TableName } from '../store/tables.ts'
+import type { Reader } from '../store/database.ts'
+import { DATABASE } from '../store/open.ts'
+import { raw } from '../store/query.ts'
+import { withDesk, type Invocation } from './open.ts'
+import { answer, table } from './terminal.ts'
+
+interface TableUsage {
+  table: string
+  kind: string
+  rows: number
+  octets: number
+  /** Of them in indexes. */
+  index_octets: number
+}
+
+export function usageCommand(program: Command, invocation: () => Invocation): void {
+  program
+    .command('usage')
+    .description('where the octets of the data directory are, and what a thousand mails cost')
+    .action(() =>
+      withDesk(invocation(), ({ config, store }) => {
+        const tables = tablesOf(store)
+        const mails = countOf(store, 'outbound_emails')
+        const received = countOf(store, 'inbound_messages')
+        const free = Number(store.first(raw<{ free: number }>(FREE))!.free)
+        const octets = {
+          ...byKind(tables),
+          free,
+          log: sizeOf(join(config.data_dir, `${DATABASE}-wal`)),
+          spool: sizeOf(join(config.data_dir, 'spool')),
+        }
+        const total = Object.values(octets).reduce((sum, each) => sum + each, 0)
+        const kinds = Object.entries(octets).map(([kind, size]) => ({
+          kind,
+          octets: size,
+          per_thousand_mails: perThousand(size, mails + received),
+        }))
+        answer(
+          invocation().terminal,
+          { octets: total, mails, received, per_thousand_mails: perThousand(total, mails + received), kinds, tables },
+          () =>
+            [
+              table(
+                ['KIND', 'OCTETS', 'PER 1,000 MAILS'],
+                kinds.map((row) => [row.kind, size(row.octets), optional(row.per_thousand_mails)]),
+              ),
+              table(
+                ['TABLE', 'KIND', 'ROWS', 'OCTETS', 'OF THEM INDEXES'],
+                tables.map((row) => [row.table, row.kind, number(row.rows), size(row.octets), size(row.index_octets)]),
+              ),
+              `${size(total)} in ${config.data_dir}: ${number(mails)} mails sent, ${number(received)} received. "[retention]" of the configuration says what goes when.`,
+            ].join('\n\n'),
+        )
+      }),
+    )
+}
+
+const FREE = `select freelist_count * page_size as free from pragma_freelist_count, pragma_page_size`
+
+/** What a table holds, in words of the configuration; the folder that owns it where it is nothing of these. */
+const KINDS: Partial<Record<TableName, string>> = {
+  outbound_emails: 'mails',
+  deliveries: 'mails',
+  outbound_bodies: 'bodies of mails',
+  digests: 'bodies of mails',
+  events: 'events',
+  event_sums: 'events',
+  outbound_webhooks: 'webhook deliveries',
+  webhook_attempts: 'webhook deliveries',
+  contacts: 'contacts',
+  suppressions: 'suppressions',
+  inbound_messages: 'received mail',
+  inbound_emails: 'received mail',
+  inbound_bodies: 'received mail',
+}
+
+function tablesOf(reader: Reader): TableUsage[] {
+  // Every page once: an index counts for its table, the schema itself as "sqlite".
+  const rows = reader.all(
+    raw<{ owner: string; octets: number; index_octets: number }>(
+      `select coalesce(m.tbl_name, 'sqlite') as owner, sum(s.pgsize) as octets,
+         total(s.pgsize) filter (where m.type = 'index') as index_octets
+       from dbstat s left join sqlite_schema m on m.name = s.name where s.aggregate = true
+       group by owner order by octets desc`,
+    ),
+  )
+  return rows.map(({ index_octets, octets, owner }) => ({
+    table: owner,
+    kind: KINDS[owner as TableName] ?? 'else',
+    rows: Object.hasOwn(OWNERS, owner) ? countOf(reader, owner as TableName) : 0,
+    octets,
+    index_octets,
+  }))
+}
+
+const countOf = (reader: Reader, name: TableName): number =>
+  reader.first(raw<{ count: number }>(`select count(*) as count from ${name}`))!.count
+
+function byKind(tables: readonly TableUsage[]): Record<string, number> {
+  const sums: Record<string, number> = {}
+  for (const { kind, octets } of tables) sums[kind] = (sums[kind] ?? 0) + octets
+  return sums
+}
+
+/** Of a file, or of all files below a directory; 0 when it is not there. */
+function sizeOf(path: string): number {
+  const found = statSync(path, { throwIfNoEntry: false })
+  if (!found?.isDirectory()) return found?.size ?? 0
+  return readdirSync(path).reduce((sum, name) => sum + sizeOf(join(path, name)), 0)
+}
+
+const perThousand = (octets: number, mails: number): number | null =>
+  mails === 0 ? null : Math.round((octets * 1000) / mails)
+
+const number = (value: number): string => value.toLocaleString('en')
+const optional = (octets: number | null): string => (octets === null ? '-' : size(octets))
+
+function size(octets: number): string {
+  const [unit, divisor] = (
+    [
+      ['GB', 1e9],
+      ['MB', 1e6],
+      ['KB', 1e3],
+    ] as const
+  ).find(([, each]) => octets >= each) ?? ['', 1]
+  return unit === '' ? number(octets) : `${(octets / divisor).toFixed(1)} ${unit}`
+}

@@ -1,0 +1,37 @@
+// `postrider version`: which program this is, and what it works on here.
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import { commit, version } from '../base/version.ts'
+import { sqliteVersion } from '../store/copy.ts'
+import { migrations } from '../store/migrations.ts'
+import { DATABASE } from '../store/open.ts'
+import { configOf, findConfig, type Invocation } from './open.ts'
+import { answer } from './terminal.ts'
+
+export function versionCommand(program: Command, invocation: () => Invocation): void {
+  program
+    .command('version')
+    .description('the version of the program, of what is inside it, and the files it uses')
+    .action(() => {
+      const now = invocation()
+      const { data_dir } = configOf(now)
+      const there = statSync(join(data_dir, DATABASE), { throwIfNoEntry: false }) !== undefined
+      answer(
+        now.terminal,
+        {
+          version,
+          commit,
+          node: process.versions.node,
+          sqlite: sqliteVersion(data_dir),
+          schema: migrations.length,
+          config: findConfig(now) ?? null,
+          data_dir,
+        },
+        (shown) => `postrider ${shown.version}${shown.commit === null ? '' : ` (${shown.commit})`}
+Node ${shown.node}, SQLite ${shown.sqlite}, schema ${shown.schema}
+configuration: ${shown.config ?? 'defaults (no file was found)'}
+data directory: ${shown.data_dir}${there ? '' : ' (no database there yet)'}`,
+      )
+    })
+}

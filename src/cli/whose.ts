@@ -1,0 +1,34 @@
+// A domain by its name, on the command line: one name may be registered by several users, and in several regions.
+import type { Command } from 'commander'
+import { OperatorError } from '../base/errors.ts'
+import { listDomains, type Domain } from '../domains/find.ts'
+import type { Reader } from '../store/database.ts'
+
+/** Which of several domains of one name is meant. */
+export interface Whose {
+  user?: string
+  region?: string
+}
+
+/** The options that tell them apart. */
+export const whose = (command: Command): Command =>
+  command
+    .option('--user <email>', 'whose domain, if several have it')
+    .option('--region <region>', 'the one of this region, if it is registered in several')
+
+/** The domain of that name; `Whose` tells apart several. Throws an OperatorError. */
+export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
+  const found = listDomains(reader, name).filter(
+    (each) =>
+      (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
+      (region === undefined || each.region === region),
+  )
+  if (found.length === 0) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
+  if (found.length > 1)
+    throw new OperatorError(
+      `${name} is registered ${found.length} times; say which with --user and --region (${found
+        .map(({ email, region: of }) => `${email} ${of}`)
+        .join(', ')}).`,
+    )
+  return found[0]!
+}

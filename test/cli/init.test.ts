@@ -1,0 +1,292 @@
+import assert from 'node:assert/strict'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { loadConfig } from '../../src/base/config.ts'
+import {
+  configPlace,
+  giveDataDir,
+  prepareDataDir,
+  serviceOwner,
+  settingsIn,
+  withSetting,
+  writeConfig,
+} from '../../src/cli/installation.ts'
+import { takeLock } from '../../src/store/lock.ts'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+import { Commands, sentenceOf } from './command.ts'
+import type { Ran } from './runner.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-init-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+const root = process.geteuid?.() === 0
+
+describe('init', () => {
+  const place = join(folder, 'etc', 'postrider', 'postrider.toml')
+  const data = join(folder, 'var', 'data')
+  const all = ['--domain', 'init.test', '--hostname', 'mx.init.test', '--email', 'me@init.test', '--data', data]
+  const commands = new Commands(folder)
+  let dns: TestDns
+  before(async () => {
+    dns = await startTestDns()
+    dns.set('mx.init.test', 'A', ['192.0.2.1'])
+  })
+  after(async () => {
+    await commands.close()
+    await dns.close()
+  })
+
+  const run = (config: string, argv: readonly string[], env: Record<string, string> = {}): Promise<Ran> =>
+    commands.run(['--config', config, ...argv], { env: { POSTRIDER_DNS_SERVERS: `127.0.0.1:${dns.port}`, ...env } })
+  // oxlint-disable-next-line typescript/no-explicit-any
+  const init = async (...argv: string[]): Promise<any> => {
+    const { code, stdout, stderr } = await run(place, ['--json', 'init', ...argv])
+    assert.deepEqual([code, stderr], [0, ''])
+    return JSON.parse(stdout)
+  }
+  const fails = async (config: string, argv: readonly string[], env?: Record<string, string>): Promise<string> =>
+    sentenceOf(await run(config, ['--json', 'init', ...argv], env))
+
+  test('--accept-terms writes HTTPS, submission and certificates by themselves, into a new configuration alone', async () => {
+    const own = join(folder, 'open', 'postrider.toml')
+    const argv = [...all.slice(0, -1), join(folder, 'open', 'data'), '--accept-terms']
+    assert.equal((await run(own, ['--json', 'init', ...argv])).code, 0)
+    const { acme, http, submission } = loadConfig(own)
+    assert.deepEqual([acme.enabled, acme.accept_terms, acme.email], [true, true, 'me@init.test'])
+    assert.equal(http.public_url, 'https://mx.init.test')
+    assert.deepEqual(
+      [http.tls_listen, submission.listen, submission.tls_listen].map(([first]) => first?.port),
+      [443, 587, 465],
+    )
+    assert.match(await fails(own, argv), /is there already: set "enabled"/)
+  })
+
+  test('writes the configuration and makes user, domain and data; again changes nothing', async () => {
+    const first = await init(...all)
+    assert.partialDeepStrictEqual(first, {
+      config: place,
+      data_dir: data,
+      hostname: 'mx.init.test',
+      user: 'me@init.test',
+      domain: 'init.test',
+      status: 'pending',
+      warnings: [],
+    })
+    assert.ok(first.zone.match(/\b(TXT|MX)\b/g).length >= 4, first.zone)
+    const written = readFileSync(place, 'utf8')
+    assert.match(written, /^# .*every setting at its default/m)
+    assert.match(written, /^hostname = "mx\.init\.test"$/m)
+    assert.equal(statSync(place).mode & 0o777, 0o640)
+    assert.equal(statSync(data).mode & 0o777, 0o700)
+
+    writeFileSync(place, `${written}\n# The operator's own line.\n`)
+    assert.deepEqual(await init(...all), first)
+    assert.deepEqual(await init(), first, 'what is known need not be said again')
+    assert.equal(readFileSync(place, 'utf8'), `${written}\n# The operator's own line.\n`)
+    for (const [command, names] of [
+      ['user', ['me@init.test']],
+      ['domain', ['init.test']],
+    ] as const) {
+      const { stdout } = await run(place, ['--json', command, 'list'])
+      assert.deepEqual(
+        JSON.parse(stdout).map(({ email, name }: { email: string; name?: string }) =>
+          command === 'user' ? email : name,
+        ),
+        names,
+      )
+    }
+
+    const person = await run(place, ['init', ...all])
+    assert.equal(person.code, 0)
+    for (const step of ['Kept', 'serve', 'domain check init.test', 'token create', 'send --from', first.zone])
+      assert.ok(person.stdout.includes(step), step)
+  })
+
+  test('another host name is written into the configuration, whose other lines stay', async () => {
+    const before = readFileSync(place, 'utf8')
+    const { stdout } = await run(place, ['init', '--hostname', 'mail.init.test'])
+    assert.match(stdout, /^Changed hostname from mx\.init\.test to mail\.init\.test in .*postrider\.toml\.\n/)
+    const changed = readFileSync(place, 'utf8')
+    assert.equal(changed, before.replace('hostname = "mx.init.test"', 'hostname = "mail.init.test"'))
+    assert.match(changed, /The operator's own line/)
+  })
+
+  test('a name without an address in DNS is a warning', async () => {
+    const { warnings } = await init()
+    assert.equal(warnings.length, 1)
+    assert.match(warnings[0], /^mail\.init\.test has no address in DNS yet/)
+    const { stdout } = await run(place, ['init'])
+    assert.match(stdout, /^Warning: mail\.init\.test has no address/m)
+  })
+
+  test('what the package installs sets nothing, and is replaced', async () => {
+    const shipped = readFileSync(new URL('../../packaging/debian/postrider.toml', import.meta.url), 'utf8')
+    const file = join(folder, 'shipped.toml')
+    writeFileSync(file, shipped)
+    assert.equal(settingsIn(file), undefined)
+    const { code, stdout } = await run(file, ['init', ...all.slice(0, -1), join(folder, 'shipped-data')])
+    assert.equal(code, 0)
+    assert.match(stdout, /^Wrote /)
+    assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
+  })
+
+  test('--new moves what is there aside, key and all, and begins anew', async () => {
+    const file = join(folder, 'anew.toml')
+    const dir = join(folder, 'anew')
+    const again = [...all.slice(0, -1), dir]
+    assert.equal((await run(file, ['init', ...again])).code, 0)
+    const key = readFileSync(join(dir, 'instance.key'), 'utf8')
+    rmSync(join(dir, 'postrider.db'))
+    assert.match(await fails(file, again), /no database.*init --new/)
+    const { stdout } = await run(file, ['--json', 'init', '--new', ...again])
+    const { set_aside: aside } = JSON.parse(stdout)
+    assert.equal(readFileSync(join(aside, 'instance.key'), 'utf8'), key)
+    assert.notEqual(readFileSync(join(dir, 'instance.key'), 'utf8'), key)
+    assert.match(await fails(file, ['--new', '--domain', 'x.test', '--email', 'x']), /"x"/)
+  })
+
+  test('--new is refused beside a running server', async () => {
+    const release = takeLock(data)!
+    try {
+      assert.match(await fails(place, ['--new', ...all]), /serves .*data.*systemctl stop postrider/)
+    } finally {
+      release()
+    }
+  })
+
+  test('other data are refused with the way to move them, and a variable that would win is named', async () => {
+    const said = await fails(place, ['--data', join(folder, 'elsewhere')])
+    assert.ok(said.includes(`mv ${data} ${join(folder, 'elsewhere')}`), said)
+    assert.match(
+      await fails(place, ['--hostname', 'mx2.init.test'], { POSTRIDER_HOSTNAME: 'other.test' }),
+      /POSTRIDER_HOSTNAME.*unset/,
+    )
+    assert.match(readFileSync(place, 'utf8'), /^hostname = "mail\.init\.test"$/m)
+  })
+
+  test('what is not given is named, and nothing is written', async () => {
+    const path = join(folder, 'never.toml')
+    const said = await fails(path, ['--hostname', 'mx.a.test'])
+    assert.ok(said.includes('--domain') && said.includes('--email'), said)
+    assert.ok(!existsSync(path))
+  })
+
+  test('what is not right is said, and nothing is written', async () => {
+    const path = join(folder, 'never.toml')
+    const wrong = (key: string, value: string): Promise<string> => fails(path, [...all, key, value])
+    assert.match(await wrong('--domain', 'com'), /"com"/)
+    assert.match(await wrong('--hostname', 'mx'), /"mx"/)
+    assert.match(await wrong('--email', 'me'), /"me"/)
+    assert.ok(!existsSync(path))
+    // A file stands where the folder of the configuration should be made.
+    assert.match(await fails(join(place, 'x', 'y.toml'), all), /y\.toml/)
+    writeFileSync(join(folder, 'wrong.toml'), 'no_such_key = 1\n')
+    assert.match(await fails(join(folder, 'wrong.toml'), all), /wrong\.toml.*no_such_key/)
+  })
+})
+
+describe('the place of the configuration', () => {
+  const place = (root: boolean, installed: boolean, configFile?: string, environment = {}): string =>
+    configPlace({ configFile, environment }, { root, installed })
+
+  test('is what is named, else where the service reads, else the working directory', () => {
+    assert.equal(place(false, true, '/x/a.toml'), '/x/a.toml')
+    assert.equal(place(true, true, undefined, { POSTRIDER_CONFIG: '/x/b.toml' }), '/x/b.toml')
+    assert.equal(place(true, false), '/etc/postrider/postrider.toml')
+    assert.equal(place(false, false), join(process.cwd(), 'postrider.toml'))
+  })
+
+  test('is refused without root beside an installed service, with the command that helps', () => {
+    assert.throws(() => place(false, true), /"sudo postrider init".*--config/)
+  })
+})
+
+describe('a setting', () => {
+  test('is changed where it stands at the top level, with what follows on its line', () => {
+    const text = '# hostname = "no"\nhostname = "a" # ours\nx = 1\n[http]\nhostname = "b"\n'
+    assert.equal(withSetting(text, 'hostname', 'c$1'), text.replace('"a"', '"c$1"'))
+    assert.equal(withSetting("hostname='a'\n", 'hostname', 'c'), 'hostname = "c"\n')
+  })
+
+  test('is put first where there is none', () => {
+    const text = '# a comment\n[http]\nhostname = "b"\n'
+    assert.equal(withSetting(text, 'hostname', 'c'), `hostname = "c"\n${text}`)
+  })
+})
+
+describe('the file', () => {
+  test('keeps its mode and its link when it is replaced', () => {
+    const file = join(folder, 'real.toml')
+    writeFileSync(file, 'x')
+    chmodSync(file, 0o644)
+    symlinkSync(file, join(folder, 'link.toml'))
+    writeConfig(join(folder, 'link.toml'), 'y', undefined)
+    assert.equal(readFileSync(file, 'utf8'), 'y')
+    assert.equal(statSync(file).mode & 0o777, 0o644)
+  })
+})
+
+describe('the data directory', { skip: root ? false : 'only root can give files away' }, () => {
+  // Numbers without a name on any machine that runs this.
+  const owner = { uid: 61_231, gid: 61_232 }
+  const fresh = (name: string): string => {
+    const dir = join(folder, name)
+    mkdirSync(dir)
+    return dir
+  }
+
+  test("is given to the service's user with what root has made in it, and nothing else is", () => {
+    const dir = fresh('given')
+    const outside = join(folder, 'outside')
+    writeFileSync(outside, '')
+    mkdirSync(join(dir, 'spool'))
+    for (const name of ['postrider.db', 'spool/one']) writeFileSync(join(dir, name), '')
+    symlinkSync(outside, join(dir, 'link'))
+    giveDataDir(dir, owner)
+    for (const name of ['', 'postrider.db', 'spool', 'spool/one'])
+      assert.deepEqual([statSync(join(dir, name)).uid, statSync(join(dir, name)).gid], [owner.uid, owner.gid], name)
+    assert.equal(statSync(outside).uid, 0)
+  })
+
+  test("of another user is refused with the chown that helps, and so is one with files that are not Postrider's", () => {
+    const theirs = fresh('theirs')
+    giveDataDir(theirs, { uid: 61_233, gid: 61_233 })
+    assert.throws(() => prepareDataDir(theirs, owner), /belongs to user 61233: "chown -R postrider:postrider .*theirs"/)
+    const full = fresh('full')
+    writeFileSync(join(full, 'letter.txt'), '')
+    assert.throws(() => prepareDataDir(full, owner), /files that are not Postrider's/)
+    writeFileSync(join(full, 'postrider.db'), '')
+    prepareDataDir(full, owner)
+    prepareDataDir(fresh('empty'), owner)
+  })
+
+  test('is made closed, and what leads there is open', (t) => {
+    const dir = join(folder, 'made', 'deep', 'data')
+    // As every command has it.
+    const mask = process.umask(0o077)
+    t.after(() => process.umask(mask))
+    prepareDataDir(dir, owner)
+    assert.equal(statSync(dir).mode & 0o777, 0o700)
+    assert.equal(statSync(join(folder, 'made', 'deep')).mode & 0o005, 0o005)
+  })
+
+  test("the service's user is found among the machine's", () => {
+    const passwd = join(folder, 'passwd')
+    writeFileSync(passwd, 'root:x:0:0:root:/root:/bin/sh\npostrider:!:998:997::/:/usr/sbin/nologin\n')
+    assert.deepEqual(serviceOwner(passwd), { uid: 998, gid: 997 })
+    writeFileSync(passwd, 'notpostrider:x:1:1::/:/bin/sh\n')
+    assert.equal(serviceOwner(passwd), undefined)
+    assert.equal(serviceOwner(join(folder, 'absent')), undefined)
+  })
+})
