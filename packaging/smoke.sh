@@ -2,11 +2,16 @@
 # Proves that dist/postrider needs nothing but itself: copied to an empty directory and run without environment it says its
 # version, its help and its API, and as `postrider dev` takes the printed mail, signs it, delivers it to its own exchanger with
 # dkim=pass, receives the reply, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first failure.
+#
+#   packaging/smoke.sh [EXECUTABLE]      POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L DIR" runs one of another architecture
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 built=${1:-$root/dist/postrider}
 [ -x "$built" ] || { echo "smoke: $built is not there; npm run build makes it" >&2; exit 1; }
+
+read -ra with <<<"${POSTRIDER_SMOKE_WITH:-}"
+[ ${#with[@]} = 0 ] || with[0]=$(command -v "${with[0]}")
 
 place=$(mktemp -d)
 server=
@@ -23,14 +28,14 @@ fail() {
   for file in "$place"/out "$place"/err; do if [ -s "$file" ]; then sed "s/^/  /" "$file" >&2; fi; done
   exit 1
 }
-# Waits at most 20 seconds for a line in a file.
+# Waits at most 60 seconds for a line in a file.
 await() {
-  for _ in $(seq 200); do
+  for _ in $(seq 600); do
     if grep -q -- "$1" "$2" 2>/dev/null; then return 0; fi
     kill -0 "$server" 2>/dev/null || fail "it ended before it said $1"
     sleep 0.1
   done
-  fail "it did not say $1 within 20 s"
+  fail "it did not say $1 within 60 s"
 }
 # The value of a key in the one-line JSON document that dev prints; none of these values holds an escape.
 value() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$place/out"; }
@@ -38,10 +43,10 @@ value() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$place/out"; }
 mkdir "$place/bin" "$place/run" "$place/tmp"
 cp "$built" "$place/bin/postrider"
 cd "$place/run"
-postrider() { env -i TMPDIR="$place/tmp" "$place/bin/postrider" "$@"; }
+postrider() { env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" "$@"; }
 
 say 'version, help, openapi'
-version=$(env -i "$place/bin/postrider" --version)
+version=$(env -i "${with[@]}" "$place/bin/postrider" --version)
 wanted=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
 [ "$version" = "$wanted" ] || fail "it is version $version, package.json is $wanted"
 postrider help | grep -q 'serve' || fail 'help does not name serve'
@@ -50,7 +55,7 @@ if postrider no-such-command 2>/dev/null; then fail 'an unknown command was take
 [ "$code" = 2 ] || fail "an unknown command ends with $code, not 2"
 
 say 'dev, on free ports'
-env -i TMPDIR="$place/tmp" "$place/bin/postrider" dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/out" 2>"$place/err" &
+env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/out" 2>"$place/err" &
 server=$!
 await '"token"' "$place/out"
 [ "$(wc -l <"$place/out")" = 1 ] || fail 'dev --json printed more than one document'
@@ -78,10 +83,10 @@ fi
 await '"event":"received".*"dkim":"pass"' "$place/err"
 if command -v curl >/dev/null; then
   say 'the reply, through the API'
-  for try in $(seq 100); do
+  for try in $(seq 600); do
     answer=$(curl -s --noproxy '*' "$(value api)/inbound-emails" -H "Authorization: Bearer $(value token)")
     case $answer in *'"subject":"Re: First mail"'*) break ;; esac
-    [ "$try" -lt 100 ] || fail "no reply arrived: $answer"
+    [ "$try" -lt 600 ] || fail "no reply arrived: $answer"
     sleep 0.1
   done
 fi

@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Proves what the Debian package does to a machine: installed, upgraded, removed and purged by dpkg in a copy of this machine's
+# root (an overlay in namespaces of its own: nothing outside changes). systemd does not run there; the guide's test has that.
+# The package of the other architecture is looked into, and its executable run by qemu-user-static where that is installed.
+#
+#   packaging/package-smoke.sh       after npm run package; as root, on Debian or Ubuntu
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+say() { printf 'package-smoke: %s\n' "$*"; }
+fail() { say "FAILED: $*" >&2; exit 1; }
+trap 'say "FAILED: line $LINENO ended with $?" >&2' ERR
+
+version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
+
+if [ "${1:-}" != inside ]; then
+  [ "$(id -u)" = 0 ] || fail 'run it as root'
+  native=$(dpkg --print-architecture)
+  other=$([ "$native" = amd64 ] && echo arm64 || echo amd64)
+  for arch in "$native" "$other"; do
+    [ -f "$root/dist/postrider_${version}_$arch.deb" ] || fail "dist/postrider_${version}_$arch.deb is not there; npm run package makes it"
+  done
+  place=$(mktemp -d)
+  trap 'rm -rf "$place"' EXIT
+  # What is written goes to a file system in memory, which ends with the namespace.
+  mkdir "$place/top" "$place/root"
+  unshare --mount --pid --fork --net bash "${BASH_SOURCE[0]}" inside "$place" "$native" "$other" "$root"
+  exit
+fi
+
+place=$2 native=$3 other=$4
+ip link set lo up
+mount -t tmpfs -o size=3g none "$place/top"
+mkdir "$place/top/upper" "$place/top/work" "$place/top/new"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$place/top/upper,workdir=$place/top/work" "$place/root"
+mount -t proc none "$place/root/proc"
+mount --bind /dev "$place/root/dev"
+for folder in run tmp; do mount -t tmpfs none "$place/root/$folder"; done
+mkdir "$place/root/tmp/dist"
+cp "$root/dist/"*.deb "$place/root/tmp/dist/"
+
+chrooted=(env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$place/root")
+inside() { "${chrooted[@]}" "$@"; }
+at() { printf '%s%s' "$place/root" "$1"; }
+installed() { inside dpkg -i "/tmp/dist/$1" </dev/null >"$place/out" 2>&1 || { cat "$place/out" >&2; fail "dpkg -i $1"; }; }
+owner_of() { inside stat -c '%U:%G %a' "$1"; }
+expect() { [ "$1" = "$2" ] || fail "$3: it is \"$1\", not \"$2\""; }
+deb=postrider_${version}_$native.deb
+
+# A machine that never had it.
+inside dpkg --purge postrider >/dev/null 2>&1 || true
+rm -rf "$(at /etc/postrider)" "$(at /var/lib/postrider)" "$(at /etc/systemd/system/postrider.service)" "$(at /usr/local/bin/postrider)"
+if inside getent passwd postrider >/dev/null; then inside userdel postrider; fi
+
+say 'what it depends on is what the executable is linked with'
+mkdir "$place/top/unpacked"
+dpkg-deb -x "$root/dist/$deb" "$place/top/unpacked"
+packages=$(ldd "$place/top/unpacked/usr/bin/postrider" | sed -n 's/.*=> \(.*\) (0x.*/\1/p' | sort -u |
+  while read -r library; do dpkg -S "$(basename "$library")" | sed -n "s/^\([^:]*\):$native: \/.*/\1/p" | grep -v -e -dev -e -cross -e dbg | head -n 1; done | sort -u)
+depends=$(dpkg-deb -f "$root/dist/$deb" Depends)
+for package in $packages; do
+  case $depends in *"$package"*) ;; *) fail "it needs $package, but depends on $depends" ;; esac
+done
+
+say 'install: nothing is asked, nothing starts, and the user, the directory and the configuration are there'
+installed "$deb"
+grep -q 'postrider init' "$place/out" || fail 'the installation does not name the next step'
+expect "$(inside postrider --version)" "$version" 'the version'
+expect "$(owner_of /etc/postrider/postrider.toml)" 'root:postrider 640' 'the configuration'
+expect "$(owner_of /var/lib/postrider)" 'postrider:postrider 700' 'the data directory'
+expect "$(inside getent passwd postrider | cut -d: -f6,7)" '/var/lib/postrider:/usr/sbin/nologin' 'the user'
+expect "$(inside dpkg-query -W -f '${Conffiles}' postrider | awk '{print $1}' | xargs)" /etc/postrider/postrider.toml 'conffiles'
+[ -z "$(inside dpkg --verify postrider)" ] || fail 'dpkg --verify finds changes'
+if [ -e "$(at /etc/systemd/system/multi-user.target.wants/postrider.service)" ]; then fail 'the installation enables the service'; fi
+pages=$(inside dpkg -L postrider | grep -c '/man1/postrider.*\.1\.gz$')
+commands=$(inside postrider help | sed -n '/^Commands:/,$p' | grep -c '^  [a-z]')
+# help has none, postrider(1) is one more.
+expect "$pages" "$commands" 'the number of man pages'
+inside man -w postrider-domain >/dev/null || fail 'man does not find postrider-domain(1)'
+inside bash -c 'source /usr/share/bash-completion/completions/postrider; complete -p postrider' >/dev/null || fail 'bash reads no completion'
+
+say 'the unit: skipped without a host name, and its command, user and directory are there'
+condition=$(sed -n "s/^ExecCondition=\/bin\/sh -c '\(.*\)'\$/\1/p" "$(at /usr/lib/systemd/system/postrider.service)" | sed 's/\$\$/$/g')
+[ -n "$condition" ] || fail 'the unit has no condition'
+if inside sh -c "$condition" 2>"$place/out"; then fail 'the unit would start without a host name'; fi
+grep -q 'postrider init' "$place/out" || fail 'the condition does not name the next step'
+inside env POSTRIDER_HOSTNAME=mx.example.test sh -c "$condition" || fail 'the unit would not start with the variable'
+exposure=$(inside systemd-analyze security --offline=true postrider.service 2>/dev/null | sed -n 's/.*exposure level.*: \([0-9.]*\) .*/\1/p')
+awk -v level="$exposure" 'BEGIN { exit !(level > 0 && level < 1.5) }' || fail "systemd-analyze security says $exposure"
+
+say 'init: one command between the package and the start'
+inside postrider --json init --domain example.test --hostname mx.example.test --email me@example.test >"$place/out" || fail 'init'
+expect "$(inside sed -n 's/^hostname = //p' /etc/postrider/postrider.toml)" '"mx.example.test"' 'the host name'
+expect "$(owner_of /etc/postrider/postrider.toml)" 'root:postrider 640' 'the configuration after init'
+foreign=$(inside find /var/lib/postrider ! -user postrider)
+[ -z "$foreign" ] || fail "not given to the service: $foreign"
+inside sh -c "$condition" || fail 'the unit would not start after init'
+inside sh -c 'cd /tmp && exec setpriv --reuid postrider --regid postrider --init-groups postrider --json domain list' >"$place/out" || fail 'the service cannot use its data'
+grep -q '"name":"example.test"' "$place/out" || fail 'the domain is not there'
+inside sh -c 'cd /tmp && setpriv --reuid nobody --clear-groups --regid nogroup postrider init' 2>"$place/out" && fail 'nobody may set it up'
+grep -q 'sudo postrider init' "$place/out" || fail "without root it says $(cat "$place/out")"
+inside postrider init --hostname mx2.example.test >"$place/out" || fail 'another host name'
+grep -q '^Changed hostname from mx.example.test to mx2.example.test' "$place/out" || fail "another host name: $(head -n 1 "$place/out")"
+
+say 'init on a full disk: one sentence'
+mkdir "$(at /mnt/full)"
+mount -t tmpfs -o size=64k none "$(at /mnt/full)"
+dd if=/dev/zero of="$(at /mnt/full/filler)" bs=4k 2>/dev/null || true
+inside postrider --config /mnt/full/postrider.toml init --domain a.test --hostname mx.a.test --email me@a.test --data /var/lib/postrider 2>"$place/out" && fail 'init wrote on a full disk'
+expect "$(wc -l <"$place/out")" 1 'lines on a full disk'
+grep -q 'full.*make room' "$place/out" || fail "on a full disk it says $(cat "$place/out")"
+rm "$(at /mnt/full/filler)"
+inside postrider --config /tmp/full.toml init --domain a.test --hostname mx.a.test --email me@a.test --data /mnt/full/data 2>"$place/out" && fail 'init made data on a full disk'
+expect "$(wc -l <"$place/out")" 1 'lines on a full data disk'
+grep -q 'full' "$place/out" || fail "on a full data disk it says $(cat "$place/out")"
+
+say 'upgrade: configuration and data stay, nothing is asked'
+sums() { inside sh -c 'cd / && find etc/postrider var/lib/postrider -type f | sort | xargs sha256sum'; }
+before=$(sums)
+mkdir "$place/top/newer"
+dpkg-deb -R "$root/dist/$deb" "$place/top/newer"
+sed -i 's/^Version: .*/&.1/' "$place/top/newer/DEBIAN/control"
+echo '# A later package says more.' >>"$place/top/newer/usr/share/doc/postrider/examples/postrider.toml"
+dpkg-deb --root-owner-group -Znone -b "$place/top/newer" "$(at /tmp/dist/newer.deb)" >/dev/null
+installed newer.deb
+expect "$(inside dpkg-query -W -f '${Version}' postrider)" "$version.1" 'the version after the upgrade'
+expect "$(sums)" "$before" 'configuration and data after the upgrade'
+expect "$(owner_of /etc/postrider/postrider.toml)" 'root:postrider 640' 'the configuration after the upgrade'
+
+say 'an executable that runs is replaced, as cp cannot'
+"${chrooted[@]}" postrider dev --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/dev" 2>&1 &
+running=$!
+for try in $(seq 600); do
+  if grep -q '^curl' "$place/dev"; then break; fi
+  [ "$try" -lt 600 ] || fail "the sandbox does not start: $(cat "$place/dev")"
+  sleep 0.1
+done
+installed "$deb"
+kill -0 "$running" 2>/dev/null || fail "the running program did not survive the upgrade: $(cat "$place/dev")"
+kill -TERM "$running"
+wait "$running" || fail "it ended with $? after the upgrade"
+
+say 'remove: data and configuration stay; purge: they go'
+inside dpkg --remove postrider >/dev/null 2>&1
+[ ! -e "$(at /usr/bin/postrider)" ] || fail 'the executable is still there'
+expect "$(sums)" "$before" 'configuration and data after the removal'
+installed "$deb"
+expect "$(sums)" "$before" 'configuration and data after a new installation'
+inside dpkg --purge postrider >/dev/null 2>&1
+left=$(inside find / -xdev \( -path /proc -o -path /tmp -o -path /mnt \) -prune -o -path '*postrider*' -not -path "$root/*" -newer /tmp/dist/newer.deb -print 2>/dev/null | grep -E '^/(etc|usr|var/lib/postrider|var/lib/private)' || true)
+[ -z "$left" ] || fail "purge leaves $left"
+[ ! -e "$(at /var/lib/postrider)" ] && [ ! -e "$(at /etc/postrider)" ] || fail 'purge leaves data or configuration'
+
+say 'a configuration that was there first is kept, and nothing is asked'
+mkdir "$(at /etc/postrider)"
+echo 'hostname = "mx.mine.test"' >"$(at /etc/postrider/postrider.toml)"
+installed "$deb"
+expect "$(cat "$(at /etc/postrider/postrider.toml)")" 'hostname = "mx.mine.test"' 'the first configuration'
+expect "$(owner_of /etc/postrider/postrider.toml)" 'root:postrider 640' 'the first configuration'
+
+say "the package for $other: refused here, and its executable is one"
+if inside dpkg -i "/tmp/dist/postrider_${version}_$other.deb" >"$place/out" 2>&1; then fail "dpkg took the package for $other"; fi
+grep -q "does not match system" "$place/out" || fail "dpkg says $(cat "$place/out")"
+mkdir "$place/top/other"
+dpkg-deb -x "$root/dist/postrider_${version}_$other.deb" "$place/top/other"
+built=$place/top/other/usr/bin/postrider
+# e_machine of the ELF header: 62 is x86-64, 183 is AArch64.
+machine=$([ "$other" = arm64 ] && echo 183 || echo 62)
+expect "$(od -An -j18 -N2 -tu2 "$built" | tr -d ' ')" "$machine" 'the machine of its executable'
+qemu=$([ "$other" = arm64 ] && echo qemu-aarch64-static || echo qemu-x86_64-static)
+libraries=$([ "$other" = arm64 ] && echo /usr/aarch64-linux-gnu || echo /usr/x86_64-linux-gnu)
+if command -v "$qemu" >/dev/null && [ -e "$libraries/lib/libatomic.so.1" ]; then
+  mkdir "$place/top/run"
+  POSTRIDER_SMOKE_WITH="$qemu -L $libraries" "$root/packaging/smoke.sh" "$built"
+else
+  say "not run: $qemu with the libraries of $other is not installed"
+fi
+say 'all well'
