@@ -8,8 +8,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
-import { openStore } from '../../src/store/database.ts'
+import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -49,15 +48,8 @@ async function takeTurns(turn: number, kills: number): Promise<void> {
     server = await startServer(configFile)
     const store = openStore(dataDir)
     try {
-      await until(
-        async () => {
-          await pause(20)
-          const waiting = store.all(raw('select key from inbound_messages where next_attempt_at is not null'))
-          return waiting.length === 0
-        },
-        'everything read',
-        60_000,
-      )
+      const waiting = raw('select key from inbound_messages where next_attempt_at is not null')
+      await until(() => store.all(waiting).length === 0, 'everything read')
       const rows = store.all(
         raw<{ subject: string; status: string; reason: string | null }>(
           'select subject, status, reason from inbound_emails',

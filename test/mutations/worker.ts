@@ -1,0 +1,106 @@
+// Parses mutations in a thread of its own, and says what each cost in CPU time of the thread.
+import { serveJobs } from '../../src/base/jobs.ts'
+import { mutate } from './mutate.ts'
+import { PARSERS } from './parsers.ts'
+
+export interface Lot {
+  parser: string
+  from: number
+  to: number
+  octets: number
+}
+
+export interface Finding {
+  seed: number
+  what: string
+}
+
+export interface Done {
+  findings: Finding[]
+  parsed: number
+  /** The dearest octet against that of plain text. */
+  worst: number
+}
+
+/**
+ * What takes more CPU time than this, and for each octet more than RATIO times what plain text costs the same parser, is looked at: four times the
+ * octets may cost GROWTH times as much (linear: 4, quadratic: 16), and no octet MOST times what plain text costs. The least of several
+ * runs counts, so that a busy machine or a pause of the garbage collector is no finding.
+ */
+const FLOOR_MS = 100
+const RATIO = 200
+const GROWTH = 8
+const MOST = 5000
+const RUNS = 4
+const HEAP = 512 * 1024 * 1024
+
+const PLAIN = 'From: ann@there.test\r\nSubject: plain\r\n\r\nThis is a line of plain text for a person to read.\r\n'
+
+async function cost(parser: string, bytes: Buffer): Promise<{ ms: number; thrown?: unknown }> {
+  const { declared = () => false, parse } = PARSERS[parser]!
+  const before = process.threadCpuUsage()
+  let thrown: unknown
+  try {
+    await parse(bytes)
+  } catch (error) {
+    if (!declared(error)) thrown = error
+  }
+  const { system, user } = process.threadCpuUsage()
+  const ms = (user - before.user + system - before.system) / 1000
+  return thrown === undefined ? { ms } : { ms, thrown }
+}
+
+async function leastCost(parser: string, bytes: Buffer): Promise<number> {
+  const costs: number[] = []
+  for (let n = 0; n < RUNS; n++) costs.push((await cost(parser, bytes)).ms)
+  return Math.min(...costs)
+}
+
+/** What is wrong with the time that these octets take, if anything. */
+async function tooDear(parser: string, bytes: Buffer, plain: number): Promise<string | undefined> {
+  const once = await leastCost(parser, bytes)
+  const ratio = once / bytes.length / plain
+  if (once <= FLOOR_MS || ratio <= RATIO) return undefined
+  const growth = (await leastCost(parser, Buffer.concat([bytes, bytes, bytes, bytes]))) / once
+  if (growth <= GROWTH && ratio <= MOST) return undefined
+  const figures = `${Math.round(ratio)} times plain text, ${growth.toFixed(1)} times as much for four times the octets`
+  return `${Math.round(once)} ms for ${bytes.length} octets: ${figures}`
+}
+
+const plainCosts = new Map<string, number>()
+
+/** CPU time of an octet of plain text, in ms. */
+async function plainCost(parser: string): Promise<number> {
+  const known = plainCosts.get(parser)
+  if (known !== undefined) return known
+  const bytes = Buffer.from(PLAIN.repeat(500))
+  const costs: number[] = []
+  for (let n = 0; n < 5; n++) costs.push((await cost(parser, bytes)).ms / bytes.length)
+  const least = Math.max(Math.min(...costs), 1e-6)
+  plainCosts.set(parser, least)
+  return least
+}
+
+async function run({ from, octets, parser, to }: Lot): Promise<Done> {
+  const seeds = PARSERS[parser]!.seeds(octets)
+  const plain = await plainCost(parser)
+  const done: Done = { findings: [], parsed: 0, worst: 0 }
+  for (let seed = from; seed < to; seed++) {
+    const bytes = mutate(seeds[seed % seeds.length]!, seeds[(seed * 7) % seeds.length]!, seed)
+    const { ms, thrown } = await cost(parser, bytes)
+    done.parsed++
+    const ratio = ms / bytes.length / plain
+    if (ms > FLOOR_MS) done.worst = Math.max(done.worst, ratio)
+    if (thrown !== undefined)
+      done.findings.push({ seed, what: thrown instanceof Error ? (thrown.stack ?? thrown.message) : 'no Error' })
+    else if (ms > FLOOR_MS && ratio > RATIO) {
+      const what = await tooDear(parser, bytes, plain)
+      if (what !== undefined) done.findings.push({ seed, what })
+    }
+    const { heapUsed } = process.memoryUsage()
+    if (heapUsed > HEAP) done.findings.push({ seed, what: `${heapUsed} octets of heap` })
+  }
+  return done
+}
+
+serveJobs(run, { lot: 1 })
