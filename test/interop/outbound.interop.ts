@@ -139,11 +139,11 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(bob!.attempts, 1)
     })
 
-    test('passes OpenDKIM, dkimpy and mailauth on the same octets', async () => {
+    test('passes OpenDKIM, dkimpy, Mail::DKIM and mailauth on the same octets', async () => {
       assert.deepEqual(await verdicts(letter, key, dns), ALL_PASS)
     })
 
-    test('fails all three once a letter of it is changed', async () => {
+    test('fails all four once a letter of it is changed', async () => {
       const changed = Buffer.from(letter.toString('latin1').replace('Thank you.', 'Thank me.'), 'latin1')
       const said = await verdicts(changed, key, dns)
       for (const [verifier, verdict] of Object.entries(said)) assert.notEqual(verdict, 'pass', verifier)

@@ -15,11 +15,20 @@ export DEBIAN_FRONTEND=noninteractive
 # python3-dkim brings python3-dnspython; openssl makes the receiving exchanger's certificate and the signing key.
 # spamassassin brings its rules with it, and no daemon. clamav-daemon is used without the world's signatures: the rig writes a
 # database of its own, so nothing has to be fetched.
-packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython swaks openssl ca-certificates spamassassin'
+packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython libmail-dkim-perl swaks openssl ca-certificates spamassassin'
 # swaks needs the two Perl modules for STARTTLS and for mail with attachments.
 packages="$packages clamav-daemon libnet-ssleay-perl libmime-tools-perl"
+# A Debian of its own for the guide of the README, its name server, and what a user has to talk to an API.
+packages="$packages mmdebstrap nsd curl iproute2 util-linux"
 # A browser for the pages that people see, and its WebDriver.
 packages="$packages chromium chromium-driver"
+# Shells for the completion scripts, and bsdutils for `script`, which gives them a terminal.
+packages="$packages zsh fish bsdutils"
+# Languages in which receivers of webhooks verify signatures: the examples of src/webhooks/README.md run in each.
+packages="$packages golang-go php-cli ruby"
+
+# A certificate authority for tests, a judge of TLS, and programs that send by SMTP with a password.
+packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libauthen-sasl-perl libsasl2-modules"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -38,7 +47,7 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install o
 
 # What is new here must not start at the next boot; what this machine already used stays as it is.
 fresh=
-for service in postfix opendkim clamav-daemon clamav-freshclam; do
+for service in postfix opendkim clamav-daemon clamav-freshclam nsd; do
   installed "$service" || fresh="$fresh $service"
 done
 
@@ -60,17 +69,45 @@ for service in $fresh; do
   update-rc.d "$service" disable
 done
 
+# Exim cannot be installed beside Postfix: it is unpacked, and run from where it lies.
+exim=${POSTRIDER_EXIM:-/var/tmp/postrider-exim}
+# It looks for the account that its package would make.
+getent passwd Debian-exim >/dev/null || useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin --user-group Debian-exim
+if [ ! -x "$exim/usr/sbin/exim4" ]; then
+  say "unpack exim4-daemon-light in $exim"
+  mkdir -p "$exim"
+  (cd "$exim" && apt-get -q download exim4-daemon-light && dpkg-deb -x exim4-daemon-light_*.deb . && rm -f exim4-daemon-light_*.deb)
+fi
+
+# What makes clients of the OpenAPI document, and what looks for faults in it: pinned, and no dependency of the project itself.
+clients=${POSTRIDER_CLIENTS:-/var/tmp/postrider-clients}
+if command -v npm >/dev/null; then
+  say "npm ci in $clients"
+  mkdir -p "$clients"
+  cp "$(dirname "$0")/clients/package.json" "$(dirname "$0")/clients/package-lock.json" "$clients"
+  (cd "$clients" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+else
+  say 'no npm: clients of the OpenAPI document are not made'
+fi
+
 # /usr/bin/python3 by its path: a pyenv in front of PATH has no Debian modules, and the rig calls it by path too.
 say 'what is there now:'
 postconf -d -h mail_version | sed 's/^/  postfix /'
 opendkim -V | sed -n '1s/^/  /p'
 /usr/bin/python3 -c 'import dkim, dns.version; print("  python3-dkim, dnspython", dns.version.version)'
+/usr/bin/perl -MMail::DKIM -e 'print "  Mail::DKIM $Mail::DKIM::VERSION\n"'
 swaks --version | sed -n '1s/^/  /p'
 openssl version | sed 's/^/  /'
 spamassassin --version | sed -n '1s/^/  /p'
 clamd --version | sed -n '1s/^/  /p'
 chromium --version --no-sandbox | sed -n '1s/^/  /p'
 chromedriver --version | sed -n '1s/^/  /p'
+go version | sed 's/^/  /'
+php --version | sed -n '1s/^/  /p'
+ruby --version | sed 's/^/  /'
+dpkg-query -W -f '  ${Package} ${Version}\n' pebble testssl.sh msmtp libphp-phpmailer git-email
+nsd -v 2>&1 | sed -n '1s/^/  /p'
+mmdebstrap --version | sed 's/^/  /'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }
   say "  $program"

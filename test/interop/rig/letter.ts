@@ -1,4 +1,4 @@
-// A delivered letter and its judges: three DKIM verifiers that share no code, and Python's email parser.
+// A delivered letter and its judges: four DKIM verifiers that share no code, and Python's email parser.
 
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import type { TestDns } from '../../kit/zone.ts'
 import { PROGRAMS } from './sandbox.ts'
-import { opendkimVerify, pythonDkimVerify, type DkimKey } from './verifiers.ts'
+import { opendkimVerify, perlDkimVerify, pythonDkimVerify, type DkimKey } from './verifiers.ts'
 
 /** A stored letter with the line ends it came with: a maildir holds LF. */
 export const onTheWire = (stored: Buffer): Buffer =>
@@ -32,20 +32,22 @@ export function withMessageId(letters: readonly Buffer[], messageId: string): Bu
 
 /** Each DKIM verifier by name and what it says: "pass", or whatever else in its own words. */
 export async function verdicts(letter: Buffer, key: DkimKey, dns: TestDns): Promise<Record<string, string>> {
-  const [opendkim, dkimpy, mailauth] = await Promise.all([
+  const [opendkim, dkimpy, mailDkim, mailauth] = await Promise.all([
     opendkimVerify(letter, [key]),
     pythonDkimVerify(letter, [key]),
+    perlDkimVerify(letter, [key]),
     dkimVerify(letter, { resolver: mailauthResolver(dns) }),
   ])
   const { status } = mailauth.results[0] ?? { status: { result: 'none' } }
   return {
     opendkim: opendkim.ok ? 'pass' : opendkim.detail,
     dkimpy: dkimpy.ok ? 'pass' : dkimpy.detail,
+    mailDkim: mailDkim.ok ? 'pass' : mailDkim.detail,
     mailauth: status.result === 'pass' ? 'pass' : JSON.stringify(status),
   }
 }
 
-export const ALL_PASS = { opendkim: 'pass', dkimpy: 'pass', mailauth: 'pass' }
+export const ALL_PASS = { opendkim: 'pass', dkimpy: 'pass', mailDkim: 'pass', mailauth: 'pass' }
 
 /** The test's DNS in the shape that mailauth asks of it. */
 export function mailauthResolver({

@@ -69,6 +69,14 @@ export interface Answer {
 export interface RunningPostrider {
   /** Where it receives. */
   smtpPort: number
+  /** Of the listeners that are on, in the order of the configuration. */
+  ports: Record<'https' | 'submission' | 'submissions', number[]>
+  /** An API token with all scopes. */
+  token: string
+  /** Its data directory. */
+  dataDir: string
+  /** SIGHUP, as "systemctl reload" sends it. */
+  reload: () => void
   /** A download over a real socket; `path` is below /api/v1. Throws unless the answer is 200. */
   download: (path: string) => Promise<Buffer>
   /** Makes an inbox; its id. */
@@ -105,6 +113,10 @@ export interface PostriderOptions {
   deliveryPort: number
   /** Where the virus scanner listens. */
   clamav?: string
+  /** Further sections of the configuration. */
+  more?: string
+  /** Further keys of [http]. */
+  http?: string
 }
 
 export async function startPostrider(options: PostriderOptions): Promise<RunningPostrider> {
@@ -119,7 +131,7 @@ export async function startPostrider(options: PostriderOptions): Promise<Running
 
 async function serve(
   box: Sandbox,
-  { clamav = '', deliveryPort, dns, hostname }: PostriderOptions,
+  { clamav = '', deliveryPort, dns, hostname, http: moreHttp = '', more = '' }: PostriderOptions,
 ): Promise<RunningPostrider> {
   const { program, first } = executable()
   const config = box.write(
@@ -128,6 +140,7 @@ async function serve(
 data_dir = "${box.path('data')}"
 [http]
 listen = "127.0.0.1:0"
+${moreHttp}
 [smtp]
 listen = ["127.0.0.1:0"]
 [inbound]
@@ -140,6 +153,7 @@ port = ${deliveryPort}
 allow_private = ["127.0.0.0/8"]
 [api]
 rate_limit = 0
+${more}
 `,
   )
   const log = (): string => box.read('server.log')
@@ -170,11 +184,14 @@ rate_limit = 0
   const server = box.daemon(program, [...first, '--config', config, 'serve'], 'server.log')
   let http = ''
   let smtpPort = 0
+  const ports: RunningPostrider['ports'] = { https: [], submission: [], submissions: [] }
   const ready = (): boolean => {
     if (!server.alive()) throw new Error(`the server ended at once: ${log()}`)
     const told = readyLine(log())
     http = told?.http ?? ''
     smtpPort = Number(told?.smtp[0]?.split(':').at(-1) ?? 0)
+    for (const name of Object.keys(ports) as (keyof typeof ports)[])
+      ports[name] = (told?.[name] ?? []).map((each) => Number(each.split(':').at(-1)))
     return told !== undefined
   }
   await until(ready, READY_TIMEOUT, () => `the server is not ready: ${log()}`)
@@ -212,6 +229,10 @@ rate_limit = 0
   }
   return {
     smtpPort,
+    ports,
+    token,
+    dataDir: box.path('data'),
+    reload: () => void process.kill(server.pid, 'SIGHUP'),
     api,
     download,
     show,
@@ -250,9 +271,10 @@ rate_limit = 0
     async sendingDomain(name, ...more) {
       await json('domain', 'add', name, '--user', USER, ...more)
       const { records } = (await json('domain', 'records', name)) as {
-        records: { record_type: string; name: string; value: string }[]
+        records: { record_type: string; type?: string; name: string; value: string }[]
       }
-      for (const record of records)
+      // What is only advised says its type in DNS.
+      for (const record of records.filter(({ type = 'TXT' }) => type === 'TXT'))
         dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', [record.value])
       const checked = (await json('domain', 'check', name)) as { status: string }
       if (checked.status !== 'active') throw new Error(`${name} is ${checked.status}: ${JSON.stringify(checked)}`)
@@ -274,7 +296,9 @@ rate_limit = 0
   }
 }
 
-function readyLine(log: string): { http: string; smtp: string[] } | undefined {
+type Ready = { http: string; smtp: string[] } & Partial<Record<'https' | 'submission' | 'submissions', string[]>>
+
+function readyLine(log: string): Ready | undefined {
   const line = log.split('\n').find((text) => text.includes('"event":"ready"'))
-  return line === undefined ? undefined : (JSON.parse(line) as { http: string; smtp: string[] })
+  return line === undefined ? undefined : (JSON.parse(line) as Ready)
 }

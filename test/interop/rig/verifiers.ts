@@ -1,5 +1,5 @@
-// Two foreign judges of a DKIM signature (RFC 6376), offline: OpenDKIM in C and dkimpy in Python. Neither shares a line of
-// code with Postrider or with mailauth, so where all three agree the signature is right.
+// Three foreign judges of a DKIM signature (RFC 6376), offline: OpenDKIM in C, dkimpy in Python and Mail::DKIM in Perl. None shares a line
+// of code with Postrider or with mailauth, so where all agree the signature is right. Each judges many letters in one process.
 
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -14,58 +14,91 @@ export type { DkimKey } from './opendkim.ts'
 export interface Judgement {
   /** There is a signature, and every one that was judged holds. */
   ok: boolean
-  /** What the judge printed. */
+  /** What the judge said of this letter. */
   detail: string
 }
 
-async function judge(
-  mail: Buffer,
-  files: (dir: string) => Record<string, string>,
-  command: (dir: string) => [string, string[]],
-  verdict: (code: number, output: string) => boolean,
-): Promise<Judgement> {
-  const dir = await mkdtemp(join(tmpdir(), 'postrider-judge-'))
-  try {
-    await writeFile(join(dir, 'letter.eml'), mail)
-    for (const [name, content] of Object.entries(files(dir))) await writeFile(join(dir, name), content)
-    const [program, args] = command(dir)
-    return await new Promise<Judgement>((resolve) => {
-      execFile(program, args, { timeout: 30_000, killSignal: 'SIGKILL' }, (error, stdout, stderr) => {
-        const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
-        // OpenDKIM reports each milter callback too; only the verdict lines tell anything.
-        const lines = (stdout + stderr).split('\n').filter((line) => !line.includes(' returned SMFIS_'))
-        const spoken = lines.join('\n').replaceAll(`${dir}/`, '').trim()
-        // A program that could not be run at all says so only in the error.
-        const detail = code === -1 && error ? `${error.message} ${spoken}`.trim() : spoken
-        resolve({ ok: verdict(code, detail), detail })
+type Judge = (mails: readonly Buffer[], keys: DkimKey[]) => Promise<Judgement[]>
+
+interface Command {
+  files: Record<string, string>
+  run: (letters: string[]) => [program: string, args: string[]]
+  /** What the output says of a letter; undefined when nothing. */
+  said: (output: string, letter: string) => string | undefined
+}
+
+const judge =
+  (command: (keys: DkimKey[]) => Command): Judge =>
+  async (mails, keys) => {
+    const dir = await mkdtemp(join(tmpdir(), 'postrider-judge-'))
+    try {
+      const { files, run, said } = command(keys)
+      for (const [name, content] of Object.entries(files)) await writeFile(join(dir, name), content)
+      const names = mails.map((_, index) => `letter-${index}.eml`)
+      for (const [index, mail] of mails.entries()) await writeFile(join(dir, names[index]!), mail)
+      const [program, args] = run(names)
+      const output = await new Promise<string>((resolve) => {
+        const options = { cwd: dir, timeout: 240_000, killSignal: 'SIGKILL', maxBuffer: 256 * 1024 * 1024 } as const
+        execFile(program, args, options, (error, stdout, stderr) =>
+          // A program that could not be run at all says so only in the error.
+          resolve(`${stdout}\n${stderr}\n${typeof error?.code === 'number' ? '' : (error?.message ?? '')}`),
+        )
       })
-    })
-  } finally {
-    await rm(dir, { recursive: true, force: true })
+      return names.map((name) => {
+        const detail = said(output, name)
+        return { ok: detail === 'pass', detail: detail ?? `nothing: ${output.trim().slice(0, 2000)}` }
+      })
+    } finally {
+      await rm(dir, { recursive: true, force: true })
+    }
   }
-}
 
-/** OpenDKIM in test mode. A letter without a signature is not ok, though OpenDKIM itself would accept it. */
-export async function opendkimVerify(mail: Buffer, keys: DkimKey[]): Promise<Judgement> {
-  return await judge(
-    mail,
-    (dir) => ({ 'keys.txt': testPublicKeys(keys), 'od.conf': `Mode v\nTestPublicKeys ${join(dir, 'keys.txt')}\n` }),
-    (dir) => [PROGRAMS.opendkim, ['-vv', '-x', join(dir, 'od.conf'), '-t', join(dir, 'letter.eml')]],
-    (code, output) => code === 0 && /dkim=pass/.test(output) && !/dkim=(?!pass)/.test(output),
-  )
-}
+/** Lines of `letter-1.eml pass`. */
+const lineOf = (output: string, letter: string): string | undefined =>
+  output
+    .split('\n')
+    .find((line) => line.startsWith(`${letter} `))
+    ?.slice(letter.length + 1)
 
-/** dkimpy, every signature of the letter in turn. */
-export async function pythonDkimVerify(mail: Buffer, keys: DkimKey[]): Promise<Judgement> {
-  const names = keys.map((k) => [`${k.selector}._domainkey.${k.domain}`.toLowerCase(), k.record])
-  return await judge(
-    mail,
-    () => ({ 'keys.json': JSON.stringify(Object.fromEntries(names)) }),
-    // -I: neither the caller's PYTHONPATH nor the current directory decides which dkimpy judges.
-    (dir) => {
-      const script = join(import.meta.dirname, 'dkim-verify.py')
-      return [PROGRAMS.python, ['-I', script, join(dir, 'letter.eml'), join(dir, 'keys.json')]]
-    },
-    (code) => code === 0,
-  )
-}
+const records = (keys: DkimKey[]): Record<string, string> => ({
+  'keys.json': JSON.stringify(
+    Object.fromEntries(keys.map((k) => [`${k.selector}._domainkey.${k.domain}`.toLowerCase(), k.record])),
+  ),
+})
+
+/** OpenDKIM in test mode. It says once for each letter what it found; of one without a signature, that it is not signed. */
+export const opendkimAll = judge((keys) => ({
+  files: { 'keys.txt': testPublicKeys(keys), 'od.conf': 'Mode v\nTestPublicKeys keys.txt\n' },
+  run: (letters) => [PROGRAMS.opendkim, ['-vv', '-x', 'od.conf', '-t', letters.join(',')]],
+  said(output, letter) {
+    const found = output
+      .split('\n')
+      .filter((line) => line.startsWith(`opendkim: ${letter}: `) && !line.includes(' returned '))
+    if (found.length === 0) return undefined
+    return found.every((line) => / verification .* succeeded$/.test(line)) ? 'pass' : found.join(' ')
+  },
+}))
+
+/** dkimpy, every signature of a letter in turn. */
+export const pythonDkimAll = judge((keys) => ({
+  files: records(keys),
+  // -I: neither the caller's PYTHONPATH nor the current directory decides which dkimpy judges.
+  run: (letters) => [PROGRAMS.python, ['-I', join(import.meta.dirname, 'dkim-verify.py'), 'keys.json', ...letters]],
+  said: lineOf,
+}))
+
+/** Mail::DKIM, every signature of a letter in turn. */
+export const perlDkimAll = judge((keys) => ({
+  files: records(keys),
+  run: (letters) => [PROGRAMS.perl, [join(import.meta.dirname, 'dkim-verify.pl'), 'keys.json', ...letters]],
+  said: lineOf,
+}))
+
+const one =
+  (all: Judge) =>
+  async (mail: Buffer, keys: DkimKey[]): Promise<Judgement> =>
+    (await all([mail], keys))[0]!
+
+export const opendkimVerify = one(opendkimAll)
+export const pythonDkimVerify = one(pythonDkimAll)
+export const perlDkimVerify = one(perlDkimAll)
