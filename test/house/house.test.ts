@@ -142,6 +142,7 @@ describe('the ladder', () => {
     states: 1,
     message: 1,
     smtp: 1,
+    acme: 1,
     store: 2,
     jsonapi: 3,
     accounts: 4,
@@ -150,11 +151,12 @@ describe('the ladder', () => {
     outbound: 7,
     campaigns: 8,
     inbound: 9,
-    privacy: 10,
-    api: 11,
-    console: 11,
-    sandbox: 12,
-    cli: 13,
+    submission: 10,
+    privacy: 11,
+    api: 12,
+    console: 13,
+    sandbox: 14,
+    cli: 15,
   }
   // 'from/file.ts -> to/file.ts': reason.
   const EXCEPTIONS: Record<string, string> = {}
@@ -211,7 +213,7 @@ describe('packages', () => {
   const PACKAGES: Record<string, string[]> = {
     base: ['zod', 'smol-toml'],
     states: [],
-    message: ['nodemailer', 'mailparser', 'dkim-signer', 'tldts', 'html-to-text', 'mailauth', 'libmime'],
+    message: ['nodemailer', 'mailparser', 'dkim-signer', 'tldts', 'html-to-text', 'libmime'],
     smtp: ['smtp-server', 'nodemailer'],
     store: ['better-sqlite3', 'kysely'],
     jsonapi: ['hono', 'zod'],
@@ -220,7 +222,7 @@ describe('packages', () => {
     console: ['hono'],
     sandbox: ['dns-packet', 'mailauth', 'mailparser', 'smtp-server'],
     privacy: ['yazl'],
-    cli: ['commander', 'csv-parse', 'node-cron', 'yauzl', 'yazl'],
+    cli: ['commander', 'csv-parse', 'dns-packet', 'node-cron', 'yauzl', 'yazl'],
   }
 
   // One file where its folder as a whole has no business with the package.
@@ -271,8 +273,11 @@ describe('one writer per table', () => {
   const EXCEPTIONS = [
     'store/erasing.ts writes ${table}',
     'store/move.ts writes ${machine.table}',
+    'store/move.ts writes ${table}',
     'store/schema-campaigns.ts writes audiences',
     'store/schema-campaigns.ts writes contacts',
+    // A migration moves its rows.
+    'store/schema-notices.ts writes notices',
   ]
 
   test('insert, update and delete stand with the owner', () => {
@@ -309,6 +314,21 @@ describe('one writer per table', () => {
   })
 })
 
+describe('statuses', () => {
+  // A contact's status follows the suppressions of its address (D41): it is what they say, not what happened to a row.
+  const FOLLOWS = ['store/move.ts', 'campaigns/contacts.ts']
+
+  test('are changed by store/move.ts alone', () => {
+    const found = sources
+      .filter(({ file }) => !FOLLOWS.includes(file))
+      .flatMap(({ code, file }) => [
+        ...[...code.matchAll(/\bset (?:\w+ = [^,`']+, )*status\s*=/g)].map(([text]) => `${file} ${text}`),
+        ...[...code.matchAll(/updateTable\([^)]*\)\s*\.set\(\{[^}]*\bstatus\b/g)].map(([text]) => `${file} ${text}`),
+      ])
+    assertNone(found)
+  })
+})
+
 describe('time and network', () => {
   // Every place that looks at the machine's clock or sets a timer of its own.
   const TIMERS: Record<string, string> = {
@@ -318,21 +338,27 @@ describe('time and network', () => {
     'store/batches.ts setTimeout': 'under load a commit waits for more writes to share it',
     'store/batches.ts performance.now': 'a commit waits as long as the one before took',
     'store/database.ts performance.now': 'a batch is cut off so that the event loop turns',
-    'base/pool.ts setImmediate': 'jobs of one turn of the event loop go in one message',
+    'base/hand.ts setImmediate': 'jobs of one turn of the event loop go in one message',
     'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',
+    'base/jobs.ts setTimeout': 'an answer may take so long',
+    'base/pool.ts performance.now': 'how long a thread has not answered',
     'base/pool.ts setTimeout': 'an idle worker thread is let go',
     'base/time-server.ts setTimeout': 'timeouts of a socket',
-    'smtp/listener.ts setTimeout': 'a stop waits so long for open sessions',
+    'base/insist.ts setTimeout': 'at the end of the process a write is tried every quarter of a second',
+    'smtp/listener.ts setInterval': 'deadlines of sockets',
+    'smtp/session.ts performance.now': 'deadlines of a socket',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
-    'inbound/reader.ts setTimeout': 'DNS may hold up one message so long',
+    'outbound/notice-mail.ts setTimeout': 'a stop waits so long for notices under way',
+    'inbound/deliver.ts setTimeout': 'a stop waits so long for the store',
+    'inbound/judge.ts performance.now': 'DNS may hold up one message so long',
+    'cli/inbound.ts setTimeout': 'a stop waits so long for what is being read',
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
-    'smtp/client.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
-    'api/server.ts setTimeout': 'a stop waits so long for open requests',
-    'outbound/deliver.ts setTimeout': 'a stop waits so long for open connections',
     'outbound/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
+    'acme/http.ts AbortSignal.timeout': 'timeouts of a socket',
+    'cli/grade-tls.ts setTimeout': 'timeouts of a socket',
+    'cli/grade-dns.ts setTimeout': 'timeouts of a socket',
     'webhooks/post.ts setTimeout': 'timeouts of a socket',
-    'webhooks/dispatch.ts setTimeout': 'a stop waits so long for open requests',
     'webhooks/dispatch.ts performance.now': 'how long an endpoint took to answer',
   }
   // Where the network is touched, and what other files take from these modules.
@@ -344,10 +370,23 @@ describe('time and network', () => {
     'smtp/channel.ts node:tls': 'STARTTLS of smtp/client.ts',
     'smtp/route.ts node:net': 'arithmetic of addresses',
     'smtp/listener.ts smtp-server': 'the inbound listener',
-    'smtp/session.ts smtp-server': 'the sessions of the inbound listener',
+    'smtp/session.ts smtp-server': 'the sessions of the listeners',
+    'smtp/strict-stream.ts smtp-server': 'what a client sends, taken apart',
     'inbound/scan.ts node:net': 'the virus scanner',
     'api/client-address.ts node:net': 'arithmetic of addresses',
     'api/server.ts @hono/node-server': 'the HTTP listener',
+    'api/server.ts node:https': 'the HTTPS listener',
+    'cli/sandbox.ts node:net': 'a free port for the sandbox',
+    'acme/http.ts node:https': 'questions to a certificate authority',
+    'acme/http.ts node:tls': 'the authorities that are known to it',
+    'cli/grade-dns.ts node:dgram': 'questions to the resolver that is graded by',
+    'cli/grade-dns.ts node:dns': 'the servers of the system',
+    'cli/grade-dns.ts node:net': 'the same over TCP',
+    'cli/grade-tls.ts node:net': 'the exchangers that are graded',
+    'cli/grade-tls.ts node:tls': 'the exchangers that are graded',
+    'cli/acme.ts node:net': 'arithmetic of addresses',
+    'domains/advised.ts node:net': 'arithmetic of addresses',
+    'cli/certificates.ts node:tls': 'what HTTPS shows to whom',
     'sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',
     'base/guard.ts node:net': 'arithmetic of addresses, and the form of a look-up',
@@ -376,7 +415,7 @@ describe('time and network', () => {
     const found = sources.flatMap(({ file, code }) =>
       [
         ...code.matchAll(
-          /\b(Date\.now|performance\.now|setTimeout|setInterval|setImmediate|process\.hrtime|Date\(\)|AbortSignal\.timeout|node:timers)\b|\bnew Date\(\)/g,
+          /\b(Date\.now|performance\.now|setTimeout|setInterval|setImmediate|process\.hrtime|Date\(\)|AbortSignal\.timeout|Atomics\.wait|scheduler\.wait|node:timers)\b|\bnew Date\(\)/g,
         ),
       ].map(([word]) => `${file} ${word}`),
     )
@@ -395,6 +434,15 @@ describe('time and network', () => {
     // `fetch` as a name of ours (an option of the listener, a private method) is no call.
     compare(found, NETWORK)
   })
+})
+
+test('docs/logs.md names every event that is logged, and no other', () => {
+  const page = readFileSync(new URL('../../docs/logs.md', import.meta.url), 'utf8')
+  const named = new Set([...page.matchAll(/^\| `([^`]+)` \|/gm)].map((row) => row[1]!))
+  const logged = new Set(['fault'])
+  for (const file of sources)
+    for (const call of file.text.matchAll(/log\.(?:debug|info|warn|error|always)\(\s*'([^']+)'/g)) logged.add(call[1]!)
+  assert.deepEqual([...named].toSorted(), [...logged].toSorted())
 })
 
 describe('files', () => {
@@ -437,12 +485,29 @@ describe('the package', () => {
     assert.match(manifest.scripts['start']!, /bin\/postrider\.ts dev$/)
   })
 
-  test('names files that exist', () => {
+  test('starts every program by the pinned Node, and names files that exist', () => {
+    // npm signals its shell alone, which must therefore be gone: "exec".
+    const started = Object.values(manifest.scripts)
+      .flatMap((script) => script.split('&&'))
+      .map((command) => command.trim().replace(/^(?:[A-Z_]+=\S+ )+/, ''))
+    assert.deepEqual(
+      started.filter((command) => !/^(exec sh bin\/node\.sh|npm run --silent \S+)( |$)/.test(command)),
+      [],
+    )
     assertNone(
-      Object.values(manifest.scripts)
-        .flatMap((script) => [...script.matchAll(/node (\S+\.ts)/g)].map(([, file]) => file!))
+      started
+        .flatMap((command) => [...command.matchAll(/(?<= )(?:bin|packaging|test|node_modules)\/[^\s*]+(?= |$)/g)])
+        .map(([file]) => file)
         .filter((file) => !existsSync(join(ROOT, file))),
     )
+  })
+
+  test('the lock file holds no package against the Node that npm runs on', () => {
+    const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+      packages: Record<string, { engines?: object }>
+    }
+    const asking = Object.keys(packages).filter((path) => path !== '' && packages[path]!.engines)
+    assert.deepEqual(asking, [], 'run "npm run lock"')
   })
 
   test('no file names a package registry or a place of one machine', () => {

@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { HOUR } from '../../src/base/clock.ts'
 import { parseConfig, type Config, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import type { Timeouts } from '../../src/smtp/client.ts'
@@ -13,7 +14,8 @@ import { createApp } from '../../src/api/server.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
 import { recordsOf } from '../../src/domains/records.ts'
-import { domainByKey, registerDomain, type Domain } from '../../src/domains/register.ts'
+import { domainByKey, type Domain } from '../../src/domains/find.ts'
+import { registerDomain } from '../../src/domains/register.ts'
 import { ManualClock } from './clock.ts'
 import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
@@ -83,6 +85,17 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     clock,
     log: options.log ?? silentLog,
     resolver: dns.resolver,
+    everyHour: (run) => {
+      let cancel = (): void => {}
+      const again = (): void => {
+        cancel = clock.wake(clock.now() + HOUR, () => {
+          run()
+          again()
+        })
+      }
+      again()
+      return { destroy: () => cancel() }
+    },
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
   })

@@ -1,6 +1,6 @@
 // Audiences, contacts and campaigns for tests, made through the API.
 import assert from 'node:assert/strict'
-import type { Domain } from '../../src/domains/register.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import type { TestAppliance } from './appliance.ts'
 import { until } from './until.ts'
 

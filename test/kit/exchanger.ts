@@ -12,7 +12,8 @@ export interface Heard {
 }
 
 export interface Script {
-  greeting?: string
+  /** A function is asked with how many connections are open, this one included. */
+  greeting?: string | ((open: number) => string)
   /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
   keywords?: string[]
   tls?: boolean
@@ -30,6 +31,8 @@ export interface TestExchanger {
   /** Every line the clients sent, message bodies left out. */
   commands: string[]
   connections: number
+  /** Connections that stand now. */
+  readonly open: number
   /** The address of each connection's client, in the order in which they came. */
   peers: string[]
   script: Script
@@ -55,6 +58,9 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
     heard: [],
     commands: [],
     connections: 0,
+    get open() {
+      return sockets.size
+    },
     peers: [],
     script,
     cut() {
@@ -79,7 +85,9 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
     if (text === 'close') socket.destroy()
     else if (text !== '') socket.write(text.endsWith('\r\n') ? text : `${text}\r\n`)
   }
-  if (!tls) say(exchanger.script.greeting ?? '220 mx.test ESMTP')
+  const { greeting = '220 mx.test ESMTP' } = exchanger.script
+  if (!tls) say(typeof greeting === 'string' ? greeting : greeting(exchanger.open))
+  if (!tls && typeof greeting !== 'string' && /^[45]/.test(greeting(exchanger.open))) socket.end()
   const command = (line: string): void => {
     exchanger.commands.push(line)
     const scripted = exchanger.script.answer?.(line, connection)

@@ -13,10 +13,10 @@ export interface Sent {
 
 /** Delivers a message to a listener; the verdict on each recipient. */
 export async function deliver(
-  { port, host }: { port: number; host: string },
+  { port, host, localAddress }: { port: number; host: string; localAddress?: string },
   { from = 'ann@there.test', to, message }: Sent,
 ): Promise<Verdict[]> {
-  const session = await openSession({ host, address: host, port, hostname: 'client.test', tls: 'none' })
+  const session = await openSession({ host, address: host, port, hostname: 'client.test', tls: 'none', localAddress })
   if ('kind' in session) throw new Error(session.text)
   const text = message ?? `From: ${from}\nTo: ${String(to)}\nSubject: Hello\nMessage-ID: <1@there.test>\n\nHello.\n`
   const lines = Buffer.isBuffer(text) ? text.toString('latin1') : Buffer.from(text).toString('latin1')

@@ -12,6 +12,9 @@ export interface TestDns extends DnsServer {
   asked: string[]
 }
 
+/** In ms. It answers at once, and loses nothing: no test is about a question that was asked too impatiently. */
+const PATIENCE = 60_000
+
 /** Every name not set is NXDOMAIN. `names` may be changed while it runs. */
 export async function startTestDns(): Promise<TestDns> {
   const records = new Map<string, string[]>()
@@ -27,7 +30,7 @@ export async function startTestDns(): Promise<TestDns> {
   })
   return {
     ...server,
-    resolver: createResolver({ servers: [{ host: '127.0.0.1', port: server.port }], timeout: 2000, tries: 3 }),
+    resolver: createResolver({ servers: [{ host: '127.0.0.1', port: server.port }], timeout: PATIENCE, tries: 3 }),
     asked,
     set(name, type, values) {
       if (values === undefined) {

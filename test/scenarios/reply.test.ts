@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
+import { addNotice } from '../../src/accounts/notices.ts'
 import { startSandbox, type Sandbox } from '../../src/cli/sandbox.ts'
 import type { ReceivedMail } from '../../src/sandbox/exchanger.ts'
 import { raw } from '../../src/store/query.ts'
@@ -20,7 +21,7 @@ const troubles: unknown[] = []
 const log: Log = {
   ...silentLog,
   info: (event, fields) => void (event === 'report' && reports.push(fields ?? {})),
-  warn: (event, fields) => void troubles.push([event, fields]),
+  warn: (event, fields) => void (event !== 'notice' && troubles.push([event, fields])),
   fault: (where, thrown) => (troubles.push([where, thrown]), ''),
 }
 let sandbox: Sandbox
@@ -151,4 +152,16 @@ test('refuse@ is refused in the session, and nothing arrives', async () => {
 test('nothing else has come to the inbox', async () => {
   const { body } = await api('GET', '/inbound-emails')
   assert.equal(body.data.length, 2)
+})
+
+test('what the sandbox tells its user arrives in an inbox, signed', async () => {
+  const { desk, notices } = sandbox.appliance
+  const user_key = Number(found('select key as value from users where email = ?', sandbox.user))
+  const subject = 'An export is ready'
+  await desk.store.write((tx) => addNotice(tx, { user_key, domain_key: null, subject, text: 'Here.' }, clock.now()))
+  notices.ring()
+  const id = await until(() => found('select id as value from inbound_emails where subject = ?', subject), 'the notice')
+  const { attributes } = (await api('GET', `/inbound-emails/${id}`)).body.data
+  assert.match(attributes.from, /postrider@sandbox\.example/)
+  assert.deepEqual([attributes.to, attributes.authentication.dkim], [[sandbox.user], 'pass'])
 })
