@@ -35,22 +35,47 @@ export class SignIns {
     this.#clock = clock
   }
 
-  /** `client` is the address that asks. A wait is in ms. */
+  /** A password; `client` is the address that asks. A wait is in ms. */
   async try(email: string, password: string, client: string): Promise<SignIn> {
     const user = findUser(this.#reader, email)
     const name = (user?.email ?? email.trim()).toLowerCase()
+    // A user who does not exist takes as long to check.
+    const check = () => checkPassword(password, user?.password_hash ?? NOBODY)
+    const result = await this.#guarded(name, client, async () => (await check()) && Boolean(user?.password_hash))
+    return result === 'right' ? { user: user! } : result
+  }
+
+  /** A code of the second factor, under the same brakes. */
+  async tryCode(user: User, client: string, check: () => Promise<boolean>): Promise<SignIn> {
+    const result = await this.#guarded(`code of ${user.email.toLowerCase()}`, client, check)
+    return result === 'right' ? { user } : result
+  }
+
+  /** Whether `client` may cause one more mail to an address; a link to sign in is asked for without any proof. */
+  mayAsk(email: string, client: string): boolean {
+    const now = this.#clock.now()
+    const keys = [`link ${email.trim().toLowerCase()}`, `links of ${client}`]
+    if (keys.some((key) => (this.#failures.get(key)?.until ?? 0) > now)) return false
+    for (const key of keys) this.#fail(key, now, closing)
+    return true
+  }
+
+  async #guarded(
+    name: string,
+    client: string,
+    check: () => Promise<boolean>,
+  ): Promise<'right' | 'wrong' | { wait: number }> {
     const [account, address, pair] = [`user ${name}`, `client ${client}`, `pair ${client} ${name}`]
     const now = this.#clock.now()
     const wait = Math.max(...[account, address, pair].map((key) => (this.#failures.get(key)?.until ?? 0) - now))
     if (wait > 0) return { wait }
     if (this.#checking >= AT_ONCE) return { wait: SECOND }
-    // Counted before the password is looked at: many at once are many.
+    // A failure is counted before the password is checked, so that requests sent at the same time are all counted.
     this.#fail(account, now, () => SLOWED)
     for (const key of [address, pair]) this.#fail(key, now, closing)
     this.#checking++
-    // Whoever does not exist takes as long.
-    const right = await checkPassword(password, user?.password_hash ?? NOBODY).finally(() => this.#checking--)
-    if (!right || !user?.password_hash) {
+    const right = await check().finally(() => this.#checking--)
+    if (!right) {
       counters.refused.add({ where: 'sign_in' })
       return 'wrong'
     }
@@ -60,7 +85,7 @@ export class SignIns {
     const known = this.#failures.get(address)
     if (known)
       this.#failures.set(address, { ...known, count: Math.max(0, known.count - 1), until: Math.min(known.until, now) })
-    return { user }
+    return 'right'
   }
 
   #fail(key: string, now: number, pauseAfter: (count: number) => number): void {

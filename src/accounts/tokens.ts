@@ -68,6 +68,7 @@ const known = db
     'tokens.expires_at',
     'tokens.last_used_at',
     'users.id as user_id',
+    'users.operator',
   ])
 
 const byHash = statement<{ hash: Uint8Array }>()((arg) => known.where('tokens.hash', '=', arg.hash))
@@ -78,6 +79,7 @@ export interface KnownToken {
   id: string
   user_key: number
   user_id: string
+  operator: 0 | 1
   scopes: string
   agent_id: string | null
   daily: number | null

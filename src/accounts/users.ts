@@ -8,6 +8,7 @@ import { parseAddress } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { endSessions } from './sessions.ts'
 
 export type User = RowOf<'users'>
 
@@ -52,12 +53,16 @@ export interface NewUser {
   name?: string
   password?: string
   plan?: string
+  /** Sees and steers the whole server. The first user is one in any case. */
+  operator?: boolean
+  /** The address of the user whose account this one may look at. */
+  readsFor?: string
 }
 
 /** Adds a user. Throws an OperatorError for a malformed or known address. */
 export async function addUser(
   desk: { store: Store; clock: Clock },
-  { email, name, password, plan }: NewUser,
+  { email, name, operator, password, plan, readsFor }: NewUser,
 ): Promise<User> {
   const address = parseAddress(email)
   if (!address) throw new OperatorError(`"${email}" is not an email address.`)
@@ -66,6 +71,10 @@ export async function addUser(
   return desk.store.write((tx) => {
     if (findUser(tx, address.address))
       throw new OperatorError(`The user ${address.address} exists already; "postrider user list" shows all.`)
+    const first = tx.first(db.selectFrom('users').select('key').limit(1)) === undefined
+    const account = readsFor === undefined ? undefined : requireUser(tx, readsFor)
+    if (account?.reads_for)
+      throw new OperatorError(`${account.email} has no account of its own; name the user whose account it is.`)
     tx.run(
       db.insertInto('users').values({
         id: newId(now),
@@ -75,6 +84,8 @@ export async function addUser(
         plan: plan ?? 'unlimited',
         subscription_state: 'active',
         summary: 'none',
+        operator: first || operator === true ? 1 : 0,
+        reads_for: account?.key ?? null,
         created_at: now,
         updated_at: now,
       }),
@@ -94,9 +105,13 @@ export async function setPassword(
     tx.run(
       db.updateTable('users').set({ password_hash: hash, updated_at: desk.clock.now() }).where('key', '=', user.key),
     )
+    endSessions(tx, user.key)
     return user
   })
 }
+
+export const userByKey = (reader: Reader, key: number): User | undefined =>
+  reader.first(db.selectFrom('users').selectAll().where('key', '=', key))
 
 /** Removes a user who owns no domain that still exists; tokens go with the user. Throws an OperatorError. */
 export function removeUser(desk: { store: Store }, email: string): Promise<User> {

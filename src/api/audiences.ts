@@ -9,6 +9,7 @@ import { addContact, changeContact, removeContact } from '../campaigns/contacts.
 import { importContacts, type ImportItem } from '../campaigns/import.ts'
 import { normalised } from '../outbound/suppressions.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
+import { holding } from './extension.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { line, name, text } from './schemas.ts'
 
@@ -168,7 +169,11 @@ export const contacts = define('contacts', {
     updated_at: time('When they last changed.'),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key' } },
-  filters: { status: { column: 'status' }, email: { column: 'email', forms: (value) => [normalised(value)] } },
+  filters: {
+    status: { column: 'status' },
+    email: { column: 'email', forms: (value) => [normalised(value)] },
+    search: holding('email', 'name'),
+  },
   actions: [
     {
       kind: 'list',

@@ -44,6 +44,7 @@ export function createGate({ store, clock, rates }: GateDesk): Gate {
           userId: access.user_id,
           tokenId: access.grant_id,
           scopes: new Set(['mcp:use']),
+          operator: false,
         }
       if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
       if (now >= token.expires_at) throw invalid('token_expired', 'The bearer token has expired; create a new one.')
@@ -53,6 +54,7 @@ export function createGate({ store, clock, rates }: GateDesk): Gate {
         userId: token.user_id,
         tokenId: token.id,
         scopes: new Set(JSON.parse(token.scopes) as string[]),
+        operator: token.operator === 1,
         agentId: token.agent_id ?? undefined,
         cappedToken: token.daily === null ? undefined : token.key,
       }

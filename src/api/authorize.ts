@@ -5,12 +5,13 @@ import { html } from 'hono/html'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
 import { clientById, isAllowed, isRegistered, type OauthClient } from '../accounts/oauth-clients.ts'
 import { grantCode } from '../accounts/oauth-grants.ts'
+import { useCode } from '../accounts/second-factor.ts'
 import { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
 import { page, readText } from './pages.ts'
 import { People, type Person, type PersonDesk } from './person.ts'
-import { consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
+import { codePage, consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
 
 const PATH = '/oauth/authorize'
 const MAX_QUERY = 8000
@@ -32,7 +33,7 @@ type Judged = { asking: Asking } | { page: string } | { redirect: string }
 
 export function createAuthorize(desk: PersonDesk): Hono {
   const app = new Hono()
-  const people = new People(desk, PATH)
+  const people = new People(desk)
   const signIns = new SignIns(desk.store, desk.clock)
   const formOf = (context: Context, { client, query }: Asking, person?: Person): Form => ({
     client: client.name === '' ? 'A program without a name' : client.name,
@@ -49,7 +50,7 @@ export function createAuthorize(desk: PersonDesk): Hono {
     const person = people.signedIn(context)
     const form = formOf(context, asking, person)
     return person
-      ? consentPage(context, form, { email: person.email, redirectUri: asking.redirectUri })
+      ? consentPage(context, form, { email: person.user.email, redirectUri: asking.redirectUri })
       : signInPage(context, form)
   })
 
@@ -63,15 +64,16 @@ export function createAuthorize(desk: PersonDesk): Hono {
     const person = people.signedIn(context)
     const action = form.get('action')
     // A second tab was opened before the first had signed in.
-    const whose = action === 'sign-in' ? undefined : person
+    const whose = action === 'sign-in' || action === 'code' ? undefined : person
     if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
     if (action === 'sign-in') return signIn(context, asking, form)
-    if (action === 'sign-out') people.signOut(context)
+    if (action === 'code') return secondFactor(context, asking, form)
+    if (action === 'sign-out') await people.signOut(context)
     if (action === 'sign-out' || !person) return again(context, asking)
     if (action !== 'allow')
       return redirectWith(context, desk, asking, { error: 'access_denied', error_description: 'The user denied it.' })
     const { challenge, client, redirectUri, resource } = asking
-    const granting = { client, user_key: person.key, redirect_uri: redirectUri, challenge, resource }
+    const granting = { client, user_key: person.user.key, redirect_uri: redirectUri, challenge, resource }
     return redirectWith(context, desk, asking, { code: await grantCode(desk, granting) })
   })
   app.all(PATH, (context) => context.text('This page knows GET and POST.\n', 405, { Allow: 'GET, HEAD, POST' }))
@@ -80,20 +82,41 @@ export function createAuthorize(desk: PersonDesk): Hono {
   async function signIn(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
     const email = (form.get('email') ?? '').slice(0, 320)
     const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, desk.config.http))
-    if (result === 'wrong') {
-      const notice: Notice = { status: 403, text: 'The address or the password is wrong.', email }
-      return signInPage(context, formOf(context, asking), notice)
+    if (result === 'wrong' || 'wait' in result)
+      return signInPage(
+        context,
+        formOf(context, asking),
+        noticeOf(context, result, 'The address or the password', email),
+      )
+    if (result.user.sealed_totp === null) {
+      await people.signIn(context, result.user)
+      return again(context, asking)
     }
-    if ('wait' in result) {
-      const seconds = Math.ceil(result.wait / 1000)
-      const time = seconds > 90 ? `${Math.ceil(seconds / 60)} minutes` : `${seconds} seconds`
-      context.header('Retry-After', String(seconds))
-      const notice: Notice = { status: 429, text: `Too many attempts. Try again in ${time}.`, email }
-      return signInPage(context, formOf(context, asking), notice)
-    }
-    people.signIn(context, result.user)
+    return codePage(context, { ...formOf(context, asking), step: people.stepFor(result.user) })
+  }
+
+  /** The password was right; now the code of the second factor. */
+  async function secondFactor(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
+    const step = form.get('step') ?? ''
+    const user = people.userOfStep(step)
+    if (!user) return again(context, asking)
+    const result = await signIns.tryCode(user, rateKey(context, desk.config.http), () =>
+      useCode(desk, user, form.get('code') ?? ''),
+    )
+    if (result === 'wrong' || 'wait' in result)
+      return codePage(context, { ...formOf(context, asking), step }, noticeOf(context, result, 'The code', ''))
+    await people.signIn(context, user)
     return again(context, asking)
   }
+}
+
+/** What is said of a wrong password or code, or of too many. */
+export function noticeOf(context: Context, result: 'wrong' | { wait: number }, what: string, email: string): Notice {
+  if (result === 'wrong') return { status: 403, text: `${what} is wrong.`, email }
+  const seconds = Math.ceil(result.wait / 1000)
+  const time = seconds > 90 ? `${Math.ceil(seconds / 60)} minutes` : `${seconds} seconds`
+  context.header('Retry-After', String(seconds))
+  return { status: 429, text: `Too many attempts. Try again in ${time}.`, email }
 }
 
 /** OAuth 2.1 §4.1.1, §4.1.2.1: first client and redirect URI, which decide where errors go; then the rest. */

@@ -6,6 +6,7 @@ import { field, type Call } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from '../campaigns/audiences.ts'
 import { addCampaign, changeCampaign, removeCampaign, type CampaignDesk } from '../campaigns/edit.ts'
 import { campaignCounts } from '../campaigns/stats.ts'
+import { holding } from './extension.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { address, addresses, line, name, text } from './schemas.ts'
 
@@ -120,7 +121,11 @@ export const campaigns = define('campaigns', {
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key', create: true } },
-  filters: { status: { column: 'status' }, audience: { column: 'audience_key', type: 'audiences' } },
+  filters: {
+    status: { column: 'status' },
+    audience: { column: 'audience_key', type: 'audiences' },
+    search: holding('name', 'subject'),
+  },
   actions: [
     {
       kind: 'create',

@@ -8,13 +8,30 @@ import type { Budget } from '../base/memory.ts'
 import type { Space } from '../base/space.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Pool } from '../base/pool.ts'
+import type { AdvisedRecord } from '../domains/advised.ts'
+import type { Domain } from '../domains/find.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import type { FetchDesk } from '../outbound/fetch.ts'
 import { definer } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 
+/** What only the process as a whole can tell. */
+export interface Operations {
+  /** Records that are advised for a domain here and now. */
+  advised(domain: Domain): Promise<AdvisedRecord[]>
+  /** Looks at the DNS of a domain now. */
+  check(domainKey: number): Promise<unknown>
+  state(): Promise<{
+    findings: { check: string; status: 'ok' | 'warn' | 'fail'; detail: string; mend: string | null }[]
+    storage: { kind: string; octets: number }[]
+    last_backup_at: number | null
+    certificate_ends_at: number | null
+  }>
+}
+
 export interface ApiDesk {
+  operations: Operations
   store: Store
   spool: Spool
   clock: Clock
@@ -34,6 +51,8 @@ export interface ApiDesk {
   bells: {
     domains: () => void
     deliveries: (lane: string) => void
+    /** Anything in the queue may have changed. */
+    queue: () => void
     webhooks: () => void
     campaigns: () => void
     privacy: () => void

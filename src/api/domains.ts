@@ -5,7 +5,9 @@ import { field } from '../jsonapi/resource.ts'
 import { changeDomain, registerDomain, removeDomain, type DomainsDesk } from '../domains/register.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { inheritSuppressions } from '../outbound/suppressions.ts'
+import { findOwned } from '../store/list.ts'
 import { define, type ApiDesk } from './desk.ts'
+import { EXTENSION } from './extension.ts'
 import { line } from './schemas.ts'
 
 const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({
@@ -112,6 +114,17 @@ export const domains = define('domains', {
       run: async ({ parts, row, attributes }) => ({
         row: { ...(await changeDomain(deskOf(parts), row.key, attributes)) },
       }),
+    },
+    {
+      kind: 'act',
+      path: '/domains/:domain/check',
+      id: 'checkDomain',
+      scope: 'domains:write',
+      about: `Look at the domain’s DNS now. ${EXTENSION}`,
+      run: async ({ caller, parts, row }) => {
+        await parts.operations.check(row.key)
+        return { row: findOwned(parts.store, 'domains', caller.userKey, String(row['id'])) ?? row }
+      },
     },
     {
       kind: 'delete',

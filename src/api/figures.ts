@@ -70,13 +70,13 @@ function waitingSince(desk: FiguresDesk, state: string): number[] {
   return dueGroups<number>(desk.store, queue).flatMap(({ due, name }) => (wanted.has(name) ? [due] : []))
 }
 
-const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
+export const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
 
 /** The spool is walked at most this often. */
 const WALK_EVERY = 5 * MINUTE
 const walked = new Map<string, { at: number; octets: Promise<number> }>()
 
-function spoolOctets({ clock, config }: FiguresDesk): Promise<number> {
+export function spoolOctets({ clock, config }: Pick<FiguresDesk, 'clock' | 'config'>): Promise<number> {
   const folder = join(config.data_dir, 'spool')
   const known = walked.get(folder)
   const now = clock.now()
@@ -95,7 +95,7 @@ function spoolOctets({ clock, config }: FiguresDesk): Promise<number> {
 }
 
 /** When the certificate that SMTP shows ends, in Unix seconds; none when it cannot be read. */
-function certificateEnd({ config }: FiguresDesk): Values {
+export function certificateEnd({ config }: Pick<FiguresDesk, 'config'>): Values {
   const { acme, data_dir, hostname, smtp, tls } = config
   const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
   const file = smtp.tls_cert || tls.cert || brought || join(data_dir, 'smtp-certificate.pem')
@@ -109,7 +109,7 @@ function certificateEnd({ config }: FiguresDesk): Values {
 /** Written by `postrider backup`. */
 export const LAST_BACKUP = 'last-backup'
 
-function lastBackup({ config }: FiguresDesk): number {
+export function lastBackup({ config }: Pick<FiguresDesk, 'config'>): number {
   try {
     return (Date.parse(readFileSync(join(config.data_dir, LAST_BACKUP), 'utf8').trim()) || 0) / SECOND
   } catch {

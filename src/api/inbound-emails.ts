@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { INBOUND_STATUSES } from '../states/inbound-email.ts'
 import { field } from '../jsonapi/resource.ts'
 import { attachmentOf, bodiesOf, rawOf } from '../inbound/stored.ts'
+import { holding } from './extension.ts'
 import { define } from './desk.ts'
 
 const text = (about: string) => field(z.string().nullable(), { about })
@@ -52,7 +53,11 @@ export const inboundEmails = define('inbound-emails', {
     updated_at: time('When it last changed.'),
   },
   relationships: { inbox: { type: 'inboxes', column: 'inbox_key' } },
-  filters: { inbox: { column: 'inbox_key', type: 'inboxes' }, status: { column: 'status' } },
+  filters: {
+    inbox: { column: 'inbox_key', type: 'inboxes' },
+    status: { column: 'status' },
+    search: holding('subject', 'sender', 'from'),
+  },
   extend(rows, { reader, single }) {
     const bodies = bodiesOf(
       reader,

@@ -4,7 +4,7 @@ import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import type { Output } from './mcp-output.ts'
 
 /** A request to the API as the user; its status and document. */
-export type Inside = (
+export type Ask = (
   method: 'GET' | 'POST' | 'PATCH',
   path: string,
   body?: unknown,
@@ -17,7 +17,7 @@ export interface McpTool {
   input: z.ZodRawShape
   output: Output
   annotations: { readOnlyHint: boolean; destructiveHint?: boolean; idempotentHint?: boolean; openWorldHint: boolean }
-  run: (ask: Inside, given: Record<string, unknown>, access: OauthAccess) => ReturnType<Inside>
+  run: (ask: Ask, given: Record<string, unknown>, access: OauthAccess) => ReturnType<Ask>
 }
 
 const READS = { readOnlyHint: true, openWorldHint: false }

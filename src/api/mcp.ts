@@ -18,9 +18,11 @@ import { findAccess, type OauthAccess } from '../accounts/oauth-grants.ts'
 import { findToken } from '../accounts/tokens.ts'
 import { withBody } from '../jsonapi/body.ts'
 import { JSON_API } from '../jsonapi/media.ts'
+import type { Caller } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 import { outputOf } from './mcp-output.ts'
-import { MCP_TOOLS, type Inside } from './mcp-tools.ts'
+import type { Inside } from './inside.ts'
+import { MCP_TOOLS, type Ask } from './mcp-tools.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
 
 export interface McpDesk {
@@ -36,8 +38,26 @@ const MAX_BODY = 10 * 1024 * 1024
 const INSTRUCTIONS =
   'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
 
-/** `inside` performs a request to the API as a user; see server.ts. */
-export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: Request) => Promise<Response>): Hono {
+/** What MCP clients may ask of the API, on behalf of the user who let them in. */
+const MCP_SCOPES = new Set([
+  'emails:send',
+  'emails:read',
+  'inbound:read',
+  'domains:read',
+  'contacts:read',
+  'campaigns:read',
+  'campaigns:write',
+])
+
+const callerOf = ({ grant_id, user_id, user_key }: OauthAccess): Caller => ({
+  userKey: user_key,
+  userId: user_id,
+  tokenId: grant_id,
+  scopes: MCP_SCOPES,
+  operator: false,
+})
+
+export function createMcp(desk: McpDesk, inside: Inside): Hono {
   const app = new Hono()
   const { clock, config, store } = desk
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
@@ -157,17 +177,13 @@ async function sdk() {
   return { Server, Transport }
 }
 
-function offerTools(
-  server: McpServer,
-  access: OauthAccess,
-  inside: (access: OauthAccess, request: Request) => Promise<Response>,
-): void {
-  const ask: Inside = async (method, path, body) => {
+function offerTools(server: McpServer, access: OauthAccess, inside: Inside): void {
+  const ask: Ask = async (method, path, body) => {
     const request = new Request(`http://inside${path}`, {
       method,
       ...(body === undefined ? {} : { headers: { 'Content-Type': JSON_API }, body: JSON.stringify(body) }),
     })
-    const response = await inside(access, request)
+    const response = await inside(callerOf(access), request)
     return { status: response.status, document: (await response.json()) as Record<string, unknown> }
   }
   for (const { name, title, description, input, output, annotations, run } of MCP_TOOLS)
@@ -179,7 +195,7 @@ function offerTools(
 }
 
 /** A document as a tool's result; a refusal as an error that says what to mend. */
-function resultOf({ status, document }: Awaited<ReturnType<Inside>>): CallToolResult {
+function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallToolResult {
   if (status < 400)
     return { content: [{ type: 'text', text: JSON.stringify(document, null, 2) }], structuredContent: document }
   const errors =

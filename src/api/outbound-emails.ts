@@ -12,7 +12,9 @@ import { deliveriesOf } from '../outbound/queue.ts'
 import type { Delivery } from '../outbound/settle.ts'
 import { requireSendingDomain, requireSubscription } from '../outbound/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import { searched } from '../outbound/search.ts'
 import { define, type ApiDesk } from './desk.ts'
+import { EXTENSION } from './extension.ts'
 import { address, addresses, attachment, headerFields, line, text } from './schemas.ts'
 
 const MEGABYTE = 1024 * 1024
@@ -169,6 +171,11 @@ export const outboundEmails = define('outbound-emails', {
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },
+    search: {
+      column: 'subject',
+      sql: (value, reader) => searched(reader, value),
+      about: `Only those that fit: to:, from:, subject:, status:, domain:, campaign:, agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
+    },
   },
   extend,
   actions: [

@@ -1,5 +1,5 @@
-// The person in front of a browser, for the pages of OAuth: who has signed in there, and the proof in each form that this server wrote it
-// for this very browser. Two cookies: one names the browser, one the signed-in user; both are for these pages alone.
+// The person in front of a browser, for the pages of OAuth and the console: who has signed in there, and the proof in each form that this
+// server wrote it for this very browser. Two cookies: one names the browser, one the session.
 import type { Context } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import type { CookieOptions } from 'hono/utils/cookie'
@@ -8,7 +8,8 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { newSecret } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { User } from '../accounts/users.ts'
+import { endSession, findSession, noteSession, openSession, type Session } from '../accounts/sessions.ts'
+import { userByKey, type User } from '../accounts/users.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
@@ -19,42 +20,65 @@ export interface PersonDesk {
   config: Pick<Config, 'http' | 'oauth'>
 }
 
-const SESSION = 15 * MINUTE
+/** Between a right password and the code of the second factor. */
+const STEP = 5 * MINUTE
+/** As long as a session may last (accounts/sessions.ts). */
+const COOKIE_SECONDS = 30 * 24 * 3600
 const SESSION_COOKIE = 'postrider_session'
 const BROWSER_COOKIE = 'postrider_browser'
 
 export interface Person {
-  key: number
-  id: string
-  email: string
+  user: User
+  session: Session
 }
 
 export class People {
   readonly #desk: PersonDesk
-  readonly #path: string
 
-  /** `path` is where the pages are. */
-  constructor(desk: PersonDesk, path: string) {
+  constructor(desk: PersonDesk) {
     this.#desk = desk
-    this.#path = path
   }
 
-  /** Who is signed in; undefined when nobody is, the time is up, or the password has changed since. */
+  /** Who is signed in; undefined when nobody is, or the session is over. */
   signedIn(context: Context): Person | undefined {
     const { clock, store } = this.#desk
-    const [id = '', until = '', mac = ''] = (this.#read(context, SESSION_COOKIE) ?? '').split('.')
-    const user = store.first(db.selectFrom('users').selectAll().where('id', '=', id))
-    if (!user || !same(mac, this.#sessionMac(user, until)) || clock.now() >= Number(until)) return undefined
-    return user
+    const secret = this.#read(context, SESSION_COOKIE)
+    const session = secret === undefined ? undefined : findSession(store, secret, clock.now())
+    const user = session && userByKey(store, session.user_key)
+    if (!session || !user) return undefined
+    noteSession(store, session, clock.now())
+    return { user, session }
   }
 
-  signIn(context: Context, user: User): void {
-    const until = String(this.#desk.clock.now() + SESSION)
-    this.#write(context, SESSION_COOKIE, `${user.id}.${until}.${this.#sessionMac(user, until)}`, SESSION / 1000)
+  /** Opens a session; the one before in this browser ends. */
+  async signIn(context: Context, user: User): Promise<void> {
+    await this.#endSession(context)
+    const secret = await openSession(this.#desk, user, context.req.header('user-agent') ?? '')
+    this.#write(context, SESSION_COOKIE, secret, COOKIE_SECONDS)
   }
 
-  signOut(context: Context): void {
+  async signOut(context: Context): Promise<void> {
+    await this.#endSession(context)
     deleteCookie(context, SESSION_COOKIE, this.#options())
+  }
+
+  async #endSession(context: Context): Promise<void> {
+    const person = this.signedIn(context)
+    if (person) await endSession(this.#desk, person.user.key, person.session.id)
+  }
+
+  /** Names a user whose password was right, until the code of the second factor is given. */
+  stepFor({ id, password_hash }: User): string {
+    const until = String(this.#desk.clock.now() + STEP)
+    return `${id}.${until}.${this.#mac(['step', id, until, password_hash])}`
+  }
+
+  /** The user whom a step names; undefined when it is over or was not made here. */
+  userOfStep(step: string): User | undefined {
+    const [id = '', until = '', mac = ''] = step.split('.')
+    const user = this.#desk.store.first(db.selectFrom('users').selectAll().where('id', '=', id))
+    const sound = user && same(mac, this.#mac(['step', id, until, user.password_hash]))
+    return sound && this.#desk.clock.now() < Number(until) ? user : undefined
   }
 
   /** What a form carries: over the browser, who is signed in there, and what is asked. The browser is given its name by it. */
@@ -73,13 +97,8 @@ export class People {
     return browser !== undefined && same(proof, this.#formMac(browser, person, request))
   }
 
-  // A session's words begin otherwise than a form's, which a stranger has a say in. A new password ends all sessions.
-  #sessionMac({ id, password_hash }: User, until: string): string {
-    return this.#mac(['signed in', id, until, password_hash])
-  }
-
   #formMac(browser: string, person: Person | undefined, request: string): string {
-    return this.#mac(['form', browser, person?.id ?? null, request])
+    return this.#mac(['form', browser, person?.session.id ?? null, request])
   }
 
   #mac(words: (string | null)[]): string {
@@ -100,8 +119,8 @@ export class People {
 
   // "__Host-" (RFC 6265bis §4.1.3.2): no neighbour below the same domain can plant these.
   #options(): CookieOptions {
-    const options: CookieOptions = { httpOnly: true, sameSite: 'Lax' }
-    return this.#secure ? { ...options, prefix: 'host', secure: true, path: '/' } : { ...options, path: this.#path }
+    const options: CookieOptions = { httpOnly: true, sameSite: 'Lax', path: '/' }
+    return this.#secure ? { ...options, prefix: 'host', secure: true } : options
   }
 }
 

@@ -8,13 +8,23 @@ import { Hono } from 'hono'
 import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import { codeOf, OperatorError, refuse, Refusal } from '../base/errors.ts'
-import { Budget } from '../base/memory.ts'
 import { noteSpace } from '../base/space.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 import { answerError } from '../jsonapi/errors.ts'
-import type { Caller, Resource } from '../jsonapi/resource.ts'
+import type { Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
+import { advisedRecords } from './advised-records.ts'
+import { agents } from './agents.ts'
+import { attempts } from './attempts.ts'
+import { campaignTests } from './campaign-tests.ts'
+import { grants } from './grants.ts'
+import { lanes } from './lanes.ts'
+import { people } from './people.ts'
+import { privacyRequests } from './privacy-requests.ts'
+import { serverState } from './server-state.ts'
+import { suppressionImports } from './suppression-imports.ts'
+import { receivers, statistics } from './statistics.ts'
 import { audiences, contactImports, contacts } from './audiences.ts'
 import { createAuthorize } from './authorize.ts'
 import { createGate } from './auth.ts'
@@ -23,12 +33,13 @@ import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
-import type { OauthAccess } from '../accounts/oauth-grants.ts'
+import { createInside } from './inside.ts'
 import { createMcp } from './mcp.ts'
 import { countRequests, createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
 import { openApiOf } from './openapi.ts'
 import { outboundEmails } from './outbound-emails.ts'
+import { promise } from './promise.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
 import { recipientErasures, recipientExports } from './recipients.ts'
@@ -59,6 +70,18 @@ export const resources: readonly Resource<ApiDesk>[] = [
   outboundWebhooks,
   recipientErasures,
   recipientExports,
+  attempts,
+  statistics,
+  receivers,
+  suppressionImports,
+  campaignTests,
+  agents,
+  advisedRecords,
+  privacyRequests,
+  grants,
+  lanes,
+  people,
+  serverState,
 ]
 
 export const openApi = (publicUrl: string): object =>
@@ -70,6 +93,7 @@ export type App = Hono<{ Bindings: HttpBindings }>
 export function createApp(desk: ApiDesk): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   const base = (): string => desk.config.http.public_url + API_PATH
+  const inside = createInside(desk, base, resources)
   app.use(countRequests(desk))
   const wrong = new WrongTokens(desk)
   app.use('*', async (context, next) => {
@@ -126,7 +150,7 @@ export function createApp(desk: ApiDesk): App {
   app.route('/', createUnsubscribe(desk))
   app.route('/', createOauth(desk))
   app.route('/', createAuthorize(desk))
-  app.route('/', createMcp(desk, insideOf(desk, base)))
+  app.route('/', createMcp(desk, inside))
   app.onError((thrown, context) => {
     // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
@@ -136,59 +160,6 @@ export function createApp(desk: ApiDesk): App {
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
-}
-
-/** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
-function promise({ space }: ApiDesk): void {
-  if (space.low)
-    throw refuse(
-      'insufficient_storage',
-      'The server is short of storage and takes nothing new until its operator has made room; send this again later.',
-      undefined,
-      { 'Retry-After': '60' },
-    )
-}
-
-/** What MCP clients may ask of the API, on behalf of the user who let them in. */
-const MCP_SCOPES = new Set([
-  'emails:send',
-  'emails:read',
-  'inbound:read',
-  'domains:read',
-  'contacts:read',
-  'campaigns:read',
-  'campaigns:write',
-])
-
-/** The API without its gate, for requests that were let in elsewhere: made inside the process, on no socket. */
-function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, request: Request) => Promise<Response> {
-  const callers = new WeakMap<Headers, Caller>()
-  const gate = createGate(desk)
-  const router = createRouter({
-    parts: desk,
-    reader: desk.store,
-    clock: desk.clock,
-    keyring: desk.keyring,
-    gate: {
-      authenticate: (headers) => callers.get(headers)!,
-      admit: () => ({ headers: {} }),
-      permit: (caller, scope) => gate.permit(caller, scope),
-    },
-    base,
-    resources,
-    // The request that holds them was let in by its own size.
-    bodies: new Budget(Infinity),
-    promise: () => promise(desk),
-  })
-  router.onError((thrown, context) => {
-    const { status, headers, body } = answerError(thrown, desk)
-    return context.body(body, status as 400, headers)
-  })
-  return async (access, request) => {
-    const caller = { userKey: access.user_key, userId: access.user_id, tokenId: access.grant_id, scopes: MCP_SCOPES }
-    callers.set(request.headers, caller)
-    return router.fetch(request)
-  }
 }
 
 export interface HttpListener {

@@ -42,6 +42,26 @@ export function signInPage(context: Context, form: Form, notice?: Notice): Respo
   )
 }
 
+export function codePage(
+  context: Context,
+  form: Form & { step: string },
+  notice?: Notice,
+): Response | Promise<Response> {
+  return page(
+    context,
+    notice?.status ?? 200,
+    'One more step',
+    html`<p>Type the six digits that your authenticator app shows for Postrider.</p>
+      ${notice ? html`<p class="bad" role="alert">${notice.text}</p>` : ''}
+      <form method="post" action="${form.action}">
+        ${hidden(form)}<input type="hidden" name="step" value="${form.step}" />
+        <label for="code">Code</label>
+        <input id="code" name="code" inputmode="numeric" autocomplete="one-time-code" required autofocus />
+        <button name="action" value="code">Continue</button>
+      </form>`,
+  )
+}
+
 export function consentPage(
   context: Context,
   form: Form,

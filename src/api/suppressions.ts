@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from '../outbound/suppressions.ts'
+import { holding } from './extension.ts'
 import { define } from './desk.ts'
 
 const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
@@ -25,6 +26,7 @@ export const suppressions = define('suppressions', {
     reason: { column: 'reason' },
     email: { column: 'email', forms: (value, keyring) => keptForms(keyring, value) },
     domain: { column: 'domain_key', type: 'domains' },
+    search: holding('email'),
   },
   actions: [
     {

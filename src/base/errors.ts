@@ -25,6 +25,7 @@ export const CODES = {
   id_mismatch: [409, 'Resource id does not match the URL'],
   idempotency_conflict: [409, 'Idempotency key reused with a different payload'],
   agent_paused: [409, 'The agent is paused'],
+  changed_meanwhile: [412, 'The resource has changed meanwhile'],
   payload_too_large: [413, 'Request body too large'],
   unsupported_media_type: [415, 'Unsupported media type'],
   required: [422, 'Required value is missing'],

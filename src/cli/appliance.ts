@@ -35,6 +35,7 @@ import type { ApiDesk } from '../api/desk.ts'
 import { createEngine, fetchingOf, type Engine } from './engine.ts'
 import { Certificates } from './certificates.ts'
 import { createAcme } from './acme.ts'
+import { createOperations } from './operations.ts'
 import { openDoors, shownDoors, type Doors } from './doors.ts'
 import { createInbound } from './inbound.ts'
 import { adopt } from './ownership.ts'
@@ -163,10 +164,12 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       ...parts,
       bodies: new Budget(totalmem() / 4),
       fetching: fetchingOf(parts),
+      operations: createOperations(parts),
       inboundReader: inbound.files,
       bells: {
         domains: () => polling.ring(),
         deliveries: (lane: string) => engine.ring(lane),
+        queue: () => engine.ring(),
         webhooks: () => dispatcher.ring(),
         campaigns: () => {
           letters.lookAgain()

@@ -118,8 +118,8 @@ const refusedBy = (name: string, policy: string): string =>
 
 /** What a domain is advised to publish here and now. */
 export async function advisedFor(
-  { clock, config, resolver }: Desk,
-  domain: Domain & { email: string },
+  { clock, config, resolver }: Pick<Desk, 'clock' | 'config' | 'resolver'>,
+  domain: Domain & { email?: string },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)
   const certificates = new Certificates({
@@ -136,7 +136,7 @@ export async function advisedFor(
   return advisedRecords(
     { config, resolver, publicKeys, certified: config.acme.enabled ? shelf.names() : [] },
     domain,
-    config.notices.operator || domain.email,
+    config.notices.operator || domain.email || `postmaster@${domain.name}`,
   )
 }
 

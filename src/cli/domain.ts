@@ -68,7 +68,10 @@ export function recordsText(records: readonly DnsRecord[], advised: readonly Adv
       ...record,
       state: record.verified ? 'ok' : record.required ? 'missing' : 'advised',
     })),
-    ...advised.map((record) => ({ ...record, state: record.observed === null ? 'advised' : 'to change' })),
+    ...advised.map((record) => ({
+      ...record,
+      state: record.observed === null ? 'advised' : record.observed === record.value ? 'ok' : 'to change',
+    })),
   ].map(({ name, record_type, state, value }) => [
     state,
     record_type,

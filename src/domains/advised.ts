@@ -55,10 +55,9 @@ export async function advisedRecords(
   ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed })
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
+  const spf = await fromSpf(deps, domain.name)
   return [
-    ...(await fromSpf(deps, domain.name)).map(({ observed, value }) =>
-      record('FROM_SPF', 'TXT', domain.name, value, observed),
-    ),
+    record('FROM_SPF', 'TXT', domain.name, spf.value, spf.observed),
     ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
     ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
     ...publicKeys.map((key) => record('TLSA', 'TLSA', `_25._tcp.${hostname}`, tlsaValue(key))),
@@ -79,19 +78,20 @@ const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256
 export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
-/** SPF of the From domain: a record where it has none, else the mechanism to add; nothing when it names this host already. */
+/** SPF of the From domain: a record where it has none, else that record with the mechanism that names this host. */
 async function fromSpf(
   { config: { hostname }, resolver }: AdvisedDeps,
   domain: string,
-): Promise<{ value: string; observed: string | null }[]> {
+): Promise<{ value: string; observed: string | null }> {
   const answer = await resolver.txt(domain)
   const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
   const mechanism = `a:${hostname}`
-  if (present === undefined) return [{ value: `v=spf1 ${mechanism} ~all`, observed: null }]
+  if (present === undefined) return { value: `v=spf1 ${mechanism} ~all`, observed: null }
   const terms = present.split(/\s+/)
-  if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism)) return []
+  if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism))
+    return { value: present, observed: present }
   // Before "all", behind which nobody reads (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
   const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
-  return [{ value, observed: present }]
+  return { value, observed: present }
 }

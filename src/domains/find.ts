@@ -12,6 +12,10 @@ export function domainByKey(reader: Reader, key: number): Domain | undefined {
 }
 
 /** Every user's domains that are not removed, or those of one name. */
+/** One domain by its public id, removed ones too. */
+export const domainById = (reader: Reader, id: string): Domain | undefined =>
+  reader.first(db.selectFrom('domains').selectAll().where('id', '=', id))
+
 export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
   const all = db
     .selectFrom('domains')

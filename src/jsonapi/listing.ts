@@ -34,6 +34,13 @@ export function findParent(reader: Reader, types: Types, caller: Caller, within:
   return row
 }
 
+/** What a cursor is bound to. */
+export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Query): CursorScope => ({
+  userKey,
+  collection: `${path}?${JSON.stringify([...filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
+  sort,
+})
+
 /** The document of the page that a request asks for. */
 export function list(
   { clock, keyring, reader }: ListDesk,
@@ -50,11 +57,7 @@ export function list(
   for (const [name, values] of query.filters)
     where.push(condition({ keyring, reader }, resource, caller, name, values, writer))
 
-  const scope: CursorScope = {
-    userKey: caller.userKey,
-    collection: `${path}?${JSON.stringify([...query.filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
-    sort: query.sort,
-  }
+  const scope = scopeOf(caller, path, query)
   const now = clock.now()
   const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
   if (cursor === 'other sort')
@@ -84,8 +87,19 @@ export function list(
   }
   const next = mark(page.rows.at(-1), page.hasNext, 'after')
   const previous = mark(page.rows[0], page.hasPrevious, 'before')
+  return { ...document, ...pageLinks(writer, action.path, parentId, query, { next, previous, more: page.hasNext }) }
+}
+
+/** `links` and `meta` of a page (specification "Cursor pagination"). */
+export function pageLinks(
+  { base }: Writer,
+  path: string,
+  parentId: string | undefined,
+  query: Query,
+  { more, next, previous }: { next: string | null; previous: string | null; more: boolean },
+): { links: object; meta: object } {
   // The path below the API's mount is the route's; the base already holds the mount.
-  const url = writer.base + action.path.replace(/:\w+/, parentId ?? '')
+  const url = base + path.replace(/:\w+/, parentId ?? '')
   const link = (cursorText: string | null): string => {
     const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
     if (cursorText !== null) parameters.set('page[cursor]', cursorText)
@@ -93,9 +107,8 @@ export function list(
     return `${url}?${parameters.toString()}`
   }
   return {
-    ...document,
     links: { first: link(null), last: null, prev: previous && link(previous), next: next && link(next) },
-    meta: { has_more: page.hasNext, next_cursor: next, prev_cursor: previous, per_page: query.size },
+    meta: { has_more: more, next_cursor: next, prev_cursor: previous, per_page: query.size },
   }
 }
 
@@ -108,7 +121,8 @@ function condition(
   values: string[],
   writer: Writer,
 ): Condition {
-  const { column, type, flag, forms, means } = resource.filters![name]!
+  const { column, type, flag, forms, means, sql } = resource.filters![name]!
+  if (sql) return sql(values[0]!, reader)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)

@@ -1,6 +1,7 @@
 // Operations of the OpenAPI document: one for each action of a description, with its parameters, headers and refusals.
 import { CODES } from '../base/errors.ts'
 import { JSON_API } from './media.ts'
+import { hasTag } from './changed.ts'
 import { exampleOf } from './openapi-examples.ts'
 import { errorDocument, refusalsOf, type AnyAction } from './openapi-errors.ts'
 import { namesOf, type Json, type Schemas } from './openapi-schemas.ts'
@@ -13,6 +14,7 @@ const SUCCESS = {
   update: '200',
   delete: '204',
   act: '202',
+  view: '200',
   download: '200',
 } as const
 const METHODS = {
@@ -22,6 +24,7 @@ const METHODS = {
   update: 'patch',
   delete: 'delete',
   act: 'post',
+  view: 'get',
   download: 'get',
 } as const
 
@@ -56,6 +59,7 @@ export class Operations {
     const type = action.kind === 'create' ? action.accepts : undefined
     const headers = RATES.concat(
       success === '201' ? ['Location'] : [],
+      hasTag(resource) && (action.kind === 'show' || action.kind === 'update') ? ['ETag'] : [],
       action.refuses?.includes('idempotency_conflict') ? ['Idempotent-Replayed'] : [],
     )
     return {
@@ -95,6 +99,10 @@ export class Operations {
         return { '*/*': { schema: { type: 'string', contentEncoding: 'binary' } } }
       case 'list':
         return this.#content(this.#schemas.collection(resource))
+      case 'view':
+        return this.#content(
+          action.one ? this.#schemas.document(resource, 'alone', false) : this.#schemas.collection(resource),
+        )
       case 'create':
         return this.#content(this.#schemas.document(resource, 'created', includes))
       case 'update':
@@ -169,12 +177,14 @@ export class Operations {
     const related = Object.keys(resource.relationships ?? {})
     const each: Record<string, () => Json[]> = {
       filter: () =>
-        Object.entries(resource.filters ?? {}).map(([name, { flag, type }]) =>
+        Object.entries(resource.filters ?? {}).map(([name, { about, flag, type }]) =>
           query(
             `filter[${name}]`,
-            type === undefined
-              ? `Only those with this \`${name}\`; commas mean any of${flag ? '; true or false' : ''}.`
-              : `Only those of this one of ${type}, by its id; commas mean any of.`,
+            about !== undefined
+              ? about
+              : type === undefined
+                ? `Only those with this \`${name}\`; commas mean any of${flag ? '; true or false' : ''}.`
+                : `Only those of this one of ${type}, by its id; commas mean any of.`,
           ),
         ),
       sort: () => [
@@ -213,7 +223,19 @@ export class Operations {
         }),
       ],
     }
-    return [...inPath, ...paramsOf(action).flatMap((param) => each[param]!())]
+    const match = {
+      name: 'If-Match',
+      in: 'header',
+      required: false,
+      description:
+        'The ETag of the state that the change is for; 412 when it is another by now. An extension of the interface.',
+      schema: { type: 'string' },
+    }
+    return [
+      ...inPath,
+      ...(action.kind === 'update' ? [match] : []),
+      ...paramsOf(action).flatMap((param) => each[param]!()),
+    ]
   }
 
   #shared(name: string, parameter: Json): Json {
@@ -244,6 +266,7 @@ const REFUSALS: Record<string, string> = {
   404: 'NotFound',
   406: 'NotAcceptable',
   409: 'Conflict',
+  412: 'PreconditionFailed',
   413: 'ContentTooLarge',
   415: 'UnsupportedMediaType',
   422: 'Unprocessable',
@@ -262,6 +285,7 @@ const HEADERS: Record<string, [type: 'integer' | 'string' | 'boolean', about: st
   'RateLimit-Reset': ['integer', 'Seconds until all are back; of a 429 until one is.', true],
   'Retry-After': ['integer', 'Seconds to wait before the next request.', true],
   'WWW-Authenticate': ['string', 'The scheme, the error and the scope (RFC 6750).', false],
+  ETag: ['string', 'Which state this is, for If-Match. An extension of the interface.', true],
   Location: ['string', 'The URL of what was created, where it has one.', false],
   'Idempotent-Replayed': ['boolean', 'True where the request had been made before and nothing was done again.', false],
 }

@@ -9,6 +9,8 @@ export const MAX_SIZE = 100
 const MAX_DEPTH = 2
 /** Values of one filter; more would only be a heavier query. */
 const MAX_VALUES = 50
+/** Characters of a value that is taken whole. */
+const MAX_WHOLE = 500
 
 export interface Query {
   /** As the client sent them, page cursor left out: what links keep. */
@@ -104,7 +106,9 @@ export function includedTypes(query: Query, resource: Resource<never>, types: Ty
 function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
   const filter = resource.filters && Object.hasOwn(resource.filters, member) ? resource.filters[member] : undefined
   if (!filter) throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}".`)
-  const values = value.split(',')
+  const values = filter.sql ? [value] : value.split(',')
+  if (filter.sql && value.length > MAX_WHOLE)
+    throw wrong('unsupported_filter', name, `This filter takes at most ${MAX_WHOLE} characters.`)
   if (values.length > MAX_VALUES)
     throw wrong('unsupported_filter', name, `A filter takes at most ${MAX_VALUES} values.`)
   if (filter.flag && values.some((text) => text !== 'true' && text !== 'false'))

@@ -72,6 +72,16 @@ export interface Filter {
   forms?: (value: string, keyring: Keyring) => readonly string[]
   /** The column is a flag: the filter takes true and false. */
   flag?: true
+  /** The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value that is none. */
+  sql?: (value: string, reader: Reader) => Sql
+  /** Said in the OpenAPI document in place of "only those with this …". */
+  about?: string
+}
+
+/** A condition with its parameters. */
+export interface Sql {
+  sql: string
+  parameters: readonly (string | number)[]
 }
 
 /** Who asks, as the gate found out. */
@@ -80,6 +90,8 @@ export interface Caller {
   userId: string
   tokenId: string
   scopes: ReadonlySet<string>
+  /** May see and steer the whole server. */
+  operator: boolean
   /** What the operator has set for the token: the agent it sends as, and its key where its recipients in a day are counted. */
   agentId?: string | undefined
   cappedToken?: number | undefined
@@ -120,6 +132,8 @@ interface Common {
   id?: string
   /** What it may be refused for beyond what its kind always may. */
   refuses?: readonly Code[]
+  /** For operators alone; to others it is as if there were nothing. */
+  operator?: true
 }
 
 /** Another resource's children: the path's first parameter names the parent. */
@@ -157,6 +171,15 @@ export type Action<Parts, F extends Fields> =
       method?: 'DELETE' | 'GET'
       free?: true
       run: (call: Call<Parts>) => Promise<Written>
+    })
+  /** A GET of what is worked out when it is asked for: a collection, or with `one` a single resource. Each row has an id. */
+  | (Common & {
+      kind: 'view'
+      id: string
+      params?: readonly Param[]
+      within?: Within
+      one?: true
+      run: (call: Call<Parts> & { filters: ReadonlyMap<string, string[]> }) => Promise<ListedRow[]> | ListedRow[]
     })
   /** A GET that answers bytes instead of a document. */
   | (Common & { kind: 'download'; id: string; run: (call: Call<Parts>) => Promise<Response> })
@@ -198,6 +221,8 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
   switch (action.kind) {
     case 'list':
       return action.params
+    case 'view':
+      return action.params ?? (action.one ? ['filter'] : ['filter', 'page'])
     case 'show':
       return action.params ?? ['include', 'fields']
     case 'create':

@@ -10,15 +10,14 @@ import type { SmtpSession } from '../smtp/client.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
-import { dueGroups } from '../store/due.ts'
-import { becameDue, LANES, releaseAll, type Consignment } from './claim.ts'
+import { releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
-import { heldByProvider, Lane, shareOf, someIdle } from './lanes.ts'
+import { LaneSet } from './lane-set.ts'
+import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
 import { aboutTheHost, refusesConnection, wantsPatience } from './conclude.ts'
 import { Fates } from './fates.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
-import { Widths } from './width.ts'
 
 export interface DeliveryDesk extends AttemptDesk {
   clock: Clock
@@ -37,10 +36,9 @@ const MAX_SETTLING = 100
 
 export class DeliveryEngine {
   readonly #desk: DeliveryDesk
-  readonly #lanes = new Map<string, Lane>()
+  readonly #lanes: LaneSet
   readonly #loop: Loop
   readonly #shaping: Shaping
-  readonly #widths = new Widths()
   readonly #open = new Set<SmtpSession>()
   readonly #sessions: Sessions
   readonly #running = new Set<Promise<void>>()
@@ -55,6 +53,7 @@ export class DeliveryEngine {
   constructor(desk: DeliveryDesk, shaping: Shaping = new Shaping()) {
     this.#desk = desk
     this.#shaping = shaping
+    this.#lanes = new LaneSet(shaping)
     this.#fates = new Fates(desk, () => this.#loop.ring())
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
@@ -80,7 +79,7 @@ export class DeliveryEngine {
   /** Mail for a lane is due; without a lane, anything may have changed. */
   ring(lane?: string): void {
     if (lane === undefined) this.#rescan = true
-    else this.#lane(lane).due = this.#desk.clock.now()
+    else this.#lanes.of(lane).due = this.#desk.clock.now()
     this.#loop.ring()
   }
 
@@ -101,21 +100,11 @@ export class DeliveryEngine {
     inTime()
   }
 
-  #lane(name: string): Lane {
-    const lane = this.#lanes.get(name) ?? new Lane(name, this.#shaping.limitsFor(undefined), this.#widths.of(name))
-    this.#lanes.set(name, lane)
-    return lane
-  }
-
   async #run(now: number): Promise<number | null> {
     const { config, store } = this.#desk
     if (this.#rescan) {
-      for (const { name, due } of dueGroups<string>(store, LANES)) {
-        const lane = this.#lane(name)
-        lane.due = due
-        // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
-        if (lane.pausedUntil > now && becameDue(store, name, lane.pausedAt, now)) lane.pausedUntil = now
-      }
+      for (const lane of this.#lanes.rescan(store, now))
+        this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
       // Read to its end: a database that fails in the middle is read again.
       this.#rescan = false
     }
@@ -123,14 +112,13 @@ export class DeliveryEngine {
     const lanes = [...this.#lanes.values()]
     const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
     for (const consignment of claimed) this.#dispatch(consignment)
-    for (const lane of served) if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane) // to the back of the line
-    for (const lane of lanes) if (lane.empty) this.#lanes.delete(lane.name)
-    this.#widths.sweep(now, (lane) => this.#lanes.has(lane))
+    for (const lane of served) this.#lanes.served(lane)
+    this.#lanes.sweep(now)
     return next
   }
 
   #dispatch(consignment: Consignment): void {
-    const lane = this.#lane(consignment.lane)
+    const lane = this.#lanes.of(consignment.lane)
     this.#inMemory++
     this.#hand(lane, consignment)
     this.#staff(lane)

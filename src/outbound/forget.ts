@@ -5,6 +5,7 @@ import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, typ
 import { deliveryMachine } from '../states/delivery.ts'
 import { move } from '../store/move.ts'
 import { raw } from '../store/query.ts'
+import { forgetAttempts } from './attempt-log.ts'
 import { filesOf } from './body.ts'
 import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
 import { suppress } from './suppressions.ts'
@@ -87,6 +88,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
       ),
     )
   }
+  forgetAttempts(tx, mail.key)
   for (const delivery of deliveries) {
     if (itsOwn(delivery) && OPEN.includes(delivery.status)) withhold(tx, mail.key, delivery, erasing)
     tx.run(

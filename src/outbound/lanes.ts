@@ -40,6 +40,8 @@ export class Lane {
   /** The way is being looked for. */
   routing = false
   limits: Limits
+  /** The operator holds it: nothing is claimed. */
+  held = false
   /** No new work before this time: the exchanger asked for patience (421) or cannot be reached. */
   pausedUntil = 0
   /** When that pause began. */
@@ -64,14 +66,14 @@ export class Lane {
 
   /** How many more mails may be claimed now. */
   room(now: number): number {
-    return now < this.pausedUntil || this.unwritten > 0
+    return this.held || now < this.pausedUntil || this.unwritten > 0
       ? 0
       : this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
   }
 
   /** When there may be something to claim; null when nothing is known of. */
   wakeAt(): number | null {
-    return this.due === null ? null : Math.max(this.due, this.pausedUntil)
+    return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil)
   }
 
   knowsWay(now: number): boolean {

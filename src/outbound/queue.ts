@@ -1,10 +1,11 @@
 // The operator's hand on the queue: look, send again now, hold, release, give up.
 import type { Clock } from '../base/clock.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, raw, sql } from '../store/query.ts'
-import { emit, moveEmail, type Delivery } from './settle.ts'
+import { bulkLane, domainOf } from './lane-names.ts'
+import { emit, moveEmail, type Delivery, type EmailKeys } from './settle.ts'
 
 export interface QueuedMail {
   id: string
@@ -123,35 +124,75 @@ export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: s
   )
 }
 
-/** Holds, releases or drops the undecided recipients of an email. Returns how many moved. */
-export function moveQueued(
+/** Makes everything that waits for a receiving domain due now. Returns how much that is. */
+export function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
+  const due = db
+    .updateTable('deliveries')
+    .set({ next_attempt_at: clock.now() })
+    .where('status', '=', 'queued')
+    .where('lane', 'in', [domain, bulkLane(domain)])
+  return store.write((tx) => tx.run(due).changes)
+}
+
+type Hand = DeliveryMove & ('hold' | 'release' | 'drop')
+
+/** Mails that one transaction moves. */
+const AT_ONCE = 100
+
+/** Releases or drops every undecided recipient of a receiving domain, some mails at a time. Returns how many moved. */
+export async function moveLane(
   { store, clock }: { store: Store; clock: Clock },
-  id: string,
-  on: DeliveryMove & ('hold' | 'release' | 'drop'),
+  domain: string,
+  on: Hand & ('release' | 'drop'),
 ): Promise<number> {
+  let moved = 0
+  for (let after: number | null = 0; after !== null;) {
+    const from: number = after
+    after = await store.writeSoon((tx) => {
+      const keys = tx.all(
+        raw<{ email_key: number }>(
+          `select distinct email_key from deliveries where lane in (?, ?) and status in ('queued', 'held') and email_key > ?
+           order by email_key limit ${AT_ONCE}`,
+          [domain, bulkLane(domain), from],
+        ),
+      )
+      for (const { email_key } of keys) {
+        const email = tx.first(movedEmail.where('key', '=', email_key))
+        if (email) moved += moveMail(tx, email, on, clock.now(), domain)
+      }
+      return keys.length === AT_ONCE ? keys.at(-1)!.email_key : null
+    })
+  }
+  return moved
+}
+
+const movedEmail = db
+  .selectFrom('outbound_emails')
+  .select(['key', 'user_key', 'domain_key', 'campaign_key', 'agent_id'])
+
+/** Holds, releases or drops the undecided recipients of an email. Returns how many moved. */
+export function moveQueued({ store, clock }: { store: Store; clock: Clock }, id: string, on: Hand): Promise<number> {
   return store.write((tx) => {
-    const now = clock.now()
-    const email = tx.first(
-      db
-        .selectFrom('outbound_emails')
-        .select(['key', 'user_key', 'domain_key', 'campaign_key', 'agent_id'])
-        .where('id', '=', id),
-    )
-    if (!email) return 0
-    const set =
-      on === 'hold'
-        ? { next_attempt_at: null }
-        : on === 'release'
-          ? { next_attempt_at: now }
-          : { ...NOBODY_SAID, next_attempt_at: null, response: 'Dropped by the operator.' }
-    const moved = deliveriesOf(tx, [email.key]).filter((delivery) =>
-      move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }),
-    )
-    const primary = moved.find(({ role }) => role === 'to')
-    const details = { kind: 'failed', response: 'Dropped by the operator.' }
-    if (on === 'drop' && primary) moveEmail(tx, email, 'expired', now, primary, details)
-    if (on === 'drop')
-      for (const delivery of moved) if (delivery !== primary) emit(tx, 'email.bounced', email, delivery, details, now)
-    return moved.length
+    const email = tx.first(movedEmail.where('id', '=', id))
+    return email ? moveMail(tx, email, on, clock.now()) : 0
   })
+}
+
+/** The undecided recipients of one mail; of one receiving domain where it is named. */
+function moveMail(tx: Tx, email: EmailKeys, on: Hand, now: number, domain?: string): number {
+  const set =
+    on === 'hold'
+      ? { next_attempt_at: null }
+      : on === 'release'
+        ? { next_attempt_at: now }
+        : { ...NOBODY_SAID, next_attempt_at: null, response: 'Dropped by the operator.' }
+  const moved = deliveriesOf(tx, [email.key])
+    .filter(({ lane }) => domain === undefined || domainOf(lane) === domain)
+    .filter((delivery) => move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }))
+  const primary = moved.find(({ role }) => role === 'to')
+  const details = { kind: 'failed', response: 'Dropped by the operator.' }
+  if (on === 'drop' && primary) moveEmail(tx, email, 'expired', now, primary, details)
+  if (on === 'drop')
+    for (const delivery of moved) if (delivery !== primary) emit(tx, 'email.bounced', email, delivery, details, now)
+  return moved.length
 }

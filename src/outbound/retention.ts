@@ -2,6 +2,7 @@
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
+import { forgetAttempts } from './attempt-log.ts'
 import { filesOf } from './body.ts'
 
 /** Rows that one transaction looks at. */
@@ -28,7 +29,10 @@ export async function removeOldBodies(
       )
       const old = rows.filter(({ created_at }) => created_at < before)
       const over = old.filter(({ open }) => open === 0)
-      for (const { key } of over) tx.run(raw('delete from outbound_bodies where email_key = ?', [key]))
+      for (const { key } of over) {
+        tx.run(raw('delete from outbound_bodies where email_key = ?', [key]))
+        forgetAttempts(tx, key)
+      }
       const more = rows.length === AT_ONCE && old.length === rows.length
       return {
         files: over.flatMap((row) => filesOf(row.spool)),

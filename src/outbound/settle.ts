@@ -14,12 +14,14 @@ import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { retrySlot } from './agents.ts'
+import { logAttempt } from './attempt-log.ts'
 import { settleTaken } from './bulk.ts'
+import { countReceiver } from './receivers.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
 import { tally } from './tally.ts'
 
 export type Delivery = RowOf<'deliveries'>
-type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key' | 'agent_id'>
+export type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key' | 'agent_id'>
 
 /** The signal of a commit that holds a fate of a campaign's mail. */
 export const CAMPAIGN_MAIL = 'campaign mail'
@@ -69,9 +71,11 @@ export interface Settling {
 
 /** Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. */
 export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settling): void {
+  const age = now - (delivery.expires_at - config.delivery.lifetime)
   const taken = lean && verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
   if (taken && settleTaken(tx, delivery, verdict, now)) {
     tally(tx, { user_key: lean.user_key, domain_key: delivery.domain_key, agent_id: null }, 'delivery', now)
+    countReceiver(tx, { user_key: lean.user_key, lane: delivery.lane, verdict, age }, now)
     return tx.signal(CAMPAIGN_MAIL)
   }
   const email = tx.first(emailOf({ key: delivery.email_key }))
@@ -105,6 +109,10 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
       ...(delayed ? { delayed_at: now } : {}),
     })
     // Not moved: a report had told its end meanwhile.
+    if (moved) {
+      logAttempt(tx, delivery, verdict, now)
+      countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
+    }
     if (moved && delayed)
       emit(
         tx,
@@ -119,6 +127,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   const kind = verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict: { ...verdict, kind }, age }, now)
   if (kind === 'delivered') tally(tx, email, 'delivery', now)
   else if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined

@@ -36,12 +36,15 @@ export class Shaping {
 
   /** The limits for an exchanger; a relay of the operator's is not shaped. */
   limitsFor(host: Host | undefined): Limits {
-    if (!host || host.relay) return this.#fallback
-    return (
-      this.#providers.find(({ hosts }) =>
-        hosts.some((suffix) => host.name === suffix || host.name.endsWith(`.${suffix}`)),
-      ) ?? this.#fallback
+    return host && !host.relay ? this.named(host.name) : this.#fallback
+  }
+
+  /** The limits of the provider that an exchanger's name belongs to. */
+  named(name: string): Limits {
+    const provider = this.#providers.find(({ hosts }) =>
+      hosts.some((suffix) => name === suffix || name.endsWith(`.${suffix}`)),
     )
+    return provider ?? this.#fallback
   }
 
   /** Whether a provider has a connection left. */
@@ -56,4 +59,13 @@ export class Shaping {
   closed({ name }: Limits): void {
     this.#open.set(name, (this.#open.get(name) ?? 1) - 1)
   }
+}
+
+let shipped: Shaping | undefined
+
+/** The provider that an exchanger belongs to, by the file that is shipped; undefined when none knows it. */
+export function providerOf(host: string | null): string | undefined {
+  if (host === null) return undefined
+  shipped ??= new Shaping()
+  return shipped.named(host).name || undefined
 }

@@ -110,6 +110,16 @@ export function domainFigures(reader: Reader, domainKey: number, since: number):
   )!
 }
 
+/** The figures of all domains of a user since a time. */
+export function accountFigures(reader: Reader, userKey: number, since: number): Figures {
+  return reader.first(
+    raw<Figures>(
+      `select ${sums} from tallies where domain_key in (select key from domains where user_key = ?) and hour >= ?`,
+      [userKey, Math.floor(since / HOUR)],
+    ),
+  )!
+}
+
 /** What an agent's mail has come to in this hour goes into the one before: what follows is counted apart from it. */
 export function closeHour(tx: Tx, userKey: number, agentId: string, now: number): void {
   const hour = Math.floor(now / HOUR)

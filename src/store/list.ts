@@ -19,11 +19,10 @@ export interface Place {
   key: number
 }
 
-export interface Condition {
-  column: string
-  /** Any of these. */
-  values: readonly (string | number)[]
-}
+/** Any of these values in a column; or SQL with its parameters. */
+export type Condition =
+  | { column: string; values: readonly (string | number)[] }
+  | { sql: string; parameters: readonly (string | number)[] }
 
 export interface ListQuery {
   table: TableName
@@ -125,9 +124,14 @@ function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit
   const clauses = ['user_key = ?']
   const parameters: unknown[] = [query.userKey]
   if (query.only) clauses.push(query.only)
-  for (const { column, values } of query.where) {
-    clauses.push(`"${column}" in (${values.map(() => '?').join(', ')})`)
-    parameters.push(...values)
+  for (const condition of query.where) {
+    if ('sql' in condition) {
+      clauses.push(`(${condition.sql})`)
+      parameters.push(...condition.parameters)
+    } else {
+      clauses.push(`"${condition.column}" in (${condition.values.map(() => '?').join(', ')})`)
+      parameters.push(...condition.values)
+    }
   }
   const flip = from?.direction === 'before'
   const order = withKey(query.order).map((part) => ({ ...part, descending: part.descending !== flip }))

@@ -6,6 +6,7 @@
 // are integer milliseconds since the epoch. `user_key` stands on every row that the API lists, for the owner clause.
 import { agents } from './schema-agents.ts'
 import { campaigns } from './schema-campaigns.ts'
+import { console_ } from './schema-console.ts'
 import { foundation } from './schema-foundation.ts'
 import { frontDoor } from './schema-front-door.ts'
 import { inbound } from './schema-inbound.ts'
@@ -30,4 +31,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'space', sql: space },
   { name: 'submission', sql: submission },
   { name: 'front-door', sql: frontDoor },
+  { name: 'console', sql: console_ },
 ]

@@ -15,6 +15,15 @@ import type {
   Tallies,
   Usage,
 } from './tables-agents.ts'
+import type {
+  Attempts,
+  LaneHolds,
+  Passkeys,
+  ReceiverTallies,
+  Refusals,
+  Sessions,
+  SignInLinks,
+} from './tables-console.ts'
 import type { Audiences, Campaigns, Contacts } from './tables-campaigns.ts'
 import type {
   Deliveries,
@@ -48,6 +57,14 @@ export interface Users {
   /** Whether a summary of each day is mailed to them, and when the last one was made. */
   summary: 'none' | 'daily'
   summary_at: number | null
+  /** Sees and steers the whole server. */
+  operator: Flag
+  /** The account that this one may look at, and nothing else; null: it has its own. */
+  reads_for: number | null
+  /** The key of a second factor (RFC 6238) under the instance key; null: none. */
+  sealed_totp: Uint8Array | null
+  /** The last step whose code was taken: no code counts twice. */
+  totp_step: number | null
   created_at: number
   updated_at: number
 }
@@ -205,6 +222,13 @@ export interface Tables {
   inbound_messages: InboundMessages
   inbound_emails: InboundEmails
   inbound_bodies: InboundBodies
+  sessions: Sessions
+  sign_in_links: SignInLinks
+  passkeys: Passkeys
+  attempts: Attempts
+  lane_holds: LaneHolds
+  receiver_tallies: ReceiverTallies
+  refusals: Refusals
 }
 
 export type TableName = keyof Tables
@@ -249,4 +273,11 @@ export const OWNERS: Record<TableName, string> = {
   inbound_messages: 'inbound',
   inbound_emails: 'inbound',
   inbound_bodies: 'inbound',
+  sessions: 'accounts',
+  sign_in_links: 'accounts',
+  passkeys: 'accounts',
+  attempts: 'outbound',
+  lane_holds: 'outbound',
+  receiver_tallies: 'outbound',
+  refusals: 'outbound',
 }

@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
-import { MINUTE } from '../../src/base/clock.ts'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { addClient } from '../../src/accounts/oauth-clients.ts'
-import { addUser, checkPassword, hashPassword, NOBODY } from '../../src/accounts/users.ts'
+import { addUser, checkPassword, hashPassword, NOBODY, setPassword } from '../../src/accounts/users.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { raw } from '../../src/store/query.ts'
+import { until } from '../kit/until.ts'
 import { givePassword, Person, type Page } from '../kit/person.ts'
 
 let postrider: TestAppliance
@@ -38,6 +40,8 @@ const asking = (more: Record<string, string> = {}): string =>
     ...more,
   }).toString()}`
 
+const sessionSeenAt = (): number | undefined =>
+  postrider.appliance.desk.store.first<{ at: number }>(raw('select max(seen_at) as at from sessions'))?.at
 const isSignIn = ({ text }: Page): boolean => text.includes('name="password"')
 const isConsent = ({ text }: Page): boolean => text.includes('value="allow"')
 
@@ -72,14 +76,14 @@ test('sign in, see who asks and where the answer goes, allow: every step as it s
   assert.ok(isSignIn(await person.open(asking())))
 })
 
-test('the cookies are for these pages alone, out of reach of scripts, and over https of no neighbour', async () => {
+test('the cookies are out of reach of scripts, and over https of no neighbour', async () => {
   const person = new Person(url)
   await person.signIn(asking(), postrider.user.email, PASSWORD)
   assert.equal(person.set.length, 2)
   for (const line of person.set) {
     assert.match(line, /; HttpOnly/i)
     assert.match(line, /; SameSite=Lax/i)
-    assert.match(line, /; Path=\/oauth\/authorize/i)
+    assert.match(line, /; Path=\/(?:;|$)/i)
     assert.doesNotMatch(line, /Secure/i)
   }
   postrider.config.http.public_url = 'https://mail.example'
@@ -112,21 +116,16 @@ test('a session of which one character is another, or whose time or password is 
     for (const other of [good[i] === 'A' ? 'B' : 'A', '', '.'])
       if (other !== good[i])
         assert.ok(!(await shows(good.slice(0, i) + other + good.slice(i + 1))), `at ${i}: ${other}`)
-  // The last character of base64url has bits that mean nothing.
-  const last = good.at(-1)!
-  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
-  for (const other of alphabet) if (other !== last) assert.ok(!(await shows(good.slice(0, -1) + other)), other)
-  assert.ok(!(await shows(good.replace(postrider.user.id, postrider.other.id))))
-
   assert.ok(await shows(good))
-  clock.leap(15 * MINUTE - 1)
+  clock.leap(12 * HOUR - 1)
   assert.ok(await shows(good))
-  clock.advance(1)
-  assert.ok(!(await shows(good)))
+  await until(() => sessionSeenAt() === clock.now(), 'the use is noted')
+  clock.leap(12 * HOUR)
+  assert.ok(!(await shows(good)), 'twelve hours without a request')
   const again = new Person(url)
   await again.signIn(asking(), postrider.other.email, PASSWORD)
   assert.ok(isConsent(await again.open(asking())))
-  await givePassword(postrider, postrider.other.email, `${PASSWORD} `)
+  await setPassword(postrider.appliance.desk, postrider.other.email, `${PASSWORD} `)
   assert.ok(isSignIn(await again.open(asking())))
   await givePassword(postrider, postrider.other.email, PASSWORD)
 })

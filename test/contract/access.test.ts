@@ -6,6 +6,8 @@ import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
 import { newId } from '../../src/base/ids.ts'
+import { addClient } from '../../src/accounts/oauth-clients.ts'
+import { grantCode, listGrants } from '../../src/accounts/oauth-grants.ts'
 import { suppress } from '../../src/outbound/suppressions.ts'
 import { receive } from '../kit/sender.ts'
 import { raw } from '../../src/store/query.ts'
@@ -91,6 +93,22 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const message = `From: ann@there.test\nTo: ${address}\nSubject: Hi\nContent-Type: text/csv\nContent-Disposition: attachment\n\n1\n`
     return (await receive(wire.postrider, { to: address, message }, token)).id
   },
+  // A mail of the agent makes one.
+  agent: async (token) => {
+    const agent_id = `agent-${++agents}`
+    await wire.mails(1, () => ({ agent_id }), token)
+    return agent_id
+  },
+  grant: async (token) => {
+    const { desk } = wire.postrider.appliance
+    const user = token === wire.postrider.otherToken ? wire.postrider.other : wire.postrider.user
+    const client = (await addClient(desk, { name: 'made', redirectUris: ['http://127.0.0.1:1/'] }))!
+    const granting = { client, user_key: user.key, redirect_uri: 'http://127.0.0.1:1/', challenge: 'x', resource: 'x' }
+    await grantCode(desk, granting)
+    await desk.store.write((tx) => tx.run(raw('update oauth_grants set code_used_at = 1 where code_used_at is null')))
+    return listGrants(desk.store)[0]!.id
+  },
+  lane: () => Promise.resolve('lane.test'),
   // An address is known to the account that wrote to it.
   recipient: async (token) => {
     const to = `known${++recipients}@there.test`
@@ -111,6 +129,7 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
 /** Each user has a domain of its own. */
 const hostOf = (token: string): string => (token === wire.postrider.otherToken ? 'theirs.test' : 'mine.test')
 let suppressed = 0
+let agents = 0
 let boxes = 0
 let recipients = 0
 
@@ -132,7 +151,8 @@ const operations = () => described.operations()
 /** The path with its first parameter filled. */
 const fill = (path: string, id: string): string => path.replace(/\{\w+\}/, id).replace('{attachment}', '1')
 /** Well formed, but nobody's. */
-const missingOf = (path: string): string => (parameterOf(path) === 'recipient' ? 'nobody@nowhere.test' : MISSING)
+const MISSING_ONE: Record<string, string> = { recipient: 'nobody@nowhere.test', lane: 'no%20domain' }
+const missingOf = (path: string): string => MISSING_ONE[parameterOf(path) ?? ''] ?? MISSING
 const parameterOf = (path: string): string | undefined => /\{(\w+)\}/.exec(path)?.[1]
 
 /** The least request document that an operation takes as one: the right type, no attributes. */
@@ -332,6 +352,28 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /webhooks/{}/deliveries': 'webhooks:read',
   'GET /deliveries/{}': 'webhooks:read',
   'POST /deliveries/{}/replay': 'webhooks:write',
+  // Extensions (D76, D78, D81).
+  'GET /outbound-emails/{}/attempts': 'emails:read',
+  'GET /statistics': 'emails:read',
+  'GET /statistics/receivers': 'emails:read',
+  'POST /suppression-imports': 'suppressions:write',
+  'POST /campaigns/{}/test': 'campaigns:write',
+  'GET /agents': 'emails:read',
+  'POST /agents/{}/pause': 'emails:write',
+  'POST /agents/{}/resume': 'emails:write',
+  'POST /domains/{}/check': 'domains:write',
+  'GET /domains/{}/advised-records': 'domains:read',
+  'GET /privacy-requests': 'compliance:write',
+  'GET /grants': 'tokens:write',
+  'POST /grants/{}/revoke': 'tokens:write',
+  'GET /lanes': 'emails:read',
+  'POST /lanes/{}/hold': 'emails:write',
+  'POST /lanes/{}/release': 'emails:write',
+  'POST /lanes/{}/retry': 'emails:write',
+  'POST /lanes/{}/drop': 'emails:write',
+  'GET /people': 'tokens:write',
+  'POST /people': 'tokens:write',
+  'GET /server': 'tokens:write',
 }
 
 test('each endpoint asks for the scope of the specification, and for no other', async () => {
@@ -439,10 +481,15 @@ test('collections, filters and sending know nothing of other users', async () =>
   const mine = await wire.mails(2)
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
-  for (const owner of [token, otherToken])
-    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign']) await MAKERS[kind]!(owner)
+  for (const owner of [token, otherToken]) {
+    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign', 'agent', 'grant'])
+      await MAKERS[kind]!(owner)
+    await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
+  }
+  // Figures have no ids of their own; what is of the whole server is for operators.
+  const shared = /^\/(?:statistics|lanes|people|server)\b/
   for (const { method, path } of operations().filter(
-    ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{'),
+    ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {
     const ids = async (bearer: string): Promise<string[]> =>
       (await ask(method, `${path}?page[size]=100`, { token: bearer })).body.data.map(({ id }: { id: string }) => id)

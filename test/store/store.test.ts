@@ -59,6 +59,7 @@ const addUser = (tx: Tx, name: string, more: { plan?: string; key?: number } = {
       plan: more.plan ?? 'unlimited',
       subscription_state: 'active',
       summary: 'none',
+      operator: 0,
       created_at: 1,
       updated_at: 1,
     }),

@@ -1,0 +1,145 @@
+// Passkeys (WebAuthn): made and used in the browser, proven here. A challenge is made for one ceremony, lasts five minutes and is kept in
+// memory alone: after a restart the person presses the button again.
+import {
+  generateAuthenticationOptions,
+  generateRegistrationOptions,
+  verifyAuthenticationResponse,
+  verifyRegistrationResponse,
+  type AuthenticationResponseJSON,
+  type RegistrationResponseJSON,
+} from '@simplewebauthn/server'
+import { MINUTE, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import type { User } from './users.ts'
+
+export type Passkey = RowOf<'passkeys'>
+
+const LASTS = 5 * MINUTE
+const MAX_CHALLENGES = 10_000
+
+export interface PasskeyDesk {
+  store: Store
+  clock: Clock
+  config: { http: Pick<Config['http'], 'public_url'> }
+}
+
+export class Passkeys {
+  readonly #desk: PasskeyDesk
+  /** Challenges that wait for their answer, with when they were made. */
+  readonly #challenges = new Map<string, number>()
+
+  constructor(desk: PasskeyDesk) {
+    this.#desk = desk
+  }
+
+  /** What the browser makes a new passkey from. */
+  async register(user: Pick<User, 'key' | 'id' | 'email' | 'name'>): Promise<object> {
+    const options = await generateRegistrationOptions({
+      rpName: 'Postrider',
+      rpID: this.#host,
+      userID: new Uint8Array(Buffer.from(user.id)),
+      userName: user.email,
+      userDisplayName: user.name,
+      attestationType: 'none',
+      excludeCredentials: passkeysOf(this.#desk.store, user.key).map(({ id }) => ({ id })),
+      authenticatorSelection: { residentKey: 'required', userVerification: 'preferred' },
+    })
+    this.#remember(options.challenge)
+    return options
+  }
+
+  /** Keeps a new passkey. False when the answer proves nothing. */
+  async registered(user: Pick<User, 'key'>, name: string, response: RegistrationResponseJSON): Promise<boolean> {
+    const { clock, store } = this.#desk
+    const result = await verifyRegistrationResponse({
+      response,
+      expectedChallenge: (challenge) => this.#takes(challenge),
+      expectedOrigin: this.#origin,
+      expectedRPID: this.#host,
+      requireUserVerification: false,
+    }).catch(() => undefined)
+    if (!result?.verified) return false
+    const { credential } = result.registrationInfo
+    await store.write((tx) =>
+      tx.run(
+        db.insertInto('passkeys').values({
+          id: credential.id,
+          user_key: user.key,
+          name: name.trim().slice(0, 100) || 'Passkey',
+          public_key: credential.publicKey,
+          counter: credential.counter,
+          transports: JSON.stringify(credential.transports ?? []),
+          created_at: clock.now(),
+        }),
+      ),
+    )
+    return true
+  }
+
+  /** What the browser signs to sign in; it finds the person's passkey itself. */
+  async ask(): Promise<object> {
+    const options = await generateAuthenticationOptions({ rpID: this.#host, userVerification: 'preferred' })
+    this.#remember(options.challenge)
+    return options
+  }
+
+  /** Whom an answer proves; undefined when it proves nobody. */
+  async answered(response: AuthenticationResponseJSON): Promise<User | undefined> {
+    const { clock, store } = this.#desk
+    const known =
+      typeof response?.id === 'string'
+        ? store.first(db.selectFrom('passkeys').selectAll().where('id', '=', response.id))
+        : undefined
+    if (!known) return undefined
+    const result = await verifyAuthenticationResponse({
+      response,
+      expectedChallenge: (challenge) => this.#takes(challenge),
+      expectedOrigin: this.#origin,
+      expectedRPID: this.#host,
+      requireUserVerification: false,
+      credential: { id: known.id, publicKey: new Uint8Array(known.public_key), counter: known.counter },
+    }).catch(() => undefined)
+    if (!result?.verified) return undefined
+    const counter = result.authenticationInfo.newCounter
+    return store.write((tx) => {
+      tx.run(db.updateTable('passkeys').set({ counter, last_used_at: clock.now() }).where('key', '=', known.key))
+      return tx.first(db.selectFrom('users').selectAll().where('key', '=', known.user_key))
+    })
+  }
+
+  get #origin(): string {
+    return new URL(this.#desk.config.http.public_url).origin
+  }
+
+  get #host(): string {
+    return new URL(this.#desk.config.http.public_url).hostname
+  }
+
+  #remember(challenge: string): void {
+    const now = this.#desk.clock.now()
+    for (const [known, at] of this.#challenges)
+      if (now - at > LASTS || this.#challenges.size >= MAX_CHALLENGES) this.#challenges.delete(known)
+    this.#challenges.set(challenge, now)
+  }
+
+  /** Whether a challenge was made here and is not over. It counts once. */
+  #takes(challenge: string): boolean {
+    const at = this.#challenges.get(challenge)
+    this.#challenges.delete(challenge)
+    return at !== undefined && this.#desk.clock.now() - at <= LASTS
+  }
+}
+
+export function passkeysOf(reader: Reader, userKey: number): Passkey[] {
+  return reader.all(db.selectFrom('passkeys').selectAll().where('user_key', '=', userKey).orderBy('key'))
+}
+
+/** False when the user has no such passkey. */
+export function removePasskey({ store }: { store: Store }, userKey: number, id: string): Promise<boolean> {
+  return store.write(
+    (tx) => tx.run(db.deleteFrom('passkeys').where('user_key', '=', userKey).where('id', '=', id)).changes > 0,
+  )
+}

@@ -1,0 +1,86 @@
+// The second factor: codes of six digits that change every 30 seconds (RFC 6238), as every authenticator app makes them. The key is kept
+// sealed under the instance key. A code counts once, and may be one step early or late.
+import { Secret, TOTP } from 'otpauth'
+import { SECOND, type Clock } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { User } from './users.ts'
+
+const PERIOD = 30
+const DIGITS = 6
+const KEY_BYTES = 20
+
+export interface FactorDesk {
+  store: Store
+  clock: Clock
+  keyring: Keyring
+}
+
+const labelOf = ({ id }: Pick<User, 'id'>): string => `totp ${id}`
+
+const totpOf = (secret: string, email = ''): TOTP =>
+  new TOTP({ issuer: 'Postrider', label: email, algorithm: 'SHA1', digits: DIGITS, period: PERIOD, secret })
+
+/** A new key: in base32 for typing, and as the URI that apps read from a QR code. Nothing is kept yet. */
+export function newFactor({ email }: Pick<User, 'email'>): { secret: string; uri: string } {
+  const secret = new Secret({ size: KEY_BYTES }).base32
+  return { secret, uri: totpOf(secret, email).toString() }
+}
+
+/** The step whose code was given; undefined when it is none of now, or not later than `after`. */
+function stepOf(secret: string, code: string, now: number, after: number): number | undefined {
+  const delta = totpOf(secret).validate({ token: code.replaceAll(/\s/g, ''), timestamp: now, window: 1 })
+  if (delta === null) return undefined
+  const step = Math.floor(now / SECOND / PERIOD) + delta
+  return step > after ? step : undefined
+}
+
+/** Turns the second factor on, once its owner has shown a code of the new key. False when the code is wrong. */
+export async function turnOn(
+  { clock, keyring, store }: FactorDesk,
+  user: Pick<User, 'key' | 'id'>,
+  secret: string,
+  code: string,
+): Promise<boolean> {
+  const now = clock.now()
+  if (!/^[A-Z2-7]{16,64}$/.test(secret)) return false
+  const step = stepOf(secret, code, now, 0)
+  if (step === undefined) return false
+  const sealed_totp = keyring.seal(labelOf(user), secret)
+  await store.write((tx) =>
+    tx.run(db.updateTable('users').set({ sealed_totp, totp_step: step, updated_at: now }).where('key', '=', user.key)),
+  )
+  return true
+}
+
+/** Turns it off. */
+export function turnOff({ clock, store }: FactorDesk, user: Pick<User, 'key'>): Promise<unknown> {
+  return store.write((tx) =>
+    tx.run(
+      db
+        .updateTable('users')
+        .set({ sealed_totp: null, totp_step: null, updated_at: clock.now() })
+        .where('key', '=', user.key),
+    ),
+  )
+}
+
+/** Whether a code is right now; it is used up by that. */
+export function useCode(
+  { clock, keyring, store }: FactorDesk,
+  user: Pick<User, 'key'>,
+  code: string,
+): Promise<boolean> {
+  const now = clock.now()
+  return store.write((tx) => {
+    const found = tx.first(
+      db.selectFrom('users').select(['id', 'sealed_totp', 'totp_step']).where('key', '=', user.key),
+    )
+    if (!found?.sealed_totp) return false
+    const step = stepOf(keyring.open(labelOf(found), found.sealed_totp), code, now, found.totp_step ?? 0)
+    if (step === undefined) return false
+    tx.run(db.updateTable('users').set({ totp_step: step }).where('key', '=', user.key))
+    return true
+  })
+}

@@ -1,0 +1,95 @@
+// Sessions of people in browsers (D76): one serves the console and the pages of OAuth. The cookie holds 32 random bytes, of which only the
+// SHA-256 is kept. A session ends after 12 hours without a request, after 30 days, by its owner's hand, or with a new password.
+import { createHash } from 'node:crypto'
+import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
+import { newId, newSecret } from '../base/ids.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+
+export type Session = RowOf<'sessions'>
+
+const IDLE = 12 * HOUR
+const LONGEST = 30 * DAY
+/** The last use is noted at most this often. */
+const NOTED_EVERY = MINUTE
+/** Octets of the browser's own name that are kept. */
+const MAX_PROGRAM = 200
+
+const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
+
+/** Opens a session; the secret is for the cookie, and is not kept. */
+export async function openSession(
+  { clock, store }: { store: Store; clock: Clock },
+  user: { key: number },
+  program: string,
+): Promise<string> {
+  const now = clock.now()
+  const secret = newSecret('')
+  await store.write((tx) => {
+    tx.run(
+      db
+        .deleteFrom('sessions')
+        .where((eb) => eb.or([eb('seen_at', '<=', now - IDLE), eb('created_at', '<=', now - LONGEST)])),
+    )
+    tx.run(
+      db.insertInto('sessions').values({
+        id: newId(now),
+        hash: digest(secret),
+        user_key: user.key,
+        program: program.slice(0, MAX_PROGRAM),
+        created_at: now,
+        seen_at: now,
+      }),
+    )
+  })
+  return secret
+}
+
+const byHash = statement<{ hash: Uint8Array }>()((arg) =>
+  db.selectFrom('sessions').selectAll().where('hash', '=', arg.hash),
+)
+
+/** The session that a cookie names, if it is not over. The look-up is by hash, which takes no secret-dependent time. */
+export function findSession(reader: Reader, secret: string, now: number): Session | undefined {
+  const session = reader.first(byHash({ hash: digest(secret) }))
+  return session && now - session.seen_at < IDLE && now - session.created_at < LONGEST ? session : undefined
+}
+
+/** Notes that a session was used, at most once a minute. */
+export function noteSession(store: Store, { key, seen_at }: Session, now: number): void {
+  if (now - seen_at < NOTED_EVERY) return
+  // A note that is lost ends the session a minute sooner.
+  store.write((tx) => tx.run(db.updateTable('sessions').set({ seen_at: now }).where('key', '=', key))).catch(() => {})
+}
+
+/** The sessions of a user that are not over, the last used first. */
+export function listSessions(reader: Reader, userKey: number, now: number): Session[] {
+  return reader.all(
+    db
+      .selectFrom('sessions')
+      .selectAll()
+      .where('user_key', '=', userKey)
+      .where('seen_at', '>', now - IDLE)
+      .where('created_at', '>', now - LONGEST)
+      .orderBy('seen_at', 'desc'),
+  )
+}
+
+/** Ends one session of a user by its id. False when there is none. */
+export function endSession({ store }: { store: Store }, userKey: number, id: string): Promise<boolean> {
+  return store.write(
+    (tx) => tx.run(db.deleteFrom('sessions').where('user_key', '=', userKey).where('id', '=', id)).changes > 0,
+  )
+}
+
+/** Ends every session of a user, but one that is named. */
+export function endSessions(tx: Tx, userKey: number, but?: number): number {
+  const all = db.deleteFrom('sessions').where('user_key', '=', userKey)
+  return tx.run(but === undefined ? all : all.where('key', '!=', but)).changes
+}
+
+/** Lets an operator look at another account in this session; null leads back to their own. */
+export function openAs({ store }: { store: Store }, { key }: Session, userKey: number | null): Promise<void> {
+  return store.write((tx) => void tx.run(db.updateTable('sessions').set({ open_as: userKey }).where('key', '=', key)))
+}

@@ -1,0 +1,32 @@
+// Links that sign in once: mailed to who asks for one, and printed by the sandbox. Each lasts 15 minutes; only a SHA-256 is kept.
+import { createHash } from 'node:crypto'
+import { MINUTE, type Clock } from '../base/clock.ts'
+import { newSecret } from '../base/ids.ts'
+import type { Store, Tx } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { User } from './users.ts'
+
+const LASTS = 15 * MINUTE
+
+const digest = (token: string): Buffer => createHash('sha256').update(token).digest()
+
+/** Writes a link down and returns its token. An earlier link of the user ends. */
+export function makeLink(tx: Tx, user: Pick<User, 'key'>, now: number): string {
+  const token = newSecret('')
+  tx.run(
+    db.deleteFrom('sign_in_links').where((eb) => eb.or([eb('user_key', '=', user.key), eb('expires_at', '<=', now)])),
+  )
+  tx.run(db.insertInto('sign_in_links').values({ hash: digest(token), user_key: user.key, expires_at: now + LASTS }))
+  return token
+}
+
+/** Uses a link up; the user whom it signs in, undefined when it was used, is over, or never was. */
+export function useLink({ clock, store }: { store: Store; clock: Clock }, token: string): Promise<User | undefined> {
+  return store.write((tx) => {
+    const link = tx.first(
+      db.deleteFrom('sign_in_links').where('hash', '=', digest(token)).returning(['user_key', 'expires_at']),
+    )
+    if (!link || clock.now() >= link.expires_at) return undefined
+    return tx.first(db.selectFrom('users').selectAll().where('key', '=', link.user_key))
+  })
+}

@@ -1,0 +1,44 @@
+// Records that make a domain's mail safer and that graders look for, beside those that it cannot do without (D78).
+import { z } from 'zod'
+import { field } from '../jsonapi/resource.ts'
+import type { Domain } from '../domains/find.ts'
+import { define } from './desk.ts'
+import { count, EXTENSION, words, wordsOrNull } from './extension.ts'
+
+export const advisedRecords = define('advised-records', {
+  table: 'records',
+  called: 'AdvisedRecord',
+  about: `DNS records that are advised for a domain and this host. ${EXTENSION}`,
+  attributes: {
+    record_type: field(z.enum(['FROM_SPF', 'HELO_SPF', 'CAA', 'TLSA', 'MTA_STS', 'TLS_RPT']), {
+      about: 'What it is for.',
+    }),
+    name: words('Where it stands in DNS.'),
+    dns_type: field(z.enum(['TXT', 'CAA', 'TLSA', 'CNAME']), { about: 'Its type in DNS.' }),
+    value: words('What it should say.'),
+    ttl: count('Suggested time to live in seconds.'),
+    observed: wordsOrNull('What DNS says there now, where that was asked.'),
+    required: field(z.literal(false), { about: 'None of these is required.' }),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/domains/:domain/advised-records',
+      within: { type: 'domains', column: 'domain_key' },
+      params: ['page'],
+      id: 'listAdvisedRecords',
+      scope: 'domains:read',
+      about: `List the DNS records that are advised for a domain. ${EXTENSION}`,
+      async run({ parent, parts }) {
+        const advised = await parts.operations.advised(parent as unknown as Domain)
+        return advised.map((record, index) => ({
+          ...record,
+          dns_type: record.type,
+          required: false,
+          key: index,
+          id: `${String(parent['id'])}-${record.record_type}-${index}`,
+        }))
+      },
+    },
+  ],
+})

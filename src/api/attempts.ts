@@ -1,0 +1,43 @@
+// Each attempt to deliver a mail, with what the exchanger said (D81).
+import { z } from 'zod'
+import { field } from '../jsonapi/resource.ts'
+import { attemptsOf } from '../outbound/attempt-log.ts'
+import { define } from './desk.ts'
+import { count, EXTENSION, time, words, wordsOrNull } from './extension.ts'
+
+const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
+
+export const attempts = define('attempts', {
+  table: 'attempts',
+  about: `Attempts to deliver a mail to its recipients. ${EXTENSION}`,
+  attributes: {
+    address: words('The recipient.'),
+    role: field(z.enum(['to', 'cc', 'bcc']), { about: 'How the mail is addressed to it.' }),
+    number: count('The first attempt is 1.'),
+    at: time('When it ended.'),
+    outcome: field(z.enum(OUTCOMES), { about: 'What it came to.' }),
+    smtp_code: field(z.int().nullable(), { about: 'The reply’s code; null when no server said anything.' }),
+    enhanced_code: wordsOrNull('The reply’s enhanced status code (RFC 3463).'),
+    response: wordsOrNull('What was said.'),
+    remote_mta: wordsOrNull('The exchanger that was reached.'),
+    tls: wordsOrNull('The version of TLS; null in clear text.'),
+    dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/outbound-emails/:outboundEmail/attempts',
+      within: { type: 'outbound-emails', column: 'key' },
+      params: ['page'],
+      id: 'listDeliveryAttempts',
+      scope: 'emails:read',
+      about: `List the attempts to deliver a mail, recipient by recipient. They are kept as long as its body. ${EXTENSION}`,
+      run: ({ parent, parts }) =>
+        attemptsOf(parts.store, parent.key).map((attempt, index) => ({
+          ...attempt,
+          key: index,
+          id: `${String(parent['id'])}-${index + 1}`,
+        })),
+    },
+  ],
+})

@@ -1,0 +1,50 @@
+// One mail of a campaign to an address, before it is started (D81): the campaign stays as it is.
+import { field } from '../jsonapi/resource.ts'
+import type { Campaign } from '../campaigns/edit.ts'
+import { render, valuesOf } from '../campaigns/render.ts'
+import { parseAddress } from '../message/address.ts'
+import { requireSubscription } from '../outbound/admit.ts'
+import { submitEmail } from '../outbound/submit.ts'
+import { domainByKey } from '../domains/find.ts'
+import { define } from './desk.ts'
+import { EXTENSION, words } from './extension.ts'
+import { address } from './schemas.ts'
+
+export const campaignTests = define('campaign-tests', {
+  table: 'outbound_emails',
+  about: `Tests of campaigns. ${EXTENSION}`,
+  attributes: {
+    email: field(address(), { create: 'required', about: 'Who gets the test.', example: 'ann@example.net' }),
+    outbound_email_id: words('The id of the mail that was made: GET /outbound-emails/ID tells what becomes of it.'),
+  },
+  actions: [
+    {
+      kind: 'create',
+      path: '/campaigns/:campaign/test',
+      within: { type: 'campaigns', column: 'campaign_key' },
+      id: 'testCampaign',
+      scope: 'campaigns:write',
+      refuses: ['not_found', 'subscription_inactive', 'recipient_suppressed', 'domain_not_active', 'volume_exceeded'],
+      about: `Send one mail of a campaign to an address, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
+      async run({ attributes, caller, parent, parts }) {
+        const campaign = parent as unknown as Campaign
+        requireSubscription(parts.store, caller.userKey)
+        const to = parseAddress(attributes.email)!
+        const domain = domainByKey(parts.store, campaign.domain_key)!
+        const mail = render(campaign, valuesOf({ email: to.address, name: to.name || null, custom_fields: null }))
+        const { bells, ...desk } = parts
+        const { email } = await submitEmail({ ...desk, ring: bells.deliveries }, caller.userKey, {
+          from: campaign.from_address ?? `noreply@${domain.name}`,
+          to: attributes.email,
+          subject: `[Test] ${mail.subject}`,
+          html: mail.html,
+          text: mail.text,
+          reply_to: campaign.reply_to === null ? null : (JSON.parse(campaign.reply_to) as string[]),
+          track_opens: false,
+          track_clicks: false,
+        })
+        return { row: { key: email.key, id: email.id, email: attributes.email, outbound_email_id: email.id } }
+      },
+    },
+  ],
+})

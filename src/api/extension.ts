@@ -1,0 +1,20 @@
+// What the resources beyond the interface specification have in common (D76, D81). The OpenAPI document calls each an extension.
+import { z } from 'zod'
+import { field, type Filter } from '../jsonapi/resource.ts'
+
+export const EXTENSION = 'An extension of the interface.'
+export const time = (about: string) => field(z.iso.datetime(), { kind: 'time', about })
+export const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
+export const count = (about: string) => field(z.int(), { about })
+export const words = (about: string) => field(z.string(), { about })
+export const wordsOrNull = (about: string) => field(z.string().nullable(), { about })
+
+/** A filter by text that one of the columns holds, whatever its case. */
+export const holding = (...columns: string[]): Filter => ({
+  column: columns[0]!,
+  sql: (value) => ({
+    sql: columns.map((column) => `"${column}" like ? escape '\\'`).join(' or '),
+    parameters: columns.map(() => `%${value.replaceAll(/[\\%_]/g, '\\$&')}%`),
+  }),
+  about: `Only those whose ${columns.join(' or ')} holds this. ${EXTENSION}`,
+})

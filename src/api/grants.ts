@@ -1,0 +1,45 @@
+// Programs that a person has let in over OAuth (D58).
+import { refuse } from '../base/errors.ts'
+import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
+import type { Call } from '../jsonapi/resource.ts'
+import { define, type ApiDesk } from './desk.ts'
+import { EXTENSION, time, words } from './extension.ts'
+
+const list = ({ caller, parts }: Pick<Call<ApiDesk>, 'caller' | 'parts'>) =>
+  listGrants(parts.store)
+    .filter(({ user_key }) => user_key === caller.userKey)
+    .map((grant) => ({ key: grant.key, id: grant.id, program: grant.client_name, created_at: grant.created_at }))
+
+export const grants = define('grants', {
+  table: 'oauth_grants',
+  about: `Programs that may act for you through MCP. ${EXTENSION}`,
+  attributes: {
+    program: words('The name that the program gave itself; nobody has checked it.'),
+    created_at: time('When it was let in.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/grants',
+      params: ['page'],
+      id: 'listGrants',
+      scope: 'tokens:write',
+      about: `List the programs that you let in. ${EXTENSION}`,
+      run: list,
+    },
+    {
+      kind: 'act',
+      free: true,
+      path: '/grants/:grant/revoke',
+      id: 'revokeGrant',
+      scope: 'tokens:write',
+      about: `End what a program was allowed, at once. ${EXTENSION}`,
+      async run(call: Call<ApiDesk>) {
+        const grant = list(call).find(({ id }) => id === call.params['grant'])
+        if (!grant) throw refuse('not_found', 'No such resource exists.')
+        await revokeGrantById(call.parts, grant.id)
+        return { row: grant }
+      },
+    },
+  ],
+})

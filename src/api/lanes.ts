@@ -1,0 +1,99 @@
+// The queue by receiving domain, for operators (D81): what waits and why, and a hand on it.
+import { toAscii } from '../message/address.ts'
+import { refuse } from '../base/errors.ts'
+import { z } from 'zod'
+import { field, type Call, type Written } from '../jsonapi/resource.ts'
+import { heldLanes, holdLane, laneStates, type LaneState } from '../outbound/holds.ts'
+import { moveLane, retryLane } from '../outbound/queue.ts'
+import { define, type ApiDesk } from './desk.ts'
+import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
+
+const MAX_LANES = 1000
+
+const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>) => ({
+  key: index,
+  id: lane.domain,
+  domain: lane.domain,
+  hold: held.has(lane.domain),
+  queued: lane.queued,
+  active: lane.active,
+  held: lane.held,
+  next_attempt_at: lane.next,
+  response: lane.response,
+})
+
+const list = ({ parts: { store } }: Pick<Call<ApiDesk>, 'parts'>) => {
+  const held = heldLanes(store)
+  return laneStates(store, MAX_LANES).map((lane, index) => rowOf(lane, index, held))
+}
+
+/** Does something with one lane, and answers how it stands then. */
+async function act(call: Call<ApiDesk>, run: (parts: ApiDesk, domain: string) => Promise<unknown>): Promise<Written> {
+  const domain = toAscii(call.params['lane']!)
+  if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')
+  await run(call.parts, domain)
+  call.parts.bells.queue()
+  const none = { domain, queued: 0, active: 0, held: 0, oldest: null, next: null, response: null }
+  const held = heldLanes(call.parts.store)
+  return { row: list(call).find(({ id }) => id === domain) ?? rowOf(none, 0, held) }
+}
+
+const common = { kind: 'act', free: true, operator: true, scope: 'emails:write' } as const
+
+export const lanes = define('lanes', {
+  table: 'lane_holds',
+  about: `Mail that waits, by receiving domain; for operators. ${EXTENSION}`,
+  attributes: {
+    domain: words('The receiving domain.'),
+    hold: field(z.boolean(), { about: 'Whether the operator holds it: nothing is tried, what comes waits too.' }),
+    queued: count('Recipients whose mail waits.'),
+    active: count('Recipients whose mail is being talked about.'),
+    held: count('Recipients whose mail is held by itself, or with its campaign.'),
+    next_attempt_at: timeOrNull('When the next of them is tried.'),
+    response: wordsOrNull('What was said last of those that wait.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/lanes',
+      id: 'listLanes',
+      scope: 'emails:read',
+      operator: true,
+      params: ['page'],
+      about: `List the receiving domains with mail that waits. ${EXTENSION}`,
+      run: list,
+    },
+    {
+      ...common,
+      path: '/lanes/:lane/hold',
+      id: 'holdLane',
+      about: `Hold a receiving domain: nothing is tried until it is released, over restarts too. ${EXTENSION}`,
+      run: (call: Call<ApiDesk>) => act(call, (parts, domain) => holdLane(parts, domain, true)),
+    },
+    {
+      ...common,
+      path: '/lanes/:lane/release',
+      id: 'releaseLane',
+      about: `Release a receiving domain, and mail for it that was held by itself. ${EXTENSION}`,
+      run: (call: Call<ApiDesk>) =>
+        act(call, async (parts, domain) => {
+          await holdLane(parts, domain, false)
+          await moveLane(parts, domain, 'release')
+        }),
+    },
+    {
+      ...common,
+      path: '/lanes/:lane/retry',
+      id: 'retryLane',
+      about: `Try the mail for a receiving domain now. ${EXTENSION}`,
+      run: (call: Call<ApiDesk>) => act(call, retryLane),
+    },
+    {
+      ...common,
+      path: '/lanes/:lane/drop',
+      id: 'dropLane',
+      about: `Give up the mail that waits for a receiving domain: its recipients fail. ${EXTENSION}`,
+      run: (call: Call<ApiDesk>) => act(call, (parts, domain) => moveLane(parts, domain, 'drop')),
+    },
+  ],
+})

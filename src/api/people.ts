@@ -1,0 +1,78 @@
+// The people of this server, for operators (D76).
+import { z } from 'zod'
+import { OperatorError, refuseAttribute } from '../base/errors.ts'
+import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'
+import type { Reader } from '../store/database.ts'
+import { field } from '../jsonapi/resource.ts'
+import { define } from './desk.ts'
+import { EXTENSION, time, words, wordsOrNull } from './extension.ts'
+import { address, name } from './schemas.ts'
+
+const shown = (reader: Reader, user: User) => ({
+  ...user,
+  operator: user.operator === 1,
+  reads_for: user.reads_for === null ? null : (userByKey(reader, user.reads_for)?.email ?? null),
+})
+
+export const people = define('people', {
+  table: 'users',
+  called: 'Person',
+  about: `The people of this server; for operators. ${EXTENSION}`,
+  attributes: {
+    email: field(address(), {
+      create: 'required',
+      about: 'Who it is, and where links to sign in go.',
+      example: 'ann@example.net',
+    }),
+    name: field(name(), { create: 'optional', about: 'What they are called.' }),
+    operator: field(z.boolean('must be true or false'), {
+      create: 'optional',
+      about: 'Whether they see and steer the whole server.',
+    }),
+    reads_for: field(address().nullable(), {
+      create: 'optional',
+      about:
+        'The address of the person whose account they may look at, and nothing else; null: an account of their own.',
+    }),
+    plan: words('The plan of the account.'),
+    subscription_state: wordsOrNull('Where the subscription stands.'),
+    created_at: time('When they were added.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/people',
+      id: 'listPeople',
+      scope: 'tokens:write',
+      operator: true,
+      params: ['page'],
+      about: `List the people of this server. ${EXTENSION}`,
+      run: ({ parts }) => listUsers(parts.store).map((user) => shown(parts.store, user)),
+    },
+    {
+      kind: 'create',
+      path: '/people',
+      id: 'addPerson',
+      scope: 'tokens:write',
+      operator: true,
+      refuses: ['already_exists'],
+      about: `Add a person. ${EXTENSION}`,
+      async run({ attributes, parts }) {
+        const { email, name: called, operator, reads_for } = attributes
+        const given = {
+          email,
+          ...(called === undefined ? {} : { name: called }),
+          ...(operator === undefined ? {} : { operator }),
+          ...(typeof reads_for === 'string' ? { readsFor: reads_for } : {}),
+        }
+        try {
+          return { row: shown(parts.store, await addUser(parts, given)) }
+        } catch (thrown) {
+          if (!(thrown instanceof OperatorError)) throw thrown
+          const known = /exists already/.test(thrown.message)
+          throw refuseAttribute(known ? 'already_exists' : 'invalid', known ? 'email' : 'reads_for', thrown.message)
+        }
+      },
+    },
+  ],
+})

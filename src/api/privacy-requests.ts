@@ -1,0 +1,29 @@
+// What recipients asked for by their rights, and how far it is; the address itself is not told.
+import { z } from 'zod'
+import { field } from '../jsonapi/resource.ts'
+import { define } from './desk.ts'
+import { EXTENSION, timeOrNull, words } from './extension.ts'
+
+export const privacyRequests = define('privacy-requests', {
+  table: 'privacy_requests',
+  about: `Erasures and exports that were asked for. ${EXTENSION}`,
+  attributes: {
+    kind: field(z.enum(['erasure', 'export']), { about: 'What was asked for.' }),
+    recipient_hash: words('The non-reversible hash of the address.'),
+    status: field(z.enum(['pending', 'done', 'failed']), { sort: true, about: 'Where it stands.' }),
+    requested_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was asked for.' }),
+    finished_at: timeOrNull('When it was done.'),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was written down.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
+  },
+  filters: { status: { column: 'status' }, kind: { column: 'kind' } },
+  actions: [
+    {
+      kind: 'list',
+      path: '/privacy-requests',
+      scope: 'compliance:write',
+      params: ['filter', 'sort', 'fields', 'page'],
+      about: `List the erasures and exports that were asked for. ${EXTENSION}`,
+    },
+  ],
+})

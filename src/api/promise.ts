@@ -1,0 +1,14 @@
+// Whether something new can be promised.
+import { refuse } from '../base/errors.ts'
+import type { ApiDesk } from './desk.ts'
+
+/** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
+export function promise({ space }: Pick<ApiDesk, 'space'>): void {
+  if (space.low)
+    throw refuse(
+      'insufficient_storage',
+      'The server is short of storage and takes nothing new until its operator has made room; send this again later.',
+      undefined,
+      { 'Retry-After': '60' },
+    )
+}

@@ -1,0 +1,56 @@
+// How the server is, for operators: what stands in the way, what is used (D76).
+import { z } from 'zod'
+import { version } from '../base/version.ts'
+import { field } from '../jsonapi/resource.ts'
+import { define } from './desk.ts'
+import { EXTENSION, timeOrNull, words } from './extension.ts'
+
+const finding = z.object({
+  check: z.string(),
+  status: z.enum(['ok', 'warn', 'fail']),
+  detail: z.string(),
+  mend: z.string().nullable(),
+})
+const usage = z.object({ kind: z.string(), octets: z.int() })
+
+export const serverState = define('server-states', {
+  table: 'users',
+  called: 'ServerState',
+  about: `How the server is; for operators. ${EXTENSION}`,
+  attributes: {
+    version: words('The version of Postrider.'),
+    hostname: words('The name of this machine.'),
+    started_at: timeOrNull('When the process started.'),
+    findings: field(z.array(finding), { about: 'What was looked at, each with its mend.' }),
+    troubles: field(z.array(z.string()), { about: 'Trouble of this moment, as /health says it.' }),
+    storage: field(z.array(usage), { about: 'Octets of the database, its log and the spool, and what is free.' }),
+    last_backup_at: timeOrNull('When "postrider backup" last made one.'),
+    certificate_ends_at: timeOrNull('When the certificate of SMTP ends.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      one: true,
+      path: '/server',
+      id: 'getServerState',
+      scope: 'tokens:write',
+      operator: true,
+      params: [],
+      about: `How the server is. ${EXTENSION}`,
+      async run({ now, parts }) {
+        const state = await parts.operations.state()
+        return [
+          {
+            key: 0,
+            id: 'server',
+            version,
+            hostname: parts.config.hostname,
+            started_at: now - Math.round(process.uptime() * 1000),
+            troubles: parts.troubles.list().map(({ sentence }) => sentence),
+            ...state,
+          },
+        ]
+      },
+    },
+  ],
+})

@@ -1,0 +1,47 @@
+// A campaign as one reader would see it, for previews and tests: its tags filled with values, without anything that counts or leads out of a
+// list. What is really sent is made by message/campaign.ts.
+import { withFooter } from '../message/footer.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, textOfValue, type Values } from '../message/template.ts'
+import type { Campaign } from './edit.ts'
+import type { Contact } from './contacts.ts'
+
+export interface Rendered {
+  subject: string
+  html: string
+  text: string | null
+}
+
+type Content = Pick<Campaign, 'subject' | 'body_html' | 'body_text'>
+
+/** Tags that every contact has. */
+const COMMON = ['name', 'email', 'unsubscribe_url', 'unsubscribe_mailto']
+
+/** What a contact's tags are filled with; the ways to leave are empty, as in every test (specification "Campaign"). */
+export function valuesOf({ custom_fields, email, name }: Pick<Contact, 'email' | 'name' | 'custom_fields'>): Values {
+  const values = Object.create(null) as Record<string, string>
+  const own = custom_fields === null ? {} : (JSON.parse(custom_fields) as Record<string, unknown>)
+  for (const [field, value] of Object.entries(own)) values[field] = textOfValue(value)
+  values['name'] = name ?? ''
+  values['email'] = email
+  return values
+}
+
+/** Subject and bodies with their values. */
+export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
+  const { html, text } = withFooter({ html: body_html, text: body_text }, false)
+  return {
+    subject: fill(cutTemplate(subject), values, oneLine),
+    html: fill(cutTemplate(html), values, escapeHtml),
+    text: text === null ? null : fill(cutTemplate(text), values),
+  }
+}
+
+/** The tags that a campaign uses. */
+export function tagsIn({ body_html, body_text, subject }: Content): string[] {
+  const tags = [subject, body_html, body_text ?? ''].flatMap((text) => tagsOf(cutTemplate(text)))
+  return [...new Set(tags)]
+}
+
+/** Of them, those that no contact of the audience has a value for. */
+export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
+  tagsIn(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))

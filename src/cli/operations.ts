@@ -1,0 +1,67 @@
+// What the console asks of the process as a whole: the findings of doctor, what is used of the disk, and the records that are advised. What
+// needs the network is looked at in the background, at most every ten minutes, so that no page waits for it.
+import { statfsSync } from 'node:fs'
+import { join } from 'node:path'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import type { Resolver } from '../base/resolver.ts'
+import type { Operations } from '../api/desk.ts'
+import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../api/figures.ts'
+import { checkDomain } from '../domains/check.ts'
+import type { Store } from '../store/database.ts'
+import { DATABASE } from '../store/open.ts'
+import { judgeCertificate, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import { judgeBlocklists, judgeHeloSpf, judgeReverse } from './doctor-network.ts'
+import { advisedFor } from './domain-policies.ts'
+
+const LOOKED_EVERY = 10 * MINUTE
+
+export interface OperationsDeps {
+  store: Store
+  clock: Clock
+  config: Config
+  log: Log
+  resolver: Resolver
+}
+
+export function createOperations(deps: OperationsDeps): Operations {
+  const { clock, config, log } = deps
+  let network: { at: number; findings: Finding[] } | undefined
+  let looking = false
+  const look = (): void => {
+    if (looking || (network && clock.now() - network.at < LOOKED_EVERY)) return
+    looking = true
+    Promise.all([judgeReverse(deps), judgeHeloSpf(deps), judgeBlocklists(deps)])
+      .then((findings) => (network = { at: clock.now(), findings: findings.flat() }))
+      .catch((thrown: unknown) => log.fault('looking at the network', thrown))
+      .finally(() => (looking = false))
+  }
+  return {
+    advised: (domain) => advisedFor(deps, domain),
+    check: (domainKey) => checkDomain(deps, domainKey),
+    async state() {
+      look()
+      const file = join(config.data_dir, DATABASE)
+      const { bavail, bsize } = statfsSync(config.data_dir)
+      const [end] = certificateEnd({ config })
+      return {
+        findings: [
+          judgeConfig(config, 'configuration'),
+          judgeDataDir(config),
+          judgeDisk(config),
+          judgeCertificate(config, clock.now()),
+          ...(network?.findings ?? []),
+        ],
+        storage: [
+          { kind: 'database', octets: sizeOf(file) },
+          { kind: 'log', octets: sizeOf(`${file}-wal`) },
+          { kind: 'spool', octets: await spoolOctets({ clock, config }) },
+          { kind: 'free', octets: bavail * bsize },
+        ],
+        last_backup_at: lastBackup({ config }) * SECOND || null,
+        certificate_ends_at: end ? end[1] * SECOND : null,
+      }
+    },
+  }
+}

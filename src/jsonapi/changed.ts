@@ -1,0 +1,46 @@
+// Two people at one resource (RFC 9110 §13.1.1): its ETag says which state somebody has seen, If-Match that only that state may be changed.
+import { createHash } from 'node:crypto'
+import { refuse } from '../base/errors.ts'
+import type { ListedRow } from '../store/list.ts'
+import type { Resource } from './resource.ts'
+
+/** Whether a resource has an ETag: one that is edited. */
+export const hasTag = ({ actions }: Pick<Resource<never>, 'actions'>): boolean =>
+  actions.some(({ kind }) => kind === 'update')
+
+/** The strong entity tag of a row's state: of what an edit may set, and of its status. */
+export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: ListedRow): string {
+  const state = Object.keys(attributes)
+    .filter((name) => attributes[name]!.update || name === 'status')
+    .map((name) => [name, row[name] ?? null])
+  return `"${createHash('sha256').update(JSON.stringify(state)).digest('base64url').slice(0, 22)}"`
+}
+
+/** Throws 412 when If-Match names other states than the present one. Weak tags match nothing (RFC 9110 §13.1.1). */
+export function checkMatch(header: string | null, present: string): void {
+  if (header === null || header.trim() === '*') return
+  const tags = header.split(',').map((tag) => tag.trim())
+  if (!tags.includes(present))
+    throw refuse(
+      'changed_meanwhile',
+      'Somebody has changed this since you read it; read it again, and send your change with the new ETag.',
+      { header: 'If-Match' },
+    )
+}
+
+/** Runs changes of one row that depend on its state one after the other. */
+export class Turns {
+  readonly #last = new Map<string, Promise<unknown>>()
+
+  async take<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#last.get(name) ?? Promise.resolve()
+    const mine = before.then(work, work)
+    const settled = mine.catch(() => {})
+    this.#last.set(name, settled)
+    try {
+      return await mine
+    } finally {
+      if (this.#last.get(name) === settled) this.#last.delete(name)
+    }
+  }
+}

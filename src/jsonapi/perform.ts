@@ -1,0 +1,237 @@
+// What is done with a request that has passed the gate: one handler for each kind of action. They find the row or the parent that the path
+// names (404), judge identity and attributes (409, 422), run the action, and write the answer.
+import type { Context } from 'hono'
+import type { Clock } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { findOwned, type ListedRow } from '../store/list.ts'
+import type { Reader } from '../store/database.ts'
+import { checkMatch, hasTag, tagOf, type Turns } from './changed.ts'
+import { buildDocument, type ResourceObject, type Writer } from './document.ts'
+import { findParent, list } from './listing.ts'
+import { JSON_API } from './media.ts'
+import type { Query, Types } from './query.ts'
+import * as request from './request.ts'
+import type { Action, Call, Caller, Resource } from './resource.ts'
+import { checkLinkage, withoutUnchanged } from './unchanged.ts'
+import { viewPage } from './view.ts'
+
+export interface PerformDesk<Parts> {
+  parts: Parts
+  reader: Reader
+  clock: Clock
+  keyring: Keyring
+  /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
+  base: () => string
+  types: Types
+  /** Changes that name the state they are for, one after the other. */
+  turns: Turns
+}
+
+type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
+type Of<Parts, Kind> = Extract<AnyAction<Parts>, { kind: Kind }>
+
+/** A request by somebody who may. */
+export interface Asked {
+  context: Context
+  self: Resource<never>
+  caller: Caller
+  query: Query
+  document: request.RequestDocument | undefined
+}
+
+const WHOLE = { include: undefined, fields: new Map() }
+
+/** One request in the hands of its handler. */
+class Performance<Parts> {
+  readonly desk: PerformDesk<Parts>
+  readonly asked: Asked
+  readonly writer: Writer
+  /** What the path names first. */
+  readonly id: string | undefined
+
+  constructor(desk: PerformDesk<Parts>, asked: Asked, single: boolean) {
+    const { base, parts, reader, types } = desk
+    this.desk = desk
+    this.asked = asked
+    this.writer = { reader, types, base: base(), parts, single }
+    this.id = Object.values(asked.context.req.param() as Record<string, string>)[0]
+  }
+
+  call(more: Partial<Call<Parts, Record<string, unknown>>> = {}): Call<Parts, Record<string, unknown>> {
+    const { caller, context } = this.asked
+    return {
+      parts: this.desk.parts,
+      caller,
+      now: this.desk.clock.now(),
+      row: undefined as never,
+      parent: undefined as never,
+      params: context.req.param() as Record<string, string>,
+      related: {},
+      attributes: {},
+      ...more,
+    }
+  }
+
+  /** The caller's row that the path names. Throws 404. */
+  row(): ListedRow {
+    const row = this.find()
+    if (!row) throw refuse('not_found', 'No such resource exists.')
+    return row
+  }
+
+  find(): ListedRow | undefined {
+    const { caller, self } = this.asked
+    return findOwned(this.desk.reader, self.table, caller.userKey, this.id!, self.only)
+  }
+
+  parent(within: Parameters<typeof findParent>[3]): ListedRow {
+    return findParent(this.desk.reader, this.desk.types, this.asked.caller, within, this.id!)
+  }
+
+  /** The resource that the path names as it is shown now. */
+  readonly present = (): ResourceObject | undefined => {
+    const row = this.find()
+    return row && buildDocument(this.writer, this.asked.self, [row], WHOLE).data[0]
+  }
+
+  /** Sends the document of one resource. */
+  one(status: 200 | 201 | 202, row: ListedRow, once?: Record<string, unknown>): Response {
+    const { query, self } = this.asked
+    return this.send(status, buildDocument(this.writer, self, [row], query, once), true)
+  }
+
+  send(status: 200 | 201 | 202, document: { data: unknown[] }, single = false): Response {
+    const body = single ? { ...document, data: document.data[0] } : document
+    return this.asked.context.body(JSON.stringify(body), status, { 'Content-Type': JSON_API })
+  }
+
+  header(headers: Record<string, string>): void {
+    for (const [name, value] of Object.entries(headers)) this.asked.context.header(name, value)
+  }
+}
+
+/** Performs an action and answers. */
+export async function perform<Parts>(
+  desk: PerformDesk<Parts>,
+  action: AnyAction<Parts>,
+  asked: Asked,
+): Promise<Response> {
+  const one = new Performance(desk, asked, action.kind !== 'list' && action.kind !== 'view')
+  switch (action.kind) {
+    case 'list':
+      return listed(one, action)
+    case 'view':
+      return viewed(one, action)
+    case 'show':
+      return shown(one)
+    case 'create':
+      return created(one, action)
+    case 'update':
+      return updated(one, action)
+    case 'delete':
+      await action.run(one.call({ row: one.row() }) as Call<Parts>)
+      return asked.context.body(null, 204)
+    case 'act':
+      return acted(one, action)
+    case 'download':
+      return downloaded(one, action)
+  }
+}
+
+function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>): Response {
+  const { caller, context, query, self } = one.asked
+  return one.send(
+    200,
+    list(one.desk, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
+  )
+}
+
+async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>): Promise<Response> {
+  const { caller, context, query, self } = one.asked
+  const parent = action.within ? { parent: one.parent(action.within) } : {}
+  const rows = await action.run({ ...(one.call(parent) as Call<Parts>), filters: query.filters })
+  if (action.one) return one.one(200, rows[0]!)
+  const { path } = context.req
+  const viewing = { caller, path, route: action.path, parentId: one.id, query, writer: one.writer }
+  return one.send(200, viewPage(one.desk, self, rows, viewing))
+}
+
+function shown<Parts>(one: Performance<Parts>): Response {
+  const row = one.row()
+  tell(one, row)
+  return one.one(200, row)
+}
+
+/** The ETag of the state that is answered; before `extend` adds to the row. */
+function tell<Parts>(one: Performance<Parts>, row: ListedRow): void {
+  if (hasTag(one.asked.self)) one.header({ ETag: tagOf(one.asked.self, row) })
+}
+
+async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create'>): Promise<Response> {
+  const { self } = one.asked
+  const document = one.asked.document!
+  const call = one.call(action.within && one.id !== undefined ? { parent: one.parent(action.within) } : {})
+  const type = action.accepts ?? self.type
+  try {
+    if (document.type === type) call.related = request.readRelationships(document, self)
+    request.checkIdentity(document, type)
+    call.attributes = request.validate(self, 'create', document)
+  } catch (refusal) {
+    // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
+    action.before?.({ ...call, attributes: document.attributes })
+    throw refusal
+  }
+  const {
+    headers = {},
+    once,
+    row,
+  } = await action.run(call as never).catch((thrown: unknown) => {
+    throw request.anchored(thrown, document)
+  })
+  one.header(headers)
+  const result = buildDocument(one.writer, self, [row], one.asked.query, once)
+  const location = result.data[0]!.links?.self
+  if (location !== undefined) one.header({ Location: location })
+  return one.send(action.status ?? 201, result, true)
+}
+
+async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update'>): Promise<Response> {
+  const { context, self } = one.asked
+  const document = one.asked.document!
+  const match = context.req.header('if-match') ?? null
+  checkLinkage(document, one.present)
+  const change = async (): Promise<Response> => {
+    const row = one.row()
+    request.checkIdentity(document, self.type, one.id)
+    checkMatch(match, tagOf(self, row))
+    const attributes = request.validate(self, 'update', withoutUnchanged(document, self, one.present))
+    const written = await action.run(one.call({ row, attributes }) as never).catch((thrown: unknown) => {
+      throw request.anchored(thrown, document)
+    })
+    one.header(written.headers ?? {})
+    const after = one.find()
+    if (after) tell(one, after)
+    return one.one(200, written.row, written.once)
+  }
+  return match === null ? change() : one.desk.turns.take(`${self.type} ${one.id!}`, change)
+}
+
+async function acted<Parts>(one: Performance<Parts>, action: Of<Parts, 'act'>): Promise<Response> {
+  const row = one.id !== undefined && !action.free ? { row: one.row() } : {}
+  const written = await action.run(one.call(row) as Call<Parts>)
+  return one.one(202, written.row)
+}
+
+const INERT = {
+  'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; sandbox",
+  'Cache-Control': 'private, no-store',
+}
+
+async function downloaded<Parts>(one: Performance<Parts>, action: Of<Parts, 'download'>): Promise<Response> {
+  const response = await action.run(one.call({ row: one.row() }) as Call<Parts>)
+  // Bytes from outside are never run where they are shown.
+  one.header({ ...Object.fromEntries(response.headers), ...INERT })
+  return one.asked.context.newResponse(response.body as ReadableStream, 200)
+}

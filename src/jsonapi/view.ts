@@ -1,0 +1,44 @@
+// Collections that are worked out when they are asked for: no table holds their rows, so a page is a piece of the whole list, and its cursor
+// a place in it.
+import { buildDocument, type Document, type Writer } from './document.ts'
+import { readCursor, writeCursor } from './cursor.ts'
+import { pageLinks, scopeOf, type ListDesk } from './listing.ts'
+import type { Query } from './query.ts'
+import type { Caller, Resource } from './resource.ts'
+import type { ListedRow } from '../store/list.ts'
+
+const WHOLE = { include: undefined, fields: new Map() }
+
+interface Viewing {
+  caller: Caller
+  /** Of the request's URL, and of the route. */
+  path: string
+  route: string
+  parentId: string | undefined
+  query: Query
+  writer: Writer
+}
+
+/** The document of the page of `rows` that a request asks for. */
+export function viewPage(
+  { clock, keyring }: Omit<ListDesk, 'reader'>,
+  resource: Resource<never>,
+  rows: ListedRow[],
+  { caller, parentId, path, query, route, writer }: Viewing,
+): Document & { links: object; meta: object } {
+  const now = clock.now()
+  const scope = scopeOf(caller, path, query)
+  const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
+  const from = typeof cursor === 'object' ? Math.max(0, cursor.place.key) : 0
+  const page = rows.slice(from, from + query.size)
+  const more = rows.length > from + query.size
+  const mark = (key: number): string => writeCursor(keyring, scope, { values: [], key }, 'after', now)
+  return {
+    ...buildDocument(writer, resource, page, WHOLE),
+    ...pageLinks(writer, route, parentId, query, {
+      more,
+      next: more ? mark(from + query.size) : null,
+      previous: from > 0 ? mark(Math.max(0, from - query.size)) : null,
+    }),
+  }
+}

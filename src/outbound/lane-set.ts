@@ -1,0 +1,60 @@
+// The lanes that have mail: made when mail for them is found, with what was learned of their exchangers, and forgotten when they are empty.
+import type { Reader } from '../store/database.ts'
+import { dueGroups } from '../store/due.ts'
+import { becameDue, LANES } from './claim.ts'
+import { heldLanes } from './holds.ts'
+import { Lane } from './lanes.ts'
+import type { Shaping } from './shaping.ts'
+import { Widths } from './width.ts'
+
+export class LaneSet {
+  readonly #lanes = new Map<string, Lane>()
+  readonly #shaping: Shaping
+  readonly #widths = new Widths()
+  /** Receiving domains that the operator holds. */
+  #held = new Set<string>()
+
+  constructor(shaping: Shaping) {
+    this.#shaping = shaping
+  }
+
+  of(name: string): Lane {
+    const known = this.#lanes.get(name)
+    if (known) return known
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#widths.of(name))
+    lane.held = this.#held.has(lane.domain)
+    this.#lanes.set(name, lane)
+    return lane
+  }
+
+  values(): IterableIterator<Lane> {
+    return this.#lanes.values()
+  }
+
+  /** Reads which lanes hold mail, and which are held; returns the lanes that are held from now on. */
+  rescan(reader: Reader, now: number): Lane[] {
+    this.#held = heldLanes(reader)
+    for (const { name, due } of dueGroups<string>(reader, LANES)) {
+      const lane = this.of(name)
+      lane.due = due
+      // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
+      if (lane.pausedUntil > now && becameDue(reader, name, lane.pausedAt, now)) lane.pausedUntil = now
+    }
+    return [...this.values()].filter((lane) => {
+      const before = lane.held
+      lane.held = this.#held.has(lane.domain)
+      return lane.held && !before
+    })
+  }
+
+  /** To the back of the line. */
+  served(lane: Lane): void {
+    if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
+  }
+
+  /** Forgets lanes without mail, and what was learned too long ago. */
+  sweep(now: number): void {
+    for (const lane of this.#lanes.values()) if (lane.empty) this.#lanes.delete(lane.name)
+    this.#widths.sweep(now, (name) => this.#lanes.has(name))
+  }
+}
