@@ -8,6 +8,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build } from 'esbuild'
+import { ASSETS, makeAsset } from '../src/console/assets.ts'
 import { isNative, placeNode, ROOT, type Architecture } from './node.ts'
 
 export const DIST = join(ROOT, 'dist')
@@ -43,6 +44,8 @@ async function bundle(entry: string, outfile: string): Promise<string[]> {
     minify: true,
     keepNames: true,
     metafile: true,
+    // It makes the console's scripts where the program runs from its sources.
+    external: ['esbuild'],
     // The builtin of that name is deprecated and would print a warning.
     alias: { punycode: 'punycode.js' },
     banner: { js: BANNER },
@@ -50,6 +53,17 @@ async function bundle(entry: string, outfile: string): Promise<string[]> {
     logLevel: 'warning',
   })
   return Object.keys(metafile.inputs)
+}
+
+/** Scripts and styles of the console, as files by the name of their asset. */
+async function consoleAssets(folder: string): Promise<Record<string, string>> {
+  const files: Record<string, string> = {}
+  for (const name of Object.keys(ASSETS)) {
+    const file = join(folder, name)
+    writeFileSync(file, await makeAsset(name))
+    files[`console/${name}`] = file
+  }
+  return files
 }
 
 /** dist/postrider for this machine, dist/postrider-linux-ARCH for another. */
@@ -84,6 +98,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
         'better_sqlite3.node': join(ROOT, `node_modules/better-sqlite3/prebuilds/${platform}-${arch}.node`),
         'worker.mjs': join(folder, 'worker.mjs'),
         'reader.mjs': join(folder, 'reader.mjs'),
+        ...(await consoleAssets(folder)),
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },
     }

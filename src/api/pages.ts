@@ -65,7 +65,11 @@ export function page(
 }
 
 /** A request's body as text, read as far as `max` octets; undefined when it has more. */
-export async function readText(request: Request, max: number): Promise<string | undefined> {
+export const readText = async (request: Request, max: number): Promise<string | undefined> =>
+  (await readBytes(request, max))?.toString('utf8')
+
+/** A request's body, read as far as `max` octets; undefined when it has more. */
+export async function readBytes(request: Request, max: number): Promise<Buffer<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0
   for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
@@ -73,5 +77,5 @@ export async function readText(request: Request, max: number): Promise<string | 
     if (size > max) return undefined
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString('utf8')
+  return Buffer.concat(chunks)
 }

@@ -33,7 +33,7 @@ import type { ApiDesk } from './desk.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
-import { createInside } from './inside.ts'
+import { createInside, type Inside } from './inside.ts'
 import { createMcp } from './mcp.ts'
 import { countRequests, createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
@@ -89,11 +89,14 @@ export const openApi = (publicUrl: string): object =>
 
 export type App = Hono<{ Bindings: HttpBindings }>
 
-/** The whole HTTP application; `app.request(…)` serves tests without a socket. */
+/** The API inside the process. */
+export const apiInside = (desk: ApiDesk): Inside =>
+  createInside(desk, () => desk.config.http.public_url + API_PATH, resources)
+
+/** The whole HTTP application but the console; `app.request(…)` serves tests without a socket. */
 export function createApp(desk: ApiDesk): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   const base = (): string => desk.config.http.public_url + API_PATH
-  const inside = createInside(desk, base, resources)
   app.use(countRequests(desk))
   const wrong = new WrongTokens(desk)
   app.use('*', async (context, next) => {
@@ -150,7 +153,7 @@ export function createApp(desk: ApiDesk): App {
   app.route('/', createUnsubscribe(desk))
   app.route('/', createOauth(desk))
   app.route('/', createAuthorize(desk))
-  app.route('/', createMcp(desk, inside))
+  app.route('/', createMcp(desk, apiInside(desk)))
   app.onError((thrown, context) => {
     // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)

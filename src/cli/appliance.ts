@@ -44,7 +44,8 @@ import { watchWrites } from './writable.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { EVENTS } from '../store/events.ts'
-import { createApp } from '../api/server.ts'
+import { apiInside, createApp } from '../api/server.ts'
+import { createConsole } from '../console/app.ts'
 
 export interface ApplianceOptions {
   config: Config
@@ -191,9 +192,12 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       await part.start()
     }
     await inbound.engine.start()
+    const app = createApp(desk)
+    const console_ = createConsole(desk, apiInside(desk), () => notices.ring())
+    app.route('/', console_.app)
     const doors = await openDoors({
       ...desk,
-      app: createApp(desk),
+      app,
       certificates,
       clearText: {
         proofOf: (token) => acme?.proofOf(token),
@@ -264,6 +268,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         watching()
         await hourly.destroy()
         await tidied
+        console_.close()
         await Promise.all([
           doors.stop(PATIENCE),
           acme?.stop(PATIENCE),

@@ -41,10 +41,22 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
-        const { url, token, domain, user, inbox, smtpPort, exchangerPort, receiver, submissionPort, submissionsPort } =
-          sandbox
+        const {
+          consoleLink,
+          url,
+          token,
+          domain,
+          user,
+          inbox,
+          smtpPort,
+          exchangerPort,
+          receiver,
+          submissionPort,
+          submissionsPort,
+        } = sandbox
         const shown = {
           url,
+          console: consoleLink,
           api: `${url}/api/v1`,
           token,
           domain,
@@ -76,6 +88,7 @@ function endpoint(option: string, text: string): { host: string; port: number } 
 }
 
 interface Shown {
+  console: string
   inbox: string
   smtp_port: number
   submission_port: number
@@ -103,6 +116,7 @@ const received = ({ api, token }: Shown): string => `curl -s ${api}/inbound-emai
 const welcome = (shown: Shown): string => `
 Postrider sandbox: the API, the queue, DKIM, SMTP and the store are real; DNS and the receiving exchangers are built in.
 
+  console  ${shown.console} (signs you in, once)
   API      ${shown.api}
   token    ${shown.token}
   domain   ${shown.domain} (active; mail from anybody@${shown.domain} is signed with its key)

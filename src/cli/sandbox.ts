@@ -10,6 +10,7 @@ import { OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { createResolver } from '../base/resolver.ts'
 import { SCOPES } from '../accounts/scopes.ts'
+import { makeLink } from '../accounts/sign-in-links.ts'
 import { createToken } from '../accounts/tokens.ts'
 import { addUser, findUser } from '../accounts/users.ts'
 import { formatEndpoint } from '../base/network.ts'
@@ -46,6 +47,8 @@ export interface Sandbox {
   token: string
   domain: string
   user: string
+  /** Signs in to the console, once. */
+  consoleLink: string
   /** Address of its inbox. */
   inbox: string
   /** Port on which it receives. */
@@ -121,8 +124,10 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       scopes: SCOPES,
       duration: '1_month',
     })
+    const link = await store.write((tx) => makeLink(tx, user, clock.now()))
     return {
       appliance,
+      consoleLink: `${config.http.public_url}/sign-in?link=${link}&now=1`,
       url: config.http.public_url,
       token: plaintext,
       domain: DOMAIN,

@@ -53,11 +53,20 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
   )
   return deliveries.flatMap((delivery) => {
     const { address, role } = delivery
-    const earlier = logged
+    const earlier: Attempt[] = logged
       .filter(({ delivery_key }) => delivery_key === delivery.key)
       .map(({ at, enhanced_code, number, outcome, remote_mta, response, smtp_code, tls }) => ({
-        ...{ address, role, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls },
-        dialogue: null as string | null,
+        address,
+        role,
+        number,
+        at,
+        outcome,
+        smtp_code,
+        enhanced_code,
+        response,
+        remote_mta,
+        tls,
+        dialogue: null,
       }))
     const last = earlier.at(-1)
     // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
@@ -66,27 +75,32 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
       return earlier
     }
     if (delivery.attempts === 0 || delivery.status === 'queued' || delivery.status === 'held') return earlier
-    const { dialogue, enhanced_code, remote_mta, response, smtp_code, status, tls } = delivery
+    const {
+      attempts: number,
+      dialogue,
+      enhanced_code,
+      remote_mta,
+      response,
+      smtp_code,
+      status,
+      tls,
+      updated_at,
+    } = delivery
     const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
-    const at = delivery.updated_at
-    return [
-      ...earlier,
-      {
-        ...{
-          address,
-          role,
-          number: delivery.attempts,
-          at,
-          outcome,
-          smtp_code,
-          enhanced_code,
-          response,
-          remote_mta,
-          tls,
-        },
-        dialogue,
-      },
-    ]
+    const end = {
+      address,
+      role,
+      number,
+      at: updated_at,
+      outcome,
+      smtp_code,
+      enhanced_code,
+      response,
+      remote_mta,
+      tls,
+      dialogue,
+    } as const
+    return [...earlier, end]
   })
 }
 

@@ -82,6 +82,20 @@ export async function startBrowser() {
     headed: (text: string) =>
       until(async () => (await run('return document.querySelector("h1")?.textContent')) === text, text),
 
+    /** Runs a script that says by its last argument when it is done, and with what. */
+    later: (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/async`, { script, args: given }),
+    cdp,
+    /** A colour scheme and a width. */
+    async emulate(scheme: string, width: number): Promise<void> {
+      await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })
+      await cdp('Emulation.setDeviceMetricsOverride', {
+        width,
+        height: 900,
+        deviceScaleFactor: 1,
+        mobile: width < 500,
+      })
+    },
+
     /** A page in a scheme and width: nothing scrolls sideways, buttons are large enough for a finger; a picture of it. */
     async look(scheme: string, width: number, name: string): Promise<void> {
       await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })

@@ -1,0 +1,56 @@
+// The chart of the overview: delivered, deferred and refused, stacked, by hour or day.
+import uPlot from 'uplot'
+
+interface Point {
+  at: string
+  delivered: number
+  deferred: number
+  refused: number
+}
+
+const NAMES = ['delivered', 'deferred', 'refused'] as const
+
+function draw(): void {
+  for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
+    if (figure.querySelector('.uplot')) continue
+    const points = JSON.parse(figure.dataset['chart']!) as Point[]
+    const style = getComputedStyle(document.documentElement)
+    const ink = style.getPropertyValue('--soft')
+    const line = style.getPropertyValue('--line')
+    // Each series is drawn with those below it added, the highest first.
+    const sums = points.map(
+      ({ deferred, delivered, refused }) => [delivered, delivered + deferred, delivered + deferred + refused] as const,
+    )
+    const bars = uPlot.paths.bars!({ size: [0.8, 40] })
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
+    const series = [2, 1, 0].map((at) => {
+      const name = NAMES[at]!
+      const colour = style.getPropertyValue(`--${name}`)
+      return {
+        label: name,
+        stroke: colour,
+        fill: colour,
+        paths: bars,
+        points: { show: false },
+        value: (_: uPlot, __: number, ___: number, index: number | null) =>
+          index === null ? '–' : String(points[index]![name]),
+      }
+    })
+    const chart = new uPlot(
+      {
+        width: figure.clientWidth,
+        height: 240,
+        scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+        axes: [axis, { ...axis, size: 60 }],
+        series: [{}, ...series],
+        cursor: { y: false },
+      },
+      [points.map(({ at }) => Date.parse(at) / 1000), ...[2, 1, 0].map((at) => sums.map((each) => each[at]!))],
+      figure,
+    )
+    new ResizeObserver(() => chart.setSize({ width: figure.clientWidth, height: 240 })).observe(figure)
+  }
+}
+
+draw()
+document.addEventListener('drawn', draw)

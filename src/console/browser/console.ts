@@ -1,0 +1,98 @@
+// What makes pages pleasant where there is a script: parts that follow events, times of the reader's own zone, copying, and a question before
+// what cannot be taken back. Every page works without it.
+import htmx from 'htmx.org'
+
+/** Times are written in UTC by the server. */
+function localTimes(root: ParentNode): void {
+  for (const element of root.querySelectorAll<HTMLTimeElement>('time[datetime]')) {
+    const at = new Date(element.dateTime)
+    if (!Number.isNaN(at.getTime()))
+      element.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+  }
+}
+
+document.addEventListener('click', (event) => {
+  const button = (event.target as Element).closest<HTMLButtonElement>('[data-copy]')
+  const text = button && document.getElementById(button.dataset['copy']!)?.textContent
+  if (!button || !text) return
+  void navigator.clipboard.writeText(text).then(() => {
+    const before = button.textContent
+    button.textContent = 'Copied'
+    setTimeout(() => (button.textContent = before), 1500)
+  })
+})
+
+document.addEventListener('submit', (event) => {
+  const form = event.target as HTMLFormElement
+  const question = form.dataset['confirm']
+  if (question !== undefined && !confirm(question)) event.preventDefault()
+})
+
+// "/" leads to the search box, as in many programs.
+document.addEventListener('keydown', (event) => {
+  const box = document.getElementById('q')
+  const typing =
+    /^(?:input|textarea|select)$/i.test((event.target as Element).tagName) ||
+    (event.target as HTMLElement).isContentEditable
+  if (event.key !== '/' || !box || typing || event.ctrlKey || event.metaKey || event.altKey) return
+  event.preventDefault()
+  box.focus()
+})
+
+/** Whether a change of the page would take away what the person is at. */
+function busy(): boolean {
+  const part = document.getElementById('live')
+  if (!part) return true
+  const selection = document.getSelection()
+  const selecting = selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode)
+  return selecting || (part.contains(document.activeElement) && document.activeElement !== document.body)
+}
+
+let waiting = false
+function changed(): void {
+  if (document.hidden || busy()) {
+    waiting = true
+    return
+  }
+  waiting = false
+  htmx.trigger(document.body, 'changed')
+}
+for (const name of ['visibilitychange', 'focusout', 'selectionchange'])
+  document.addEventListener(name, () => {
+    if (waiting && !document.hidden) setTimeout(() => waiting && changed(), 200)
+  })
+
+/** Open parts of the page stay open when it is drawn anew. */
+const opened = new Set<string>()
+document.addEventListener('htmx:beforeSwap', () => {
+  opened.clear()
+  document
+    .querySelectorAll('#live details')
+    .forEach((each, at) => (each as HTMLDetailsElement).open && opened.add(String(at)))
+})
+document.addEventListener('htmx:afterSwap', () => {
+  document
+    .querySelectorAll('#live details')
+    .forEach((each, at) => ((each as HTMLDetailsElement).open = opened.has(String(at))))
+  localTimes(document)
+  document.dispatchEvent(new Event('drawn'))
+})
+
+// One tab of a browser holds the stream and tells the others.
+const channel = new BroadcastChannel('postrider')
+channel.onmessage = () => changed()
+function listen(): void {
+  const source = new EventSource('/live')
+  source.addEventListener('changed', () => {
+    channel.postMessage('changed')
+    changed()
+  })
+}
+if (document.getElementById('live')) {
+  if ('locks' in navigator) void navigator.locks.request('postrider live', () => (listen(), new Promise(() => {})))
+  else listen()
+}
+
+localTimes(document)
+const menu = document.querySelector<HTMLDetailsElement>('details.menu')
+if (menu && matchMedia('(max-width: 52rem)').matches) menu.open = false

@@ -1,0 +1,66 @@
+// What is looked at before a campaign is started: the ways in which newsletters go wrong.
+import { unknownTags } from '../campaigns/render.ts'
+import { hasUnsubscribeLink } from '../message/footer.ts'
+import { readTargets } from '../message/tracking.ts'
+import { text, type Thing, type Visit } from './visit.ts'
+
+export interface Check {
+  ok: boolean
+  words: string
+}
+
+/** Where Gmail cuts a mail off, in octets. */
+const CUT = 102 * 1024
+
+export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> {
+  const body_html = text(campaign, 'body_html')
+  const audience = campaign.relationships?.['audience']?.data?.id
+  const contacts =
+    audience === undefined ? [] : (await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=100`)).many
+  const fields = new Set(contacts.flatMap((each) => Object.keys((each.attributes['custom_fields'] ?? {}) as object)))
+  const content = { subject: text(campaign, 'subject'), body_html, body_text: text(campaign, 'body_text') || null }
+  const unknown = unknownTags(content, [...fields])
+  const size = Buffer.byteLength(body_html)
+  const pictures = [...body_html.matchAll(/<img\b[^>]*>/gi)].map(([tag]) => tag)
+  const silent = pictures.filter((tag) => !/\balt\s*=\s*(?:"[^"]+"|'[^']+')/i.test(tag)).length
+  const links = Array.from(readTargets(body_html), ({ url }) => url).filter((url) => !url.includes('{{'))
+  const odd = links.filter((url) => !/^(?:https?:\/\/|mailto:|tel:)/i.test(url))
+  return [
+    {
+      ok: contacts.length > 0,
+      words: contacts.length > 0 ? 'The audience has contacts.' : 'The audience has no contact yet.',
+    },
+    {
+      ok: size <= CUT,
+      words:
+        size <= CUT ? 'It is small enough for Gmail to show it whole.' : 'It is larger than 102 KB: Gmail cuts it off.',
+    },
+    {
+      ok: hasUnsubscribeLink(body_html),
+      words: hasUnsubscribeLink(body_html)
+        ? 'It has a link to leave.'
+        : 'It has no {{unsubscribe_url}}: a small footer with the link is added.',
+    },
+    {
+      ok: unknown.length === 0,
+      words:
+        unknown.length === 0
+          ? 'Every merge tag is known.'
+          : `No contact has a value for ${unknown.map((tag) => `{{${tag}}}`).join(', ')}.`,
+    },
+    {
+      ok: silent === 0,
+      words:
+        silent === 0
+          ? 'Every picture has a text for who cannot see it.'
+          : `${silent} of ${pictures.length} pictures have no text (alt).`,
+    },
+    {
+      ok: odd.length === 0,
+      words:
+        odd.length === 0
+          ? 'Every link leads to a whole address.'
+          : `These links lead nowhere: ${odd.slice(0, 5).join(', ')}`,
+    },
+  ]
+}

@@ -1,0 +1,87 @@
+// CSV for spreadsheets: written page by page as the API lists it, and read from a file that a person has chosen.
+import { parse } from 'csv-parse/sync'
+import { guard } from './frame.ts'
+import type { Thing, Visit } from './visit.ts'
+
+/** Rows that a download holds at most. */
+const MAX_ROWS = 1_000_000
+
+/** A cell that a spreadsheet would run as a formula gets an apostrophe in front (D81). */
+const safe = (cell: string): string => (/^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell)
+const quoted = (cell: string): string => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
+
+/** One record with its line end (RFC 4180), as it is. */
+export const plainLine = (cells: readonly string[]): string => `${cells.map(quoted).join(',')}\r\n`
+/** The same for a spreadsheet. */
+export const csvLine = (cells: readonly string[]): string => plainLine(cells.map(safe))
+
+/** A download of every row of a list of the API; it is read as fast as it is sent. */
+export function csv(
+  visit: Visit,
+  name: string,
+  titles: readonly string[],
+  path: string,
+  row: (thing: Thing, included: ReadonlyMap<string, Thing>) => string[],
+): Response {
+  const encoder = new TextEncoder()
+  let cursor: string | null = ''
+  let rows = 0
+  const stream = new ReadableStream<Uint8Array>({
+    start(controller) {
+      controller.enqueue(encoder.encode(csvLine(titles)))
+    },
+    async pull(controller) {
+      if (cursor === null || rows >= MAX_ROWS) return controller.close()
+      const joint = cursor === '' ? '' : `&page%5Bcursor%5D=${encodeURIComponent(cursor)}`
+      const page = await visit.get(`${path}&page%5Bsize%5D=100${joint}`)
+      rows += page.many.length
+      const included = new Map(page.included.map((each) => [each.id, each]))
+      controller.enqueue(encoder.encode(page.many.map((each) => csvLine(row(each, included))).join('')))
+      cursor = page.next
+    },
+  })
+  guard(visit.context)
+  visit.context.header('Content-Type', 'text/csv; charset=utf-8')
+  visit.context.header('Content-Disposition', `attachment; filename="${name}"`)
+  return visit.context.body(stream)
+}
+
+export interface Sheet {
+  titles: string[]
+  rows: string[][]
+}
+
+/** The rows of a CSV file in UTF-8, UTF-16 or Windows-1252; a sentence when it is none. */
+export function readTable(bytes: Uint8Array): Sheet | string {
+  const wide =
+    bytes[0] === 0xff && bytes[1] === 0xfe
+      ? 'utf-16le'
+      : bytes[0] === 0xfe && bytes[1] === 0xff
+        ? 'utf-16be'
+        : undefined
+  const textOf = (): string => {
+    if (wide !== undefined) return new TextDecoder(wide).decode(bytes)
+    try {
+      return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    } catch {
+      return new TextDecoder('windows-1252').decode(bytes)
+    }
+  }
+  const text = textOf()
+  if (text.includes('\0')) return 'The file is no text; export the list as CSV.'
+  const [line = ''] = text.split(/\r?\n/, 1)
+  const delimiter = [',', ';', '\t'].toSorted((one, other) => line.split(other).length - line.split(one).length)[0]!
+  try {
+    const rows: string[][] = parse(text, {
+      bom: true,
+      delimiter,
+      relax_column_count: true,
+      skip_empty_lines: true,
+      max_record_size: 1024 * 1024,
+    })
+    const [titles = [], ...rest] = rows
+    return { titles: titles.map((title) => title.trim()), rows: rest }
+  } catch (thrown) {
+    return `The file is no CSV that can be read: ${thrown instanceof Error ? thrown.message : 'unknown'}.`
+  }
+}

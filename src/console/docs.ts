@@ -1,0 +1,36 @@
+// The API reference: the OpenAPI document, rendered in the browser by Redoc, with examples that carry the address of this server. Public.
+import type { Context } from 'hono'
+import { html } from 'hono/html'
+import { guard } from './frame.ts'
+
+/** Redoc writes styles of its own into the page, and searches in a worker that it makes itself. */
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'"
+
+export function docsPage(context: Context, url: string): Response | Promise<Response> {
+  guard(context, POLICY)
+  return context.html(
+    html`<!doctype html>
+      <html lang="en">
+        <head>
+          <meta charset="utf-8" />
+          <meta name="viewport" content="width=device-width, initial-scale=1" />
+          <title>API reference · Postrider</title>
+          <link rel="stylesheet" href="/assets/docs.css" />
+          <link rel="icon" href="data:," />
+        </head>
+        <body>
+          <header>
+            <a href="/">Postrider</a> <span>API of ${url}</span> <a href="/api/v1/openapi.json">OpenAPI document</a>
+          </header>
+          <main id="reference" data-server="${url}">
+            <noscript
+              >The reference needs a script; <a href="/api/v1/openapi.json">the OpenAPI document</a> does not.</noscript
+            >
+          </main>
+          <script src="/assets/docs.js"></script>
+          <script type="module" src="/assets/docs-start.js"></script>
+        </body>
+      </html>`,
+  )
+}

@@ -1,0 +1,430 @@
+// Campaigns: written, tried, started, followed, and afterwards the list of every recipient with what became of their mail.
+import { html } from 'hono/html'
+import { page } from '../frame.ts'
+import {
+  badge,
+  button,
+  count,
+  facts,
+  field,
+  form,
+  live,
+  pageOf,
+  pager,
+  percent,
+  search,
+  table,
+  time,
+  type Html,
+} from '../parts.ts'
+import { done, found, lead, type Form, type Place } from '../place.ts'
+import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { csv } from '../csv.ts'
+import { checksOf } from '../checks.ts'
+
+const list: Place = {
+  path: '/campaigns',
+  async show(visit) {
+    const q = visit.query('q')
+    const answer = await visit.get(
+      `/campaigns?include=audience&${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
+    )
+    const names = new Map(answer.included.map((each) => [each.id, text(each, 'name')]))
+    const rows = answer.many.map((campaign) => [
+      html`<a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>`,
+      badge(text(campaign, 'status')),
+      names.get(campaign.relationships?.['audience']?.data?.id ?? '') ?? '',
+      campaign.attributes['recipients'] === null ? '–' : count(number(campaign, 'recipients')),
+      time(campaign.attributes['started_at'] ?? campaign.attributes['scheduled_at']),
+    ])
+    return page(visit, {
+      title: 'Campaigns',
+      about: 'One mail to an audience: written as a draft, tried, and started by a person.',
+      errors: answer.errors,
+      done: done(visit),
+      body: html`${visit.reading ? '' : html`<p><a class="button" href="/campaigns/new">Write a campaign</a></p>`}
+      ${search(visit, 'Search a name or a subject')}
+      ${live(
+        visit,
+        html`${table('Campaigns', ['Name', 'Status', 'Audience', { title: 'Recipients', figure: true }, 'Starts'], rows, q === '' ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.` : 'Nothing fits.')}
+        ${pager(visit, answer)}`,
+      )}`,
+    })
+  },
+}
+
+const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
+
+/** What the editor shows: what was typed, else what is kept. */
+const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typed: Form | undefined): string => {
+  if (typed) return typed.get(name)
+  if (!campaign) return name === 'body_html' ? '<p>Hello {{name}},</p>\n<p></p>' : ''
+  const value = campaign.attributes[name]
+  return Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : ''
+}
+
+async function editor(
+  visit: Visit,
+  {
+    campaign,
+    errors = [],
+    extra = '',
+    tag = '',
+    typed,
+  }: {
+    campaign?: Thing | undefined
+    errors?: Answer['errors']
+    extra?: Html | ''
+    tag?: string
+    typed?: Form | undefined
+  },
+): Promise<Response> {
+  const audiences = campaign ? [] : await visit.all('/audiences')
+  const audience = campaign?.relationships?.['audience']?.data?.id
+  const contacts =
+    audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
+  const tags = new Set(['name', 'email', 'unsubscribe_url'])
+  for (const each of contacts?.many ?? [])
+    for (const name of Object.keys((each.attributes['custom_fields'] ?? {}) as object)) tags.add(name)
+  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
+  return page(visit, {
+    title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
+    about: 'Nothing is sent from here: a draft is started on its page.',
+    status: errors.some(({ code }) => code === 'changed_meanwhile') ? 409 : errors.length > 0 ? 422 : 200,
+    errors: errors.filter(({ field: name }) => name === undefined || !(FIELDS as readonly string[]).includes(name)),
+    done: done(visit),
+    scripts: ['editor.js'],
+    body: html`${extra}
+    ${
+      !campaign && audiences.length === 0
+        ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
+        : form(
+            visit,
+            'save',
+            html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
+              ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
+              ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, text(each, 'name')] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+              ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
+              <div class="field">
+                <label for="body_html">Text</label>
+                <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
+                <textarea id="body_html" name="body_html" rows="16" class="source" required>
+${value('body_html')}</textarea>
+                <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
+                ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
+              </div>
+              <details ${value('body_text') === '' ? '' : html`open`}>
+                <summary>Plain text</summary>
+                ${field({ name: 'body_text', label: 'Plain text', lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
+              </details>
+              <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
+                <summary>Sender</summary>
+                ${field({ name: 'from_address', label: 'From', value: value('from_address'), hint: 'noreply@ your domain when it is empty.', error: fault('from_address') })}
+                ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
+              </details>
+              <button>Save the draft</button>`,
+            { kind: 'wide' },
+          )
+    }`,
+  })
+}
+
+/** The attributes that a form gives. */
+const attributesOf = (given: Form): Record<string, unknown> => ({
+  name: given.get('name'),
+  subject: given.get('subject'),
+  body_html: given.get('body_html'),
+  body_text: given.get('body_text') === '' ? null : given.get('body_text'),
+  from_address: given.get('from_address') === '' ? null : given.get('from_address'),
+  reply_to:
+    given.get('reply_to') === ''
+      ? null
+      : given
+          .get('reply_to')
+          .split(',')
+          .map((each) => each.trim()),
+})
+
+const fresh: Place = {
+  path: '/campaigns/new',
+  show: (visit) => editor(visit, {}),
+  async act(visit, given) {
+    const answer = await visit.ask('POST', '/campaigns', {
+      type: 'campaigns',
+      attributes: attributesOf(given),
+      relationships: { audience: { data: { type: 'audiences', id: given.get('audience') } } },
+    })
+    return answer.one
+      ? lead(visit, `/campaigns/${answer.one.id}`, 'saved')
+      : editor(visit, { errors: answer.errors, typed: given })
+  },
+}
+
+const edit: Place = {
+  path: '/campaigns/:id/edit',
+  async show(visit) {
+    const { headers, one } = found(await visit.get(`/campaigns/${visit.context.req.param('id')!}`))
+    return editor(visit, { campaign: one, tag: headers.get('etag') ?? '' })
+  },
+  async act(visit, given) {
+    const id = visit.context.req.param('id')!
+    const answer = await visit.ask(
+      'PATCH',
+      `/campaigns/${id}`,
+      { type: 'campaigns', id, attributes: attributesOf(given) },
+      { 'If-Match': given.get('tag') },
+    )
+    if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
+    const now = found(await visit.get(`/campaigns/${id}`))
+    const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
+    // Both versions are shown; saving once more is for the present state.
+    const extra = clash
+      ? html`<div class="alert" role="alert">
+          <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
+          <p><strong>${text(now.one, 'subject')}</strong></p>
+          <pre tabindex="0">${text(now.one, 'body_html')}</pre>
+          <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit">take theirs</a>.</p>
+        </div>`
+      : ''
+    return editor(visit, {
+      campaign: now.one,
+      typed: given,
+      errors: clash ? answer.errors.map((each) => ({ ...each, field: 'name' })) : answer.errors,
+      extra,
+      tag: now.headers.get('etag') ?? '',
+    })
+  },
+}
+
+/** How far a campaign is, with its pace and the time that is left. */
+function progress(campaign: Thing, stats: Thing): Html {
+  const all = number(campaign, 'recipients')
+  const sent = number(stats, 'deliveries') + number(stats, 'bounces')
+  const started = Date.parse(text(campaign, 'started_at'))
+  const now = Date.parse(text(campaign, 'updated_at'))
+  const pace = sent > 0 && now > started ? (sent / (now - started)) * 1000 : 0
+  const left = pace > 0 && all > sent ? Math.ceil((all - sent) / pace / 60) : 0
+  return html`<progress max="${Math.max(all, 1)}" value="${sent}" aria-label="Delivered or refused">
+      ${sent} of ${all}
+    </progress>
+    <p>
+      ${count(sent)} of ${count(all)} delivered or
+      refused${pace > 0 && left > 0 ? `, ${count(Math.round(pace * 60))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
+    </p>`
+}
+
+function funnel(campaign: Thing, stats: Thing): Html {
+  const all = number(campaign, 'recipients')
+  const share = (name: string): string => (all === 0 ? '' : percent(number(stats, name) / all))
+  const row = (label: string, name: string): readonly [string, string, string] => [
+    label,
+    stats.attributes[name] === null ? 'not tracked' : count(number(stats, name)),
+    stats.attributes[name] === null ? '' : share(name),
+  ]
+  return table(
+    'What became of it',
+    ['', { title: 'Recipients', figure: true }, { title: 'Share', figure: true }],
+    [
+      ['Recipients', count(all), ''],
+      row('Delivered', 'deliveries'),
+      row('Opened by people', 'unique_opens'),
+      row('Followed a link', 'unique_clicks'),
+      row('Bounced', 'bounces'),
+      row('Complained', 'complaints'),
+      row('Unsubscribed', 'unsubscribes'),
+    ],
+    '',
+  )
+}
+
+const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
+
+async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const id = visit.context.req.param('id')!
+  const { one } = found(await visit.get(`/campaigns/${id}?include=audience`))
+  const status = text(one, 'status')
+  const draft = status === 'draft'
+  const filter = (STATUSES as readonly string[]).includes(visit.query('status')) ? visit.query('status') : ''
+  const [stats, mails, checks] = await Promise.all([
+    visit.get(`/campaigns/${id}/stats`),
+    draft || status === 'scheduled'
+      ? undefined
+      : visit.get(
+          `/outbound-emails?filter%5Bcampaign%5D=${id}${filter === '' ? '' : `&filter%5Bstatus%5D=${filter}`}&${pageOf(visit)}`,
+        ),
+    draft ? checksOf(visit, one) : [],
+  ])
+  const audience = one.relationships?.['audience']?.data
+  const title = text(one, 'name')
+  return page(visit, {
+    title,
+    errors,
+    done: done(visit),
+    body: html`${live(
+      visit,
+      html`${facts([
+        ['Status', badge(status)],
+        ['Subject', text(one, 'subject')],
+        ['Audience', audience ? html`<a href="/audiences/${audience.id}">its contacts</a>` : ''],
+        ...(text(one, 'failure') === '' ? [] : ([['Why', text(one, 'failure')]] as const)),
+        ...(one.attributes['scheduled_at'] === null
+          ? []
+          : ([['Starts', time(one.attributes['scheduled_at'])]] as const)),
+      ])}
+      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one, stats.one) : ''} ${funnel(one, stats.one)}` : ''}`,
+    )}
+    ${visit.reading ? '' : actions(visit, id, status)}
+    ${
+      draft
+        ? html`<h2>Checks</h2>
+            <ul class="checks">
+              ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
+            </ul>
+            <h2>Preview</h2>
+            <p class="soft">
+              With the data of the audience’s first contact. The links to leave are made when it is sent.
+            </p>
+            <div class="previews">
+              <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
+              <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
+            </div>`
+        : ''
+    }
+    ${
+      mails
+        ? html`<h2>Every recipient</h2>
+            <nav class="tabs" aria-label="Status">
+              ${['', ...STATUSES].map(
+                (each) =>
+                  html`<a
+                    href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}"
+                    ${each === filter ? html`aria-current="true"` : ''}
+                    >${each === '' ? 'all' : each}</a
+                  >`,
+              )}
+            </nav>
+            ${table(
+              'Recipients',
+              ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
+              mails.many.map((mail) => {
+                const [recipient] = mail.attributes['recipients'] as {
+                  response: string | null
+                  smtp_code: number | null
+                }[]
+                return [
+                  html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
+                  badge(text(mail, 'status')),
+                  time(mail.attributes['delivered_at']),
+                  time(mail.attributes['first_opened_at']),
+                  [recipient?.smtp_code, recipient?.response].filter(Boolean).join(' '),
+                ]
+              }),
+              'Nobody with that status.',
+            )}
+            ${pager(visit, mails)}
+            <p>
+              <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
+                >Export ${filter === '' ? 'all' : filter} as CSV</a
+              >
+            </p>`
+        : ''
+    }`,
+  })
+}
+
+function actions(visit: Visit, id: string, status: string): Html {
+  const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
+    button(visit, 'move', label, { fields: { to }, ...options })
+  return html`<div class="row">
+      ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
+      ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
+      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel', { danger: true, confirm: 'What was not sent is never sent. This cannot be taken back.' }) : ''}
+      ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
+    </div>
+    ${
+      status === 'draft'
+        ? html`<h2>Try it</h2>
+            ${form(visit, 'test', html`${field({ name: 'email', label: 'Send one mail to', type: 'email', value: visit.person.user.email, required: true })}<button class="plain">Send the test</button>`)}
+            <h2>Start it</h2>
+            ${form(
+              visit,
+              'start',
+              html`${field({ name: 'at', label: 'When', type: 'datetime-local', hint: 'In UTC. At once when it is empty.' })}<button>
+                  Start
+                </button>`,
+              { confirm: 'It goes to everybody in the audience who is subscribed.' },
+            )}`
+        : ''
+    }`
+}
+
+const one: Place = {
+  path: '/campaigns/:id',
+  show: (visit) => showOne(visit),
+  async act(visit, given) {
+    const id = visit.context.req.param('id')!
+    const here = `/campaigns/${id}`
+    const patch = (attributes: Record<string, unknown>) =>
+      visit.ask('PATCH', `/campaigns/${id}`, { type: 'campaigns', id, attributes })
+    switch (given.action) {
+      case 'test': {
+        const answer = await visit.ask('POST', `/campaigns/${id}/test`, {
+          type: 'campaign-tests',
+          attributes: { email: given.get('email') },
+        })
+        return answer.one ? lead(visit, here, 'sent') : showOne(visit, answer.errors)
+      }
+      case 'start': {
+        const at = given.get('at') === '' ? {} : { scheduled_at: `${given.get('at')}:00Z` }
+        const answer = await patch({ ...at, status: 'scheduled' })
+        return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
+      }
+      case 'remove': {
+        const gone = await visit.ask('DELETE', `/campaigns/${id}`)
+        return gone.status === 204 ? lead(visit, '/campaigns', 'removed') : showOne(visit, gone.errors)
+      }
+      default: {
+        const answer = await patch({ status: given.get('to') })
+        return answer.one ? lead(visit, here, 'moved') : showOne(visit, answer.errors)
+      }
+    }
+  },
+}
+
+const download: Place = {
+  path: '/campaigns/:id/recipients.csv',
+  async show(visit) {
+    const id = visit.context.req.param('id')!
+    found(await visit.get(`/campaigns/${id}`))
+    const status = visit.query('status')
+    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${(STATUSES as readonly string[]).includes(status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
+    const titles =
+      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
+        ',',
+      )
+    return csv(visit, 'recipients.csv', titles, path, (mail, included) => {
+      const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
+      const [recipient] = mail.attributes['recipients'] as { response: string | null; smtp_code: number | null }[]
+      const left =
+        contact && text(contact, 'status') === 'unsubscribed'
+          ? text(contact, 'status_at') || text(contact, 'updated_at')
+          : ''
+      return [
+        text(mail, 'to'),
+        contact ? text(contact, 'name') : '',
+        text(mail, 'status'),
+        text(mail, 'sent_at'),
+        text(mail, 'delivered_at'),
+        text(mail, 'bounced_at'),
+        text(mail, 'first_opened_at'),
+        text(mail, 'first_clicked_at'),
+        left,
+        String(recipient?.smtp_code ?? ''),
+        recipient?.response ?? '',
+      ]
+    })
+  },
+}
+
+export const campaignPlaces = [fresh, download, edit, one, list]

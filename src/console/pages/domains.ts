@@ -1,0 +1,185 @@
+// Domains: each record with what it should say and what DNS says, and what stands in the way.
+import { html } from 'hono/html'
+import { refuse } from '../../base/errors.ts'
+import { page } from '../frame.ts'
+import { badge, button, count, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { done, lead, type Form, type Place } from '../place.ts'
+import { flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+
+const PURPOSES = [
+  ['both', 'all mail'],
+  ['transactional', 'mail of programs only'],
+  ['marketing', 'campaigns only'],
+] as const
+
+async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const answer = await visit.get(`/domains?${pageOf(visit)}`)
+  const rows = answer.many.map((domain) => [
+    html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
+    badge(text(domain, 'status')),
+    text(domain, 'purpose'),
+    time(domain.attributes['checked_at']),
+  ])
+  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  return page(visit, {
+    title: 'Domains',
+    about: 'Mail leaves from a domain once its records are in DNS.',
+    errors: errors.filter(({ field: name }) => name === undefined),
+    done: done(visit),
+    body: html`${live(
+      visit,
+      html`${table('Domains', ['Domain', 'Status', 'For', 'Last looked at'], rows, 'No domain yet. Add the one that your mail comes from.')}
+      ${pager(visit, answer)}`,
+    )}
+    ${
+      visit.reading
+        ? ''
+        : html`<h2>Add a domain</h2>
+            ${form(
+              visit,
+              'add',
+              html`${field({ name: 'name', label: 'Domain', required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: what stands behind the @ of your sender.', error: fault('name') })}
+                ${field({ name: 'purpose', label: 'For', options: PURPOSES, value: typed?.get('purpose') || 'both' })}
+                <button>Add</button>`,
+            )}`
+    }`,
+  })
+}
+
+const list: Place = {
+  path: '/domains',
+  show: (visit) => showAll(visit),
+  async act(visit, given) {
+    const answer = await visit.ask('POST', '/domains', {
+      type: 'domains',
+      attributes: { name: given.get('name').trim(), purpose: given.get('purpose') },
+    })
+    return answer.one
+      ? lead(visit, `/domains/${text(answer.one, 'name')}`, 'added')
+      : showAll(visit, answer.errors, given)
+  },
+}
+
+async function domainNamed(visit: Visit): Promise<Thing> {
+  const name = visit.context.req.param('name')!
+  const { many } = await visit.get(`/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
+  if (!many[0]) throw refuse('not_found', 'There is no such domain.')
+  return many[0]
+}
+
+/** What stands in the way, in a sentence. */
+function wayOf(domain: Thing, records: readonly Thing[]): string {
+  const missing = records.filter((record) => flag(record, 'required') && !flag(record, 'verified')).length
+  if (text(domain, 'status') === 'active')
+    return missing === 0
+      ? 'All required records are in DNS; mail goes out.'
+      : `Mail goes out, but ${count(missing)} required records are no longer seen.`
+  if (text(domain, 'status') === 'suspended')
+    return 'It is suspended; the operator resumes it with "postrider domain resume".'
+  return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
+}
+
+const copy = (id: string, value: string): Html =>
+  html`<code id="${id}" class="value">${value}</code>
+    <button class="plain small" type="button" data-copy="${id}">Copy</button>`
+
+async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const domain = await domainNamed(visit)
+  const [records, advised] = await Promise.all([
+    visit.all(`/domains/${domain.id}/records`),
+    visit.all(`/domains/${domain.id}/advised-records`),
+  ])
+  const yes = (name: string, label: string, on: boolean): Html | '' =>
+    button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
+  return page(visit, {
+    title: text(domain, 'name'),
+    about: 'A sending domain: its records in DNS, its tracking, its key.',
+    errors,
+    done: done(visit),
+    body: html`${live(
+        visit,
+        html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, records)}</p>
+          ${button(visit, 'check', 'Check now')}
+          <h2>Records</h2>
+          ${table(
+            'Records',
+            ['', 'What for', 'Name', 'Should say', 'DNS says'],
+            records.map((record, at) => [
+              badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
+              text(record, 'record_type').replaceAll('_', ' '),
+              copy(`n${at}`, text(record, 'name')),
+              copy(`v${at}`, text(record, 'value')),
+              text(record, 'observed') || html`<span class="soft">nothing</span>`,
+            ]),
+            'None.',
+          )}`,
+      )}
+      <details>
+        <summary>Advised records</summary>
+        ${table(
+          'Advised records',
+          ['What for', 'Type', 'Name', 'Should say'],
+          advised.map((record, at) => [
+            text(record, 'record_type').replaceAll('_', ' '),
+            text(record, 'dns_type'),
+            copy(`an${at}`, text(record, 'name')),
+            copy(`av${at}`, text(record, 'value')),
+          ]),
+          'None.',
+        )}
+      </details>
+      <h2>Settings</h2>
+      ${facts([
+        ['For', text(domain, 'purpose')],
+        ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
+        [
+          'TLS',
+          text(domain, 'tls_policy') === 'Require'
+            ? 'a must: without it nothing is delivered'
+            : 'used where the receiver offers it',
+        ],
+        [
+          'Opens',
+          html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
+          ${yes('open_tracking_enabled', 'tracking of opens', flag(domain, 'open_tracking_enabled'))}`,
+        ],
+        [
+          'Clicks',
+          html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
+          ${yes('click_tracking_enabled', 'tracking of clicks', flag(domain, 'click_tracking_enabled'))}`,
+        ],
+      ])}
+      ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
+      ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}`,
+  })
+}
+
+const one: Place = {
+  path: '/domains/:name',
+  show: (visit) => showOne(visit),
+  async act(visit, given) {
+    const domain = await domainNamed(visit)
+    const here = `/domains/${text(domain, 'name')}`
+    const patch = (attributes: Record<string, unknown>) =>
+      visit.ask('PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
+    switch (given.action) {
+      case 'check':
+        await visit.ask('POST', `/domains/${domain.id}/check`)
+        return lead(visit, here, 'checked')
+      case 'remove': {
+        const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
+        return gone.status === 204 ? lead(visit, '/domains', 'removed') : showOne(visit, gone.errors)
+      }
+      case 'rotate': {
+        const answer = await patch({ rotate_dkim_key: true })
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+      }
+      default: {
+        const answer = await patch({ [given.get('name')]: given.get('value') === 'true' })
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+      }
+    }
+  },
+}
+
+export const domainPlaces = [list, one]

@@ -1,0 +1,263 @@
+// Mail: one search over everything that was sent, and for one mail its whole way with what each server said.
+import { html } from 'hono/html'
+import { page } from '../frame.ts'
+import {
+  badge,
+  button,
+  count,
+  facts,
+  field,
+  form,
+  live,
+  octets,
+  pageOf,
+  pager,
+  search,
+  table,
+  time,
+  type Html,
+} from '../parts.ts'
+import { done, found, lead, type Place } from '../place.ts'
+import { text, type Answer, type Thing, type Visit } from '../visit.ts'
+
+const HINT =
+  'Words match addresses and subjects. Also to: from: subject: status: domain: campaign: agent: before: after:'
+
+interface Recipient {
+  address: string
+  role: string
+  status: string
+  response: string | null
+  next_attempt_at: string | null
+}
+
+const list: Place = {
+  path: '/mail',
+  async show(visit) {
+    const q = visit.query('q')
+    const answer = await visit.get(
+      `/outbound-emails?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
+    )
+    const rows = answer.many.map((mail) => [
+      time(mail.attributes['created_at']),
+      html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
+      text(mail, 'subject') || html`<span class="soft">(no subject)</span>`,
+      badge(text(mail, 'status')),
+      text(mail, 'from'),
+    ])
+    return page(visit, {
+      title: 'Mail',
+      about: 'Every mail that was sent, the newest first: did somebody get it, and if not, why?',
+      errors: answer.errors,
+      done: done(visit),
+      body: html`${search(visit, 'Search', HINT)}
+      ${live(
+        visit,
+        html`${table(
+          'Mail',
+          ['Accepted', 'To', 'Subject', 'Status', 'From'],
+          rows,
+          q === ''
+            ? html`No mail yet. <a href="/tokens">Make a token</a>; your program sends with it, over HTTP or SMTP.`
+            : 'Nothing fits that search.',
+        )}
+        ${pager(visit, answer)}`,
+      )}`,
+    })
+  },
+}
+
+/** One step of a mail's way. */
+interface Step {
+  at: string
+  what: Html
+}
+
+function timeline(mail: Thing, attempts: readonly Thing[]): Html {
+  const steps: Step[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
+  for (const attempt of attempts) {
+    const said = [text(attempt, 'smtp_code'), text(attempt, 'enhanced_code'), text(attempt, 'response')]
+      .filter(Boolean)
+      .join(' ')
+    const where = text(attempt, 'remote_mta')
+    const dialogue = text(attempt, 'dialogue')
+    steps.push({
+      at: text(attempt, 'at'),
+      what: html`Attempt ${text(attempt, 'number')} for ${text(attempt, 'address')}: ${badge(text(attempt, 'outcome'))}
+      ${where === '' ? '' : html`<span class="soft">at ${where}${text(attempt, 'tls') === '' ? ', without TLS' : ` over ${text(attempt, 'tls')}`}</span>`}
+      ${said === '' ? '' : html`<blockquote>${said}</blockquote>`}
+      ${
+        dialogue === ''
+          ? ''
+          : html`<details>
+              <summary>The SMTP dialogue</summary>
+              <pre tabindex="0">${dialogue}</pre>
+            </details>`
+      }`,
+    })
+  }
+  for (const [name, words] of [
+    ['first_opened_at', 'A person opened it for the first time.'],
+    ['first_clicked_at', 'A person followed a link for the first time.'],
+    ['complained_at', 'The recipient complained about it.'],
+    ['suppressed_at', 'It was not sent: the address is suppressed.'],
+    ['rejected_at', 'This server refused to send it.'],
+  ] as const)
+    if (text(mail, name) !== '') steps.push({ at: text(mail, name), what: html`${words}` })
+  steps.sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0))
+  return html`<ol class="timeline">
+    ${steps.map(
+      ({ at, what }) =>
+        html`<li>
+          ${time(at)}
+          <div>${what}</div>
+        </li>`,
+    )}
+  </ol>`
+}
+
+function recipients(mail: Thing): Html {
+  const rows = mail.attributes['recipients'] as Recipient[]
+  return table(
+    'Recipients',
+    ['Recipient', 'As', 'Status', 'Last answer', 'Next try'],
+    rows.map((each) => [each.address, each.role, badge(each.status), each.response ?? '', time(each.next_attempt_at)]),
+    'Nobody.',
+  )
+}
+
+function contents(mail: Thing): Html {
+  const body = text(mail, 'html')
+  const words = text(mail, 'text')
+  const files = (mail.attributes['attachments'] ?? []) as { filename: string; size: number; content_type: string }[]
+  const headers = Object.entries((mail.attributes['headers'] ?? {}) as Record<string, string>)
+  if (body === '' && words === '')
+    return html`<p class="soft">
+      The text is no longer kept${text(mail, 'subject') === '' ? '' : ', or stands with its campaign'}.
+    </p>`
+  return html`${
+    body === ''
+      ? ''
+      : html`<h3>As it looks</h3>
+          <p class="soft">Scripts, forms and pictures from elsewhere are left out.</p>
+          <iframe sandbox src="/mail/${mail.id}/html" title="The mail as it looks" loading="lazy"></iframe>`
+  }
+  ${
+    words === ''
+      ? ''
+      : html`<details>
+          <summary>Plain text</summary>
+          <pre tabindex="0">${words}</pre>
+        </details>`
+  }
+  ${
+    body === ''
+      ? ''
+      : html`<details>
+          <summary>HTML source</summary>
+          <pre tabindex="0">${body}</pre>
+        </details>`
+  }
+  ${
+    headers.length === 0
+      ? ''
+      : html`<details>
+          <summary>Headers of your own</summary>
+          <pre tabindex="0">${headers.map(([name, value]) => `${name}: ${value}\n`).join('')}</pre>
+        </details>`
+  }
+  ${
+    files.length === 0
+      ? ''
+      : html`<h3>Attachments</h3>
+          <ul>
+            ${files.map(({ content_type, filename, size }) => html`<li>${filename} <span class="soft">${content_type}, ${octets(size)}</span></li>`)}
+          </ul>`
+  }`
+}
+
+async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const id = visit.context.req.param('id')!
+  const { one } = found(await visit.get(`/outbound-emails/${id}?include=campaign`))
+  const [attempts, stats] = await Promise.all([
+    visit.all(`/outbound-emails/${id}/attempts`, 500),
+    visit.get(`/outbound-emails/${id}/stats`),
+  ])
+  const campaign = one.relationships?.['campaign']?.data
+  const figures = stats.one
+  const files = ((one.attributes['attachments'] ?? []) as unknown[]).length
+  return page(visit, {
+    title: text(one, 'subject') || '(no subject)',
+    about: 'One mail: its way, what was said to it, and what it holds.',
+    errors,
+    done: done(visit),
+    body: html`${live(
+        visit,
+        html`${facts([
+            ['Status', badge(text(one, 'status'))],
+            ['From', text(one, 'from')],
+            ['To', text(one, 'to')],
+            ['Message-ID', html`<code>${text(one, 'message_id')}</code>`],
+            ...(text(one, 'agent_id') === '' ? [] : ([['Agent', text(one, 'agent_id')]] as const)),
+            ...(campaign ? ([['Campaign', html`<a href="/campaigns/${campaign.id}">its page</a>`]] as const) : []),
+            ...(figures && figures.attributes['opens'] !== null
+              ? ([
+                  [
+                    'Opens and clicks',
+                    `${count(Number(figures.attributes['opens']))} and ${count(Number(figures.attributes['clicks'] ?? 0))}`,
+                  ],
+                ] as const)
+              : []),
+          ])}
+          <h2>Its way</h2>
+          ${timeline(one, attempts)} ${recipients(one)}`,
+      )}
+      <h2>What it holds</h2>
+      ${contents(one)}
+      ${
+        visit.reading || campaign || text(one, 'html') === '' || files > 0
+          ? files > 0
+            ? html`<p class="soft">A mail with attachments is sent again by the program that made it.</p>`
+            : ''
+          : html`<h2>Send it again</h2>
+              ${form(
+                visit,
+                'again',
+                html`${field({ name: 'to', label: 'To', type: 'email', value: text(one, 'to').replace(/^.*<(.*)>$/, '$1'), required: true })}
+                  <button>Send again</button>`,
+              )}`
+      }
+      ${button(visit, 'remove', 'Remove the stored mail', {
+        danger: true,
+        confirm: 'The mail and its text are removed here. What was delivered is not taken back.',
+      })}`,
+  })
+}
+
+const one: Place = {
+  path: '/mail/:id',
+  show: (visit) => showOne(visit),
+  async act(visit, given) {
+    const id = visit.context.req.param('id')!
+    if (given.action === 'remove') {
+      const gone = await visit.ask('DELETE', `/outbound-emails/${id}`)
+      return gone.status === 204 ? lead(visit, '/mail', 'removed') : showOne(visit, gone.errors)
+    }
+    const { one: mail } = found(await visit.get(`/outbound-emails/${id}`))
+    const answer = await visit.ask('POST', '/outbound-emails', {
+      type: 'outbound-emails',
+      attributes: {
+        from: text(mail, 'from'),
+        to: given.get('to'),
+        subject: text(mail, 'subject'),
+        html: text(mail, 'html'),
+        text: mail.attributes['text'] ?? null,
+        reply_to: mail.attributes['reply_to'] ?? null,
+        headers: mail.attributes['headers'] ?? {},
+      },
+    })
+    return answer.one ? lead(visit, `/mail/${answer.one.id}`, 'sent') : showOne(visit, answer.errors)
+  },
+}
+
+export const mailPlaces = [list, one]

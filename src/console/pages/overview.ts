@@ -1,0 +1,156 @@
+// Overview: how the mail of the account is doing, and what needs a hand.
+import { html } from 'hono/html'
+import { page } from '../frame.ts'
+import { count, live, percent, type Html } from '../parts.ts'
+import { done, type Place } from '../place.ts'
+import { number, text, type Thing, type Visit } from '../visit.ts'
+
+const PERIODS = ['24h', '7d', '30d'] as const
+export const periodOf = (visit: Visit, otherwise = '24h'): string =>
+  (PERIODS as readonly string[]).includes(visit.query('period')) ? visit.query('period') : otherwise
+
+export const periods = (visit: Visit, now: string): Html =>
+  html`<nav class="tabs" aria-label="Period">
+    ${PERIODS.map(
+      (each) =>
+        html`<a href="${visit.context.req.path}?period=${each}" ${each === now ? html`aria-current="true"` : ''}
+          >${each}</a
+        >`,
+    )}
+  </nav>`
+
+/** Where receivers begin to doubt a sender. */
+const LIMITS = {
+  bounce_rate: [0.02, 0.05],
+  complaint_rate: [0.001, 0.003],
+} as const
+
+const rate = (stats: Thing, name: keyof typeof LIMITS, label: string): Html => {
+  const value = number(stats, name)
+  const [warn, bad] = LIMITS[name]
+  const state = value >= bad ? 'bad' : value >= warn ? 'waits' : 'good'
+  return html`<div class="figure-card">
+    <span class="soft">${label}</span><strong class="${state}">${percent(value)}</strong>
+    <meter
+      min="0"
+      max="${bad * 2}"
+      low="${warn}"
+      high="${bad}"
+      optimum="0"
+      value="${Math.min(value, bad * 2)}"
+      aria-label="${label}"
+    >
+      ${percent(value)}
+    </meter>
+    <span class="soft">limits ${percent(warn)} and ${percent(bad)}</span>
+  </div>`
+}
+
+const card = (label: string, value: number): Html =>
+  html`<div class="figure-card"><span class="soft">${label}</span><strong>${count(value)}</strong></div>`
+
+/** What a person should look at, each with the page where that is done. */
+async function hands(visit: Visit): Promise<Html[]> {
+  const [domains, webhooks, campaigns, server] = await Promise.all([
+    visit.get('/domains?page%5Bsize%5D=100'),
+    visit.get('/webhooks?page%5Bsize%5D=100'),
+    visit.get('/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
+    visit.operator && !visit.elsewhere ? visit.get('/server') : undefined,
+  ])
+  const found: Html[] = []
+  for (const domain of domains.many)
+    if (text(domain, 'status') !== 'active')
+      found.push(
+        html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a> is ${text(domain, 'status')}: it
+          cannot send yet.`,
+      )
+  for (const webhook of webhooks.many)
+    if (text(webhook, 'status') === 'disabled')
+      found.push(html`The webhook <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a> is disabled.`)
+  for (const campaign of campaigns.many)
+    found.push(
+      html`The campaign <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a> is
+        ${text(campaign, 'status')}.`,
+    )
+  const findings = (server?.one?.attributes['findings'] ?? []) as { check: string; status: string; detail: string }[]
+  for (const { check, detail, status } of findings)
+    if (status !== 'ok') found.push(html`<a href="/server">${check}</a>: ${detail}`)
+  if (server?.one && server.one.attributes['last_backup_at'] === null)
+    found.push(html`No backup was made yet; <code>postrider backup FILE</code> makes one. <a href="/server">More</a>`)
+  if (domains.many.length === 0)
+    found.push(html`Nothing can be sent yet: <a href="/domains">add your first domain</a>.`)
+  return found
+}
+
+export const overview: Place = {
+  path: '/',
+  async show(visit) {
+    const period = periodOf(visit)
+    const [{ one }, open] = await Promise.all([visit.get(`/statistics?filter%5Bperiod%5D=${period}`), hands(visit)])
+    const stats = one!
+    const series = stats.attributes['series'] as { at: string; delivered: number; deferred: number; refused: number }[]
+    const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
+    return page(visit, {
+      title: 'Overview',
+      about: 'How your mail is doing, and what needs a hand.',
+      done: done(visit),
+      scripts: ['chart.js'],
+      body: html`${periods(visit, period)}
+      ${live(
+        visit,
+        html`<section class="cards" aria-label="Figures">
+            ${card('Sent', number(stats, 'sent'))} ${card('Delivered', number(stats, 'delivered'))}
+            ${rate(stats, 'bounce_rate', 'Bounce rate')} ${rate(stats, 'complaint_rate', 'Complaint rate')}
+          </section>
+          ${
+            quiet
+              ? html`<div class="empty">
+                  No mail in this time. <a href="/tokens">Make a token</a> and send the first one, or
+                  <a href="/campaigns/new">write a newsletter</a>.
+                </div>`
+              : html`<figure
+                    class="chart"
+                    data-chart="${JSON.stringify(series)}"
+                    aria-label="Delivered, deferred and refused over time"
+                  >
+                    <noscript>The chart needs a script; the same figures stand in the table below.</noscript>
+                  </figure>
+                  <details>
+                    <summary>The figures as a table</summary>
+                    <div class="scroll" tabindex="0" role="region" aria-label="Figures over time">
+                      <table>
+                        <thead>
+                          <tr>
+                            <th scope="col">From</th>
+                            <th scope="col" class="figure">Delivered</th>
+                            <th scope="col" class="figure">Deferred</th>
+                            <th scope="col" class="figure">Refused</th>
+                          </tr>
+                        </thead>
+                        <tbody>
+                          ${series.map(
+                            (each) =>
+                              html`<tr>
+                                <td>${each.at.slice(0, 16).replace('T', ' ')}</td>
+                                <td class="figure">${count(each.delivered)}</td>
+                                <td class="figure">${count(each.deferred)}</td>
+                                <td class="figure">${count(each.refused)}</td>
+                              </tr>`,
+                          )}
+                        </tbody>
+                      </table>
+                    </div>
+                  </details>`
+          }
+          <h2>What needs a hand</h2>
+          ${
+            open.length === 0
+              ? html`<p>Nothing. All is well.</p>`
+              : html`<ul class="hands">
+                  ${open.map((each) => html`<li>${each}</li>`)}
+                </ul>`
+          }`,
+      )}`,
+    })
+  },
+}

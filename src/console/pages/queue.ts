@@ -1,0 +1,72 @@
+// The queue (operator): what waits by receiving domain, why, and a hand on it.
+import { html } from 'hono/html'
+import { page } from '../frame.ts'
+import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'
+import { done, found, lead, type Place } from '../place.ts'
+import { flag, number, text, type Answer, type Visit } from '../visit.ts'
+
+async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const answer = found(await orEmpty(visit))
+  const rows = answer.many.map((lane) => {
+    const fields = { lane: text(lane, 'domain') }
+    const waiting = number(lane, 'queued') + number(lane, 'held')
+    return [
+      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('held') : ''}`,
+      count(number(lane, 'queued')),
+      count(number(lane, 'held')),
+      count(number(lane, 'active')),
+      time(lane.attributes['next_attempt_at']),
+      text(lane, 'response'),
+      html`<div class="row">
+        ${button(visit, 'retry', 'Try now', { fields })}
+        ${flag(lane, 'hold') || number(lane, 'held') > 0 ? button(visit, 'release', 'Release', { fields }) : button(visit, 'hold', 'Hold', { fields })}
+        ${button(visit, 'drop', 'Give up', {
+          fields,
+          danger: true,
+          confirm: `${count(waiting)} recipients at ${text(lane, 'domain')} fail, and their senders are told. This cannot be taken back.`,
+        })}
+      </div>`,
+    ]
+  })
+  return page(visit, {
+    title: 'Queue',
+    about:
+      'What waits on this server, by receiving domain. A hold covers what waits and what comes, until it is released.',
+    errors,
+    done: done(visit),
+    body: live(
+      visit,
+      html`${table(
+        'Receiving domains',
+        [
+          'Domain',
+          { title: 'Waiting', figure: true },
+          { title: 'Held', figure: true },
+          { title: 'Under way', figure: true },
+          'Next try',
+          'Last answer',
+          'Do',
+        ],
+        rows,
+        'Nothing waits.',
+      )}
+      ${pager(visit, answer)}`,
+    ),
+  })
+}
+
+/** An empty list names no resource; only what is not there at all is 404. */
+async function orEmpty(visit: Visit): Promise<Answer> {
+  const answer = await visit.get(`/lanes?${pageOf(visit, 100)}`)
+  return answer.status === 200 ? { ...answer, one: answer.one ?? { type: 'lanes', id: '', attributes: {} } } : answer
+}
+
+export const queue: Place = {
+  path: '/queue',
+  show: (visit) => show(visit),
+  async act(visit, given) {
+    const what = ['hold', 'release', 'retry', 'drop'].includes(given.action) ? given.action : 'retry'
+    const answer = await visit.ask('POST', `/lanes/${encodeURIComponent(given.get('lane'))}/${what}`)
+    return answer.status === 202 ? lead(visit, '/queue', 'moved') : show(visit, answer.errors)
+  },
+}

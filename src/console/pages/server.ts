@@ -1,0 +1,121 @@
+// Health of the server and its people, for operators.
+import { html } from 'hono/html'
+import { page } from '../frame.ts'
+import { badge, button, facts, field, form, live, octets, table, time } from '../parts.ts'
+import { done, found, lead, type Form, type Place } from '../place.ts'
+import { flag, text, type Answer, type Visit } from '../visit.ts'
+
+interface Finding {
+  check: string
+  status: string
+  detail: string
+  mend: string | null
+}
+
+const health: Place = {
+  path: '/server',
+  async show(visit) {
+    const { one } = found(await visit.get('/server'))
+    const findings = one.attributes['findings'] as Finding[]
+    const troubles = one.attributes['troubles'] as string[]
+    const storage = one.attributes['storage'] as { kind: string; octets: number }[]
+    return page(visit, {
+      title: 'Server',
+      about:
+        'What stands between this server and mail that arrives. The network is looked at in the background, every ten minutes.',
+      body: live(
+        visit,
+        html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
+          ${facts([
+            ['Version', text(one, 'version')],
+            ['Host name', text(one, 'hostname')],
+            ['Running since', time(one.attributes['started_at'])],
+            ['Last backup', time(one.attributes['last_backup_at'])],
+            ['Certificate of SMTP ends', time(one.attributes['certificate_ends_at'])],
+          ])}
+          <h2>Findings</h2>
+          ${table(
+            'Findings',
+            ['', 'What', 'Found', 'What to do'],
+            findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
+            'Nothing was looked at yet.',
+          )}
+          <h2>Storage</h2>
+          ${table(
+            'Storage',
+            ['What', { title: 'Size', figure: true }],
+            storage.map(({ kind, octets: size }) => [kind, octets(size)]),
+            '',
+          )}
+          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>`,
+      ),
+    })
+  },
+}
+
+async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const answer = await visit.get('/people?page%5Bsize%5D=100')
+  if (answer.status !== 200) found(answer)
+  const rows = answer.many.map((each) => [
+    text(each, 'email'),
+    text(each, 'name'),
+    flag(each, 'operator')
+      ? 'operator'
+      : text(each, 'reads_for') === ''
+        ? 'own account'
+        : `reads the account of ${text(each, 'reads_for')}`,
+    text(each, 'plan'),
+    time(each.attributes['created_at']),
+    text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
+  ])
+  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  return page(visit, {
+    title: 'People',
+    about: 'Who has an account here. Looking at somebody’s account is logged.',
+    errors: errors.filter(({ field: name }) => name === undefined),
+    done: done(visit),
+    body: html`${table('People', ['Address', 'Name', 'Role', 'Plan', 'Since', ''], rows, '')}
+      <h2>Add a person</h2>
+      ${form(
+        visit,
+        'add',
+        html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
+          ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', error: fault('name') })}
+          ${field({
+            name: 'role',
+            label: 'Role',
+            value: typed?.get('role') ?? '',
+            options: [
+              ['', 'has an account of their own'],
+              ['operator', 'operator: sees and steers the whole server'],
+              ...answer.many
+                .filter((each) => text(each, 'reads_for') === '')
+                .map((each) => [text(each, 'email'), `only reads the account of ${text(each, 'email')}`] as const),
+            ],
+            error: fault('reads_for'),
+          })} <button>Add</button>`,
+      )}`,
+  })
+}
+
+/** `open` and `leave` are told to the session by the application. */
+export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<Response>): Place => ({
+  path: '/people',
+  show: (visit) => showPeople(visit),
+  async act(visit, given) {
+    if (given.action === 'leave') return open(visit, null)
+    if (given.action === 'open') return open(visit, given.get('id'))
+    const role = given.get('role')
+    const answer = await visit.ask('POST', '/people', {
+      type: 'people',
+      attributes: {
+        email: given.get('email'),
+        ...(given.get('name') === '' ? {} : { name: given.get('name') }),
+        ...(role === 'operator' ? { operator: true } : role === '' ? {} : { reads_for: role }),
+      },
+    })
+    return answer.one ? lead(visit, '/people', 'added') : showPeople(visit, answer.errors, given)
+  },
+})
+
+export const serverPlaces = [health]

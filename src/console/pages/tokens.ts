@@ -1,0 +1,133 @@
+// Tokens for programs, and the programs that were let in over OAuth.
+import { html } from 'hono/html'
+import { SCOPES } from '../../accounts/scopes.ts'
+import { page } from '../frame.ts'
+import { button, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { done, lead, type Form, type Place } from '../place.ts'
+import { text, type Answer, type Visit } from '../visit.ts'
+
+/** What each scope lets a program do. */
+const MEANINGS: Record<string, string> = {
+  'tokens:write': 'make and revoke tokens',
+  'emails:send': 'send mail, over HTTP and SMTP',
+  'emails:read': 'see what was sent and what became of it',
+  'emails:write': 'remove stored mail, pause agents',
+  'campaigns:read': 'see campaigns',
+  'campaigns:write': 'write, start and stop campaigns',
+  'contacts:read': 'see audiences and contacts',
+  'contacts:write': 'change audiences and contacts',
+  'domains:read': 'see domains, records and inboxes',
+  'domains:write': 'change domains and inboxes',
+  'inbound:read': 'read received mail',
+  'suppressions:read': 'see who must not be mailed',
+  'suppressions:write': 'change who must not be mailed',
+  'compliance:write': 'forget people, and export what is known of them',
+  'webhooks:read': 'see webhooks and what they were told',
+  'webhooks:write': 'change webhooks',
+}
+
+async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, secret?: string): Promise<Response> {
+  const [answer, programs] = await Promise.all([visit.get(`/tokens?${pageOf(visit)}`), visit.get('/grants')])
+  const rows = answer.many.map((token) => [
+    text(token, 'name'),
+    html`<details>
+      <summary>${(token.attributes['scopes'] as string[]).length} scopes</summary>
+      ${(token.attributes['scopes'] as string[]).join(', ')}
+    </details>`,
+    time(token.attributes['expires_at']),
+    time(token.attributes['last_used_at']),
+    button(visit, 'revoke', 'Revoke', {
+      fields: { id: token.id },
+      danger: true,
+      confirm: `Programs that use the token ${text(token, 'name')} are refused from now on.`,
+    }),
+  ])
+  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const chosen = new Set(typed?.all('scopes') ?? ['emails:send'])
+  const scopes: Html = html`<fieldset>
+    <legend>What it may do</legend>
+    ${SCOPES.map(
+      (scope) =>
+        html`<label class="check"
+          ><input type="checkbox" name="scopes" value="${scope}" ${chosen.has(scope) ? html`checked` : ''} />
+          <code>${scope}</code> <span class="soft">${MEANINGS[scope] ?? ''}</span></label
+        >`,
+    )}
+    ${fault('scopes') === undefined ? '' : html`<p class="bad">${fault('scopes')!}</p>`}
+  </fieldset>`
+  return page(visit, {
+    title: 'Tokens',
+    about: 'A token is the password of a program: for the API, and for SMTP on ports 465 and 587.',
+    errors: errors.filter(({ field: name }) => name === undefined),
+    done: done(visit),
+    body: html`${
+        secret === undefined
+          ? ''
+          : html`<div class="done" role="status">
+              <p>This is the new token. It is shown this once; copy it now.</p>
+              <p>
+                <code class="secret" id="secret">${secret}</code>
+                <button class="plain" type="button" data-copy="secret">Copy</button>
+              </p>
+            </div>`
+      }
+      ${table('Tokens', ['Name', 'May', 'Ends', 'Last used', ''], rows, 'No token yet. Make one below for your program.')}
+      ${pager(visit, answer)}
+      ${
+        visit.reading
+          ? ''
+          : html`<h2>New token</h2>
+              ${form(
+                visit,
+                'make',
+                html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
+                  ${field({
+                    name: 'duration',
+                    label: 'Ends after',
+                    options: [
+                      ['12_months', '12 months'],
+                      ['6_months', '6 months'],
+                      ['1_month', '1 month'],
+                    ],
+                    value: typed?.get('duration') || '12_months',
+                  })}
+                  ${scopes}<button>Make the token</button>`,
+              )}`
+      }
+      <h2>Connected programs</h2>
+      ${table(
+        'Connected programs',
+        ['Program', 'Since', ''],
+        programs.many.map((grant) => [
+          text(grant, 'program'),
+          time(grant.attributes['created_at']),
+          button(visit, 'disconnect', 'Disconnect', {
+            fields: { id: grant.id },
+            danger: true,
+            confirm: 'It can no longer act for you.',
+          }),
+        ]),
+        'No program was let in over OAuth. AI agents connect to /mcp of this server.',
+      )}`,
+  })
+}
+
+export const tokens: Place = {
+  path: '/tokens',
+  show: (visit) => show(visit),
+  async act(visit, given) {
+    if (given.action === 'revoke') {
+      const gone = await visit.ask('DELETE', `/tokens/${given.get('id')}`)
+      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, gone.errors)
+    }
+    if (given.action === 'disconnect') {
+      const gone = await visit.ask('POST', `/grants/${given.get('id')}/revoke`)
+      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, gone.errors)
+    }
+    const answer = await visit.ask('POST', '/tokens', {
+      type: 'tokens',
+      attributes: { name: given.get('name'), scopes: given.all('scopes'), duration: given.get('duration') },
+    })
+    return answer.one ? show(visit, [], undefined, text(answer.one, 'token')) : show(visit, answer.errors, given)
+  },
+}

@@ -1,0 +1,163 @@
+// Webhooks: endpoints that events are pushed to, each delivery with its answer, and once more by hand.
+import { html } from 'hono/html'
+import { EVENT_TYPES } from '../../states/events.ts'
+import { page } from '../frame.ts'
+import { badge, button, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { done, found, lead, type Form, type Place } from '../place.ts'
+import { text, type Answer, type Visit } from '../visit.ts'
+
+const secretShown = (secret: string): Html =>
+  html`<div class="done" role="status">
+    <p>This is the signing secret. It is shown this once; copy it now.</p>
+    <p>
+      <code class="secret" id="secret">${secret}</code>
+      <button class="plain" type="button" data-copy="secret">Copy</button>
+    </p>
+  </div>`
+
+async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const [answer, domains] = await Promise.all([
+    visit.get(`/webhooks?include=domain&${pageOf(visit)}`),
+    visit.all('/domains'),
+  ])
+  const rows = answer.many.map((webhook) => [
+    html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
+    text(webhook, 'url'),
+    badge(text(webhook, 'status')),
+    (webhook.attributes['events'] as string[]).join(', '),
+  ])
+  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
+  return page(visit, {
+    title: 'Webhooks',
+    about: 'What happens to your mail is pushed to addresses of yours, signed.',
+    errors: errors.filter(({ field: name }) => name === undefined),
+    done: done(visit),
+    body: html`${table('Webhooks', ['Name', 'Address', 'Status', 'Events'], rows, 'No webhook yet.')}
+    ${pager(visit, answer)}
+    ${
+      visit.reading || options.length === 0
+        ? ''
+        : html`<h2>Add a webhook</h2>
+            ${form(
+              visit,
+              'add',
+              html`${field({ name: 'name', label: 'Name', required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+                ${field({ name: 'url', label: 'Address', type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
+                ${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
+                ${field({ name: 'events', label: 'Events', options: [['*', 'all'], ...EVENT_TYPES.map((each) => [each, each] as const)], value: typed?.get('events') || '*', error: fault('events') })}
+                <button>Add</button>`,
+            )}`
+    }`,
+  })
+}
+
+const list: Place = {
+  path: '/webhooks',
+  show: (visit) => showAll(visit),
+  async act(visit, given) {
+    const answer = await visit.ask('POST', '/webhooks', {
+      type: 'webhooks',
+      attributes: { name: given.get('name'), url: given.get('url'), events: [given.get('events')] },
+      relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
+    })
+    return answer.one
+      ? showOne(visit, answer.one.id, [], text(answer.one, 'secret'))
+      : showAll(visit, answer.errors, given)
+  },
+}
+
+async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
+  const { one } = found(await visit.get(`/webhooks/${id}`))
+  const deliveries = await visit.get(`/webhooks/${id}/deliveries?${pageOf(visit)}`)
+  const active = text(one, 'status') === 'active'
+  const to = `/webhooks/${id}`
+  return page(visit, {
+    title: text(one, 'name'),
+    about: 'One endpoint, and everything that it was told.',
+    errors,
+    done: done(visit),
+    body: html`${secret === undefined ? '' : secretShown(secret)}
+      ${facts([
+        ['Address', text(one, 'url')],
+        ['Status', badge(text(one, 'status'))],
+        ['Events', (one.attributes['events'] as string[]).join(', ')],
+        ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
+      ])}
+      <div class="row">
+        ${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
+        ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'For 24 hours both secrets sign.' })}
+        ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It is told nothing any more. What it was told stays readable.' })}
+      </div>
+      <h2>Deliveries</h2>
+      ${live(
+        visit,
+        html`${table(
+          'Deliveries',
+          ['When', 'Event', 'Outcome', { title: 'Attempts', figure: true }, 'Answer', ''],
+          deliveries.many.map((each) => [
+            time(each.attributes['created_at']),
+            html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
+            badge(text(each, 'outcome')),
+            text(each, 'attempts') || '0',
+            text(each, 'response_status'),
+            button(visit, 'replay', 'Send again', { to, fields: { delivery: each.id } }),
+          ]),
+          'Nothing was told yet.',
+        )}
+        ${pager(visit, deliveries)}`,
+      )}`,
+  })
+}
+
+const one: Place = {
+  path: '/webhooks/:id',
+  show: (visit) => showOne(visit, visit.context.req.param('id')!),
+  async act(visit, given) {
+    const id = visit.context.req.param('id')!
+    const patch = (attributes: Record<string, unknown>) =>
+      visit.ask('PATCH', `/webhooks/${id}`, { type: 'webhooks', id, attributes })
+    switch (given.action) {
+      case 'rotate': {
+        const answer = await patch({ rotate_secret: true })
+        return showOne(visit, id, answer.errors, answer.one && text(answer.one, 'secret'))
+      }
+      case 'remove': {
+        const gone = await visit.ask('DELETE', `/webhooks/${id}`)
+        return gone.status === 204 ? lead(visit, '/webhooks', 'removed') : showOne(visit, id, gone.errors)
+      }
+      case 'replay': {
+        const answer = await visit.ask('POST', `/deliveries/${given.get('delivery')}/replay`)
+        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
+      }
+      default: {
+        const answer = await patch({ active: given.get('value') === 'true' })
+        return answer.one ? lead(visit, `/webhooks/${id}`, 'saved') : showOne(visit, id, answer.errors)
+      }
+    }
+  },
+}
+
+const delivery: Place = {
+  path: '/webhooks/deliveries/:id',
+  async show(visit) {
+    const { one: each } = found(await visit.get(`/deliveries/${visit.context.req.param('id')!}`))
+    const payload = each.attributes['payload']
+    return page(visit, {
+      title: text(each, 'event'),
+      about: 'What an endpoint was told, and what it answered.',
+      body: html`${facts([
+          ['Outcome', badge(text(each, 'outcome'))],
+          ['Attempts', text(each, 'attempts') || '0'],
+          ['Status of the answer', text(each, 'response_status') || '–'],
+          ['When', time(each.attributes['created_at'])],
+        ])}
+        <h2>Request</h2>
+        <pre tabindex="0">${typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)}</pre>
+        <h2>Answer</h2>
+        <pre tabindex="0">${text(each, 'response_body') || '(nothing)'}</pre>`,
+    })
+  },
+}
+
+export const webhookPlaces = [delivery, list, one]

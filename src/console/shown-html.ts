@@ -1,0 +1,56 @@
+// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes near a browser; and then a
+// sandboxed frame whose policy loads nothing. Pictures from elsewhere and styles are left out.
+import type { Context } from 'hono'
+import sanitize from 'sanitize-html'
+import { guard } from './frame.ts'
+
+/** More than this is not shown as it looks, in characters: the work grows with it. */
+const MOST = 2 * 1024 * 1024
+
+const TAGS = (
+  'a abbr address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del div dl dt em figcaption figure font ' +
+  'footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li main mark nav ol p pre q s samp section small span strike strong sub sup table tbody ' +
+  'td tfoot th thead time tr tt u ul var wbr'
+).split(' ')
+
+const OPTIONS: sanitize.IOptions = {
+  allowedTags: TAGS,
+  allowedAttributes: {
+    '*': ['align', 'dir', 'lang', 'title', 'valign', 'bgcolor', 'width', 'height'],
+    a: ['href'],
+    img: ['src', 'alt', 'width', 'height'],
+    font: ['color', 'size', 'face'],
+    table: ['border', 'cellpadding', 'cellspacing'],
+    td: ['colspan', 'rowspan'],
+    th: ['colspan', 'rowspan', 'scope'],
+    ol: ['start', 'type'],
+  },
+  allowedSchemes: ['http', 'https', 'mailto', 'tel'],
+  allowedSchemesByTag: { img: ['data'] },
+  allowedSchemesAppliedToAttributes: ['href', 'src'],
+  allowProtocolRelative: false,
+  disallowedTagsMode: 'discard',
+  nestingLimit: 100,
+  transformTags: {
+    // A link of a mail leads out of the frame, to a page that learns nothing of this one.
+    a: sanitize.simpleTransform('a', { rel: 'noopener noreferrer nofollow', target: '_blank' }),
+  },
+  exclusiveFilter: ({ attribs, tag }) =>
+    tag === 'img' && !/^data:image\/(?:png|jpeg|gif|webp);base64,/i.test(attribs['src'] ?? ''),
+}
+OPTIONS.allowedAttributes = { ...(OPTIONS.allowedAttributes as Record<string, string[]>), a: ['href', 'rel', 'target'] }
+
+/** The harmless form of a mail's HTML. */
+export const harmless = (html: string): string => sanitize(html.slice(0, MOST), OPTIONS)
+
+const FRAME_POLICY =
+  "default-src 'none'; img-src data:; style-src 'self'; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox"
+
+/** Answers a document for a sandboxed frame. */
+export function framed(context: Context, html: string): Response | Promise<Response> {
+  guard(context, FRAME_POLICY)
+  context.header('X-Frame-Options', 'SAMEORIGIN')
+  return context.html(
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css"></head><body>${harmless(html)}</body></html>`,
+  )
+}

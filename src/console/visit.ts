@@ -1,0 +1,157 @@
+// A signed-in person's request to a page: whose account it is about, what they may do, and requests to the API in their name. Every rule is
+// the API's own; a page only asks and shows.
+import type { Context } from 'hono'
+import { JSON_API } from '../jsonapi/media.ts'
+import type { Caller } from '../jsonapi/resource.ts'
+import { SCOPES } from '../accounts/scopes.ts'
+import { userByKey, type User } from '../accounts/users.ts'
+import type { ApiDesk } from '../api/desk.ts'
+import type { Inside } from '../api/inside.ts'
+import type { People, Person } from '../api/person.ts'
+
+/** A resource of the API, as pages read it. */
+export interface Thing {
+  type: string
+  id: string
+  attributes: Record<string, unknown>
+  relationships?: Record<string, { data: { type: string; id: string } | null }>
+}
+
+export interface Answer {
+  status: number
+  headers: Headers
+  one: Thing | undefined
+  many: Thing[]
+  included: Thing[]
+  next: string | null
+  previous: string | null
+  /** The API's own sentences, each with the attribute that it is about. */
+  errors: { detail: string; field: string | undefined; code: string }[]
+}
+
+interface Document {
+  data?: Thing | Thing[]
+  included?: Thing[]
+  meta?: { next_cursor?: string | null; prev_cursor?: string | null }
+  errors?: { detail: string; code: string; source?: { pointer?: string } }[]
+}
+
+/** What a person may do who only looks at another's account. */
+const READING = new Set(SCOPES.filter((scope) => scope.endsWith(':read')))
+const ALL: ReadonlySet<string> = new Set(SCOPES)
+
+export class Visit {
+  readonly context: Context
+  readonly person: Person
+  /** Whose account the pages show. */
+  readonly account: User
+  /** The person may change nothing. */
+  readonly reading: boolean
+  readonly #caller: Caller
+  readonly #inside: Inside
+  readonly #people: People
+
+  constructor(
+    context: Context,
+    person: Person,
+    { desk, inside, people }: { desk: Pick<ApiDesk, 'store'>; inside: Inside; people: People },
+  ) {
+    const { session, user } = person
+    const other = user.operator === 1 ? session.open_as : user.reads_for
+    this.context = context
+    this.person = person
+    this.account = (other === null ? undefined : userByKey(desk.store, other)) ?? user
+    this.reading = user.reads_for !== null
+    this.#inside = inside
+    this.#people = people
+    this.#caller = {
+      userKey: this.account.key,
+      userId: this.account.id,
+      tokenId: session.id,
+      scopes: this.reading ? READING : ALL,
+      operator: this.operator,
+    }
+  }
+
+  get operator(): boolean {
+    return this.person.user.operator === 1
+  }
+
+  /** An operator looks at somebody else's account. */
+  get elsewhere(): boolean {
+    return this.operator && this.account.key !== this.person.user.key
+  }
+
+  /** What every form of ours carries. */
+  get proof(): string {
+    return this.#people.proofFor(this.context, this.person, 'console')
+  }
+
+  /** A query parameter of the page. */
+  query(name: string): string {
+    return this.context.req.query(name) ?? ''
+  }
+
+  get(path: string): Promise<Answer> {
+    return this.ask('GET', path)
+  }
+
+  /** A request to the API; `attributes` become a document of the type. */
+  async ask(
+    method: string,
+    path: string,
+    document?: { type: string; id?: string; attributes?: Record<string, unknown>; relationships?: object },
+    headers: Record<string, string> = {},
+  ): Promise<Answer> {
+    const response = await this.#inside(
+      this.#caller,
+      new Request(`http://inside${path}`, {
+        method,
+        headers: { ...headers, ...(document ? { 'Content-Type': JSON_API } : {}) },
+        ...(document ? { body: JSON.stringify({ data: { attributes: {}, ...document } }) } : {}),
+      }),
+    )
+    const text = response.status === 204 ? '' : await response.text()
+    const body = (text === '' ? {} : JSON.parse(text)) as Document
+    return {
+      status: response.status,
+      headers: response.headers,
+      one: Array.isArray(body.data) ? body.data[0] : body.data,
+      many: Array.isArray(body.data) ? body.data : body.data ? [body.data] : [],
+      included: body.included ?? [],
+      next: body.meta?.next_cursor ?? null,
+      previous: body.meta?.prev_cursor ?? null,
+      errors: (body.errors ?? []).map(({ code, detail, source }) => ({
+        code,
+        detail,
+        field: /^\/data\/attributes\/([^/]+)/.exec(source?.pointer ?? '')?.[1],
+      })),
+    }
+  }
+
+  /** Octets of a download. */
+  download(path: string): Promise<Response> {
+    return this.#inside(this.#caller, new Request(`http://inside${path}`))
+  }
+
+  /** Every page of a list, up to `most` rows. */
+  async all(path: string, most = 1000): Promise<Thing[]> {
+    const rows: Thing[] = []
+    for (let cursor: string | null = ''; cursor !== null && rows.length < most;) {
+      const joint = path.includes('?') ? '&' : '?'
+      const page = cursor === '' ? '' : `&page%5Bcursor%5D=${encodeURIComponent(cursor)}`
+      const { many, next }: Answer = await this.get(`${path}${joint}page%5Bsize%5D=100${page}`)
+      rows.push(...many)
+      cursor = next
+    }
+    return rows
+  }
+}
+
+/** An attribute as text; '' when there is none. */
+export const text = ({ attributes }: Thing, name: string): string => {
+  const value = attributes[name]
+  return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : ''
+}
+export const number = ({ attributes }: Thing, name: string): number => Number(attributes[name] ?? 0)
+export const flag = ({ attributes }: Thing, name: string): boolean => attributes[name] === true
