@@ -17,7 +17,9 @@ import { Live } from './live.ts'
 import { accountPlace } from './pages/account.ts'
 import { agents } from './pages/agents.ts'
 import { audiencePlaces } from './pages/audiences.ts'
+import { editorPlaces } from './pages/campaign-editor.ts'
 import { campaignPlaces } from './pages/campaigns.ts'
+import { contact } from './pages/contacts.ts'
 import { domainPlaces } from './pages/domains.ts'
 import { inboxPlaces } from './pages/inboxes.ts'
 import { mailPlaces } from './pages/mail.ts'
@@ -102,12 +104,14 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
           page and try again.
         </p>`,
       })
+    if (place.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
     return place.act!(visit, form)
   }
 
   const place = (each: Place): void => {
     app.get(each.path, (context) => {
       const visit = visitOf(context)
+      if (visit && each.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
       const { pathname, search } = new URL(context.req.url)
       return visit ? each.show(visit) : context.redirect(`/sign-in?next=${encodeURIComponent(pathname + search)}`, 303)
     })
@@ -174,7 +178,9 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
     ...mailPlaces,
     receivers,
     queue,
+    ...editorPlaces,
     ...campaignPlaces,
+    contact,
     ...audiencePlaces,
     ...inboxPlaces,
     ...suppressionPlaces,

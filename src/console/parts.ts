@@ -94,7 +94,10 @@ export function table(
       </caption>
       <thead>
         <tr>
-          ${columns.map((column, at) => html`<th scope="col" class="${figure(at)}">${typeof column === 'string' ? column : column.title}</th>`)}
+          ${columns.map((column, at) => {
+            const title = typeof column === 'string' ? column : column.title
+            return title === '' ? html`<td></td>` : html`<th scope="col" class="${figure(at)}">${title}</th>`
+          })}
         </tr>
       </thead>
       <tbody>

@@ -41,6 +41,8 @@ type Shown = Response | Promise<Response>
 
 export interface Place {
   path: string
+  /** To others than operators it is as if there were nothing. */
+  operator?: true
   show: (visit: Visit) => Shown
   act?: (visit: Visit, form: Form) => Shown
 }

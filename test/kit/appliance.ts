@@ -10,7 +10,8 @@ import type { Timeouts } from '../../src/smtp/client.ts'
 import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
 import { createToken } from '../../src/accounts/tokens.ts'
 import { addUser, type User } from '../../src/accounts/users.ts'
-import { createApp } from '../../src/api/server.ts'
+import { apiInside, createApp } from '../../src/api/server.ts'
+import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
 import { recordsOf } from '../../src/domains/records.ts'
@@ -45,6 +46,8 @@ export interface TestAppliance {
   asOther(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   /** Any request, from the whole URL path; no headers are added. */
   raw(path: string, init?: RequestInit): Promise<Answer>
+  /** Any request to the whole application, the console too; redirects are not followed. */
+  page(path: string, init?: RequestInit): Promise<Response>
   tokenFor(user: User, scopes: readonly Scope[]): Promise<string>
   /** A domain whose records stand in the test DNS and which is active. */
   activeDomain(name: string, owner?: User): Promise<Domain>
@@ -101,6 +104,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   })
   const { desk } = appliance
   const app = createApp(desk)
+  const console_ = createConsole(desk, apiInside(desk), () => appliance.notices.ring())
+  app.route('/', console_.app)
   const user = await addUser(desk, { email: 'ann@owner.test' })
   const other = await addUser(desk, { email: 'bob@other.test' })
   const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
@@ -149,6 +154,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     api: as(token),
     asOther: as(otherToken),
     raw,
+    page: async (path, init) => app.request(path, init),
     tokenFor,
     publish,
     async activeDomain(name, owner = user) {
@@ -163,6 +169,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
       }, `${name} active`)
     },
     async stop() {
+      console_.close()
       await appliance.stop()
       await dns.close()
       if (options.dataDir === undefined) rmSync(dataDir, { recursive: true, force: true })

@@ -1,9 +1,9 @@
 // Audiences: lists of people who asked for news, and what became of each contact.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, count, facts, field, form, pageOf, pager, search, table, time, type Html } from '../parts.ts'
+import { badge, button, count, field, form, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { number, text, type Answer, type Visit } from '../visit.ts'
 import { csv, plainLine, readTable, type Sheet } from '../csv.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
@@ -179,7 +179,7 @@ async function bring(visit: Visit, id: string, { email, name, sheet }: Reading):
       ),
     }))
     const answer = await visit.ask('POST', `/audiences/${id}/contacts/import`, {
-      type: 'contact-imports',
+      type: 'contacts',
       attributes: { contacts },
     })
     if (!answer.one) {
@@ -250,101 +250,4 @@ const download: Place = {
   },
 }
 
-const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
-  Object.entries((contact.attributes['custom_fields'] ?? {}) as Record<string, unknown>).map(
-    ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
-  )
-
-async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
-  const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
-  const { one } = found(await visit.get(`/contacts/${id}`))
-  const mails = await visit.get(
-    `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}&${pageOf(visit, 25)}`,
-  )
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
-  return page(visit, {
-    title: text(one, 'email'),
-    about: 'One contact: what is known, and each mail that was sent there.',
-    errors: errors.filter(({ field: name }) => name === undefined),
-    done: done(visit),
-    body: html`${facts([
-        ['Status', badge(text(one, 'status'))],
-        ['Added', time(one.attributes['created_at'])],
-        ...fieldsOf(one),
-      ])}
-      ${
-        visit.reading
-          ? ''
-          : html`${form(
-              visit,
-              'save',
-              html`${field({ name: 'name', label: 'Name', value: text(one, 'name'), error: fault('name') })}
-                ${field({
-                  name: 'fields',
-                  label: 'Fields',
-                  lines: 4,
-                  value: fieldsOf(one)
-                    .map(([name, value]) => `${name}: ${value}`)
-                    .join('\n'),
-                  hint: 'One in a line, such as "city: Bergen".',
-                  error: fault('custom_fields'),
-                })}
-                ${field({
-                  name: 'status',
-                  label: 'Status',
-                  options: [
-                    ['', 'as it is'],
-                    ['subscribed', 'subscribed'],
-                    ['unsubscribed', 'unsubscribed'],
-                  ],
-                  error: fault('status'),
-                })} <button>Save</button>`,
-            )}
-            ${button(visit, 'remove', 'Remove the contact', { danger: true, confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.' })}`
-      }
-      <p><a href="/audiences/${list_id}">Back to the audience</a></p>
-      <h2>Mails</h2>
-      ${table(
-        'Mails',
-        ['When', 'Subject', 'Status'],
-        mails.many.map((mail) => [
-          time(mail.attributes['created_at']),
-          html`<a href="/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
-          badge(text(mail, 'status')),
-        ]),
-        'Nothing was sent there yet.',
-      )}
-      ${pager(visit, mails)}`,
-  })
-}
-
-const contact: Place = {
-  path: '/audiences/:audience/contacts/:id',
-  show: (visit) => showContact(visit),
-  async act(visit, given) {
-    const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
-    if (given.action === 'remove') {
-      const gone = await visit.ask('DELETE', `/contacts/${id}`)
-      return gone.status === 204 ? lead(visit, `/audiences/${list_id}`, 'removed') : showContact(visit, gone.errors)
-    }
-    const lines = given
-      .get('fields')
-      .split('\n')
-      .flatMap((line) => {
-        const [, name, value] = /^\s*([^:]+?)\s*:\s*(.*?)\s*$/.exec(line) ?? []
-        return name === undefined ? [] : [[name, value ?? ''] as const]
-      })
-    const answer = await visit.ask('PATCH', `/contacts/${id}`, {
-      type: 'contacts',
-      id,
-      attributes: {
-        name: given.get('name') || null,
-        custom_fields: Object.fromEntries(lines),
-        ...(given.get('status') === '' ? {} : { status: given.get('status') }),
-      },
-    })
-    return answer.one ? lead(visit, `/audiences/${list_id}/contacts/${id}`, 'saved') : showContact(visit, answer.errors)
-  },
-}
-
-export const audiencePlaces = [contact, download, audience, list]
+export const audiencePlaces = [download, audience, list]

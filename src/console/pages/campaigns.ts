@@ -17,7 +17,7 @@ import {
   time,
   type Html,
 } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
+import { done, found, lead, type Place } from '../place.ts'
 import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { csv } from '../csv.ts'
 import { checksOf } from '../checks.ts'
@@ -49,150 +49,6 @@ const list: Place = {
         html`${table('Campaigns', ['Name', 'Status', 'Audience', { title: 'Recipients', figure: true }, 'Starts'], rows, q === '' ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.` : 'Nothing fits.')}
         ${pager(visit, answer)}`,
       )}`,
-    })
-  },
-}
-
-const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
-
-/** What the editor shows: what was typed, else what is kept. */
-const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typed: Form | undefined): string => {
-  if (typed) return typed.get(name)
-  if (!campaign) return name === 'body_html' ? '<p>Hello {{name}},</p>\n<p></p>' : ''
-  const value = campaign.attributes[name]
-  return Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : ''
-}
-
-async function editor(
-  visit: Visit,
-  {
-    campaign,
-    errors = [],
-    extra = '',
-    tag = '',
-    typed,
-  }: {
-    campaign?: Thing | undefined
-    errors?: Answer['errors']
-    extra?: Html | ''
-    tag?: string
-    typed?: Form | undefined
-  },
-): Promise<Response> {
-  const audiences = campaign ? [] : await visit.all('/audiences')
-  const audience = campaign?.relationships?.['audience']?.data?.id
-  const contacts =
-    audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
-  const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of contacts?.many ?? [])
-    for (const name of Object.keys((each.attributes['custom_fields'] ?? {}) as object)) tags.add(name)
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
-  const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
-  return page(visit, {
-    title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
-    about: 'Nothing is sent from here: a draft is started on its page.',
-    status: errors.some(({ code }) => code === 'changed_meanwhile') ? 409 : errors.length > 0 ? 422 : 200,
-    errors: errors.filter(({ field: name }) => name === undefined || !(FIELDS as readonly string[]).includes(name)),
-    done: done(visit),
-    scripts: ['editor.js'],
-    body: html`${extra}
-    ${
-      !campaign && audiences.length === 0
-        ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : form(
-            visit,
-            'save',
-            html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
-              ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-              ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, text(each, 'name')] as const), value: typed?.get('audience') ?? visit.query('audience') })}
-              ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
-              <div class="field">
-                <label for="body_html">Text</label>
-                <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
-                <textarea id="body_html" name="body_html" rows="16" class="source" required>
-${value('body_html')}</textarea>
-                <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
-                ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
-              </div>
-              <details ${value('body_text') === '' ? '' : html`open`}>
-                <summary>Plain text</summary>
-                ${field({ name: 'body_text', label: 'Plain text', lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
-              </details>
-              <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
-                <summary>Sender</summary>
-                ${field({ name: 'from_address', label: 'From', value: value('from_address'), hint: 'noreply@ your domain when it is empty.', error: fault('from_address') })}
-                ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
-              </details>
-              <button>Save the draft</button>`,
-            { kind: 'wide' },
-          )
-    }`,
-  })
-}
-
-/** The attributes that a form gives. */
-const attributesOf = (given: Form): Record<string, unknown> => ({
-  name: given.get('name'),
-  subject: given.get('subject'),
-  body_html: given.get('body_html'),
-  body_text: given.get('body_text') === '' ? null : given.get('body_text'),
-  from_address: given.get('from_address') === '' ? null : given.get('from_address'),
-  reply_to:
-    given.get('reply_to') === ''
-      ? null
-      : given
-          .get('reply_to')
-          .split(',')
-          .map((each) => each.trim()),
-})
-
-const fresh: Place = {
-  path: '/campaigns/new',
-  show: (visit) => editor(visit, {}),
-  async act(visit, given) {
-    const answer = await visit.ask('POST', '/campaigns', {
-      type: 'campaigns',
-      attributes: attributesOf(given),
-      relationships: { audience: { data: { type: 'audiences', id: given.get('audience') } } },
-    })
-    return answer.one
-      ? lead(visit, `/campaigns/${answer.one.id}`, 'saved')
-      : editor(visit, { errors: answer.errors, typed: given })
-  },
-}
-
-const edit: Place = {
-  path: '/campaigns/:id/edit',
-  async show(visit) {
-    const { headers, one } = found(await visit.get(`/campaigns/${visit.context.req.param('id')!}`))
-    return editor(visit, { campaign: one, tag: headers.get('etag') ?? '' })
-  },
-  async act(visit, given) {
-    const id = visit.context.req.param('id')!
-    const answer = await visit.ask(
-      'PATCH',
-      `/campaigns/${id}`,
-      { type: 'campaigns', id, attributes: attributesOf(given) },
-      { 'If-Match': given.get('tag') },
-    )
-    if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
-    const now = found(await visit.get(`/campaigns/${id}`))
-    const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
-    // Both versions are shown; saving once more is for the present state.
-    const extra = clash
-      ? html`<div class="alert" role="alert">
-          <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
-          <p><strong>${text(now.one, 'subject')}</strong></p>
-          <pre tabindex="0">${text(now.one, 'body_html')}</pre>
-          <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit">take theirs</a>.</p>
-        </div>`
-      : ''
-    return editor(visit, {
-      campaign: now.one,
-      typed: given,
-      errors: clash ? answer.errors.map((each) => ({ ...each, field: 'name' })) : answer.errors,
-      extra,
-      tag: now.headers.get('etag') ?? '',
     })
   },
 }
@@ -427,4 +283,4 @@ const download: Place = {
   },
 }
 
-export const campaignPlaces = [fresh, download, edit, one, list]
+export const campaignPlaces = [download, one, list]

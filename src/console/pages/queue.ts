@@ -63,6 +63,7 @@ async function orEmpty(visit: Visit): Promise<Answer> {
 
 export const queue: Place = {
   path: '/queue',
+  operator: true,
   show: (visit) => show(visit),
   async act(visit, given) {
     const what = ['hold', 'release', 'retry', 'drop'].includes(given.action) ? given.action : 'retry'

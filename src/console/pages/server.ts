@@ -14,6 +14,7 @@ interface Finding {
 
 const health: Place = {
   path: '/server',
+  operator: true,
   async show(visit) {
     const { one } = found(await visit.get('/server'))
     const findings = one.attributes['findings'] as Finding[]
@@ -101,6 +102,7 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
 /** `open` and `leave` are told to the session by the application. */
 export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<Response>): Place => ({
   path: '/people',
+  operator: true,
   show: (visit) => showPeople(visit),
   async act(visit, given) {
     if (given.action === 'leave') return open(visit, null)

@@ -1,0 +1,542 @@
+// The console by its pages: who gets in, what each place shows and does, and what strangers can do with it.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { TOTP } from 'otpauth'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { makeLink } from '../../src/accounts/sign-in-links.ts'
+import { addUser } from '../../src/accounts/users.ts'
+import { db, raw } from '../../src/store/query.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { Guest, type Shown } from '../kit/guest.ts'
+import { givePassword } from '../kit/person.ts'
+import { until } from '../kit/until.ts'
+
+const PASSWORD = 'a long enough password'
+/** Every place that a person can go to without an id. */
+const PLACES = [
+  '/',
+  '/mail',
+  '/receivers',
+  '/queue',
+  '/campaigns',
+  '/campaigns/new',
+  '/audiences',
+  '/inboxes',
+  '/suppressions',
+  '/domains',
+  '/webhooks',
+  '/tokens',
+  '/agents',
+  '/privacy',
+  '/server',
+  '/people',
+  '/account',
+]
+
+let postrider: TestAppliance
+let ann: Guest
+let bob: Guest
+let exchanger: TestExchanger
+/** What the exchanger says to a recipient; undefined: yes. */
+let answer: (to: string) => string | undefined = () => undefined
+
+before(async () => {
+  exchanger = await startTestExchanger({
+    answer: (command) => {
+      const [, to] = /^RCPT TO:<([^>]+)>/i.exec(command) ?? []
+      return to === undefined ? undefined : answer(to)
+    },
+  })
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  for (const { email } of [postrider.user, postrider.other]) await givePassword(postrider, email, PASSWORD)
+  await postrider.activeDomain('here.test')
+  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
+  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  ann = new Guest(postrider)
+  bob = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  await bob.signIn(postrider.other.email, PASSWORD)
+})
+after(async () => {
+  await postrider.stop()
+  await exchanger.close()
+})
+
+const isSignIn = ({ text }: Shown): boolean => text.includes('name="password"')
+const post = async (more: Record<string, unknown> = {}): Promise<string> => {
+  const attributes = {
+    from: 'ann@here.test',
+    to: 'ada@there.test',
+    subject: 'A receipt',
+    html: '<p>Thanks</p>',
+    ...more,
+  }
+  return (await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))).body.data.id
+}
+const audience = async (name = 'Readers'): Promise<string> => {
+  const { body } = await postrider.api('GET', '/domains')
+  const domain = { data: { type: 'domains', id: body.data[0].id } }
+  return (await postrider.api('POST', '/audiences', document('audiences', { name }, { relationships: { domain } })))
+    .body.data.id
+}
+
+describe('every place', () => {
+  test('asks a stranger to sign in, and leads back', async () => {
+    for (const path of PLACES) {
+      const shown = await new Guest(postrider).open(path)
+      assert.ok(isSignIn(shown), path)
+      assert.equal(shown.path, `/sign-in?next=${encodeURIComponent(path)}`)
+    }
+  })
+
+  test('opens, says what it is for, loads nothing from elsewhere, and is not framed', async () => {
+    for (const path of PLACES) {
+      const { headers, status, text } = await ann.open(path)
+      assert.equal(status, 200, path)
+      const policy = headers.get('content-security-policy')!
+      assert.match(policy, /default-src 'none'.*frame-ancestors 'none'/, path)
+      assert.doesNotMatch(policy, /unsafe-inline/, path)
+      assert.equal(headers.get('cache-control'), 'no-store', path)
+      assert.match(text, /<h1>[^<]+<\/h1>/, path)
+      assert.match(text, /aria-current="page"|Your account/, path)
+      assert.doesNotMatch(text, /\son\w+="|<style|style="|<script(?![^>]*src="\/assets\/)/i, path)
+      assert.doesNotMatch(text, /(?:src|href)="(?:https?:)?\/\//i, path)
+      assert.ok(text.length < 100_000, `${path} has ${text.length} octets`)
+    }
+  })
+
+  test('of operators is nothing to others', async () => {
+    for (const path of ['/queue', '/server', '/people']) assert.equal((await bob.open(path)).status, 404, path)
+    assert.doesNotMatch((await bob.open('/')).text, /href="\/people"/)
+  })
+
+  test('another account’s ids are 404', async () => {
+    const mail = await post()
+    const list = await audience('Private')
+    for (const path of [
+      `/mail/${mail}`,
+      `/mail/${mail}/html`,
+      `/audiences/${list}`,
+      `/audiences/${list}/export.csv`,
+      '/domains/here.test',
+    ]) {
+      assert.equal((await ann.open(path)).status, 200, path)
+      assert.equal((await bob.open(path)).status, 404, path)
+    }
+  })
+
+  test('scripts and styles come from here, compressed, under 250 KB together', async () => {
+    let sum = 0
+    for (const name of ['console.js', 'chart.js', 'editor.js', 'passkey.js', 'console.css', 'frame.css']) {
+      const response = await postrider.page(`/assets/${name}`, { headers: { 'accept-encoding': 'br' } })
+      assert.equal(response.status, 200, name)
+      assert.equal(response.headers.get('content-encoding'), 'br')
+      sum += (await response.arrayBuffer()).byteLength
+      const again = await postrider.page(`/assets/${name}`, {
+        headers: { 'if-none-match': response.headers.get('etag')! },
+      })
+      assert.equal(again.status, 304)
+    }
+    assert.ok(sum < 250_000, `${sum} octets`)
+    assert.equal((await postrider.page('/assets/nothing.js')).status, 404)
+    const docs = await postrider.page('/docs')
+    assert.equal(docs.status, 200)
+    assert.doesNotMatch(await docs.text(), /(?:src|href)="https?:/)
+  })
+})
+
+describe('signing in', () => {
+  test('a wrong password says nothing of the account, and many are slowed', async () => {
+    const guest = new Guest(postrider)
+    const wrong = await guest.signIn(postrider.user.email, 'nonsense')
+    assert.equal(wrong.status, 403)
+    assert.equal(
+      (await new Guest(postrider).signIn('nobody@there.test', 'nonsense')).text.includes(
+        'The address or the password is wrong',
+      ),
+      true,
+    )
+    let last = wrong
+    for (let n = 0; n < 8; n++) last = await guest.signIn(postrider.user.email, 'nonsense')
+    assert.equal(last.status, 429)
+    postrider.clock.leap(HOUR)
+    assert.ok(!isSignIn(await guest.signIn(postrider.user.email, PASSWORD)))
+  })
+
+  test('a link signs in once, within 15 minutes; its page alone uses nothing up', async () => {
+    const { clock, store } = postrider.appliance.desk
+    const make = () => store.write((tx) => makeLink(tx, postrider.user, clock.now()))
+    const token = await make()
+    const guest = new Guest(postrider)
+    const opened = await guest.open(`/sign-in?link=${token}`)
+    assert.ok(!isSignIn(await guest.send(opened, 'use-link')))
+    assert.match((await guest.open('/')).text, /<h1>Overview/)
+    const late = await new Guest(postrider).send(opened, 'use-link', {}).catch(() => undefined)
+    assert.ok(late === undefined || isSignIn(late), 'once')
+    const old = await make()
+    postrider.clock.leap(15 * MINUTE)
+    const other = new Guest(postrider)
+    assert.ok(isSignIn(await other.send(await other.open(`/sign-in?link=${old}`), 'use-link')))
+  })
+
+  test('a link is mailed to who has an account, and nobody is told who has', async () => {
+    const { store } = postrider.appliance.desk
+    const asked = async (email: string): Promise<string> => {
+      const guest = new Guest(postrider)
+      return (await guest.send(await guest.open('/sign-in'), 'link', { email })).text
+    }
+    const known = await asked(postrider.other.email)
+    assert.equal(known, await asked('nobody@there.test'))
+    const { text } = store.first(db.selectFrom('notices').select('text').where('subject', '=', 'Your link to sign in'))!
+    const [link] = /\/sign-in\?link=\S+/.exec(text)!
+    const guest = new Guest(postrider)
+    assert.match((await guest.send(await guest.open(link), 'use-link')).text, /<h1>Overview/)
+  })
+
+  test('a second factor is asked for, and each code counts once', async () => {
+    const user = await addUser(postrider.appliance.desk, { email: 'carl@owner.test' })
+    await givePassword(postrider, user.email, PASSWORD)
+    const guest = new Guest(postrider)
+    await guest.signIn(user.email, PASSWORD)
+    const account = await guest.open('/account')
+    const [, secret] = /name="secret" value="([A-Z2-7]+)"/.exec(account.text)!
+    const code = (): string => new TOTP({ secret: secret! }).generate({ timestamp: postrider.clock.now() })
+    assert.equal((await guest.send(account, 'factor', { code: '000000' })).status, 422)
+    assert.equal((await guest.send(account, 'factor', { code: code() })).status, 200)
+    const again = new Guest(postrider)
+    const step = await again.signIn(user.email, PASSWORD)
+    assert.match(step.text, /six digits/)
+    assert.equal((await again.open('/')).path, '/sign-in?next=%2F', 'not signed in by the password alone')
+    assert.equal(
+      (await again.send(step, 'code', { code: code() })).status,
+      403,
+      'the code that turned it on is used up',
+    )
+    postrider.clock.leap(MINUTE)
+    assert.match((await again.send(step, 'code', { code: code() })).text, /<h1>Overview/)
+  })
+
+  test('sessions are listed, end one by one, and all with a new password', async () => {
+    const other = new Guest(postrider)
+    await other.signIn(postrider.user.email, PASSWORD)
+    const account = await ann.open('/account')
+    assert.match(account.text, /this one/)
+    await ann.send(account, 'end-others')
+    assert.ok(isSignIn(await other.open('/')))
+    await other.signIn(postrider.user.email, PASSWORD)
+    const changed = await ann.send(await ann.open('/account'), 'password', { old: PASSWORD, new: `${PASSWORD} 2` })
+    assert.equal(changed.status, 200)
+    assert.ok(isSignIn(await other.open('/')), 'the others have ended')
+    await givePassword(postrider, postrider.user.email, PASSWORD)
+  })
+
+  test('nothing leads to another site', async () => {
+    for (const next of ['https://evil.test/', '//evil.test/', '/\\evil.test', 'javascript:alert(1)']) {
+      const guest = new Guest(postrider)
+      const page = await guest.open(`/sign-in?next=${encodeURIComponent(next)}`)
+      assert.doesNotMatch(page.text, /evil|javascript/, next)
+    }
+  })
+})
+
+describe('forms', () => {
+  test('of another site, another browser or without our proof do nothing', async () => {
+    const page = await ann.open('/audiences')
+    const before = (await postrider.api('GET', '/audiences')).body.data.length
+    const body = 'action=add&name=Stolen&proof=x'
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    assert.equal((await ann.open('/audiences', { method: 'POST', body, headers })).status, 403)
+    const foreign = { headers: { origin: 'https://evil.test' } }
+    assert.equal((await ann.send(page, 'add', { name: 'Stolen' }, foreign)).status, 403)
+    assert.equal(
+      (await bob.send({ ...page, path: '/audiences' }, 'add', { name: 'Stolen' })).status,
+      403,
+      'of another person',
+    )
+    assert.equal((await postrider.api('GET', '/audiences')).body.data.length, before)
+  })
+
+  test('what was typed when the session had ended is there after signing in', async () => {
+    const guest = new Guest(postrider)
+    await guest.signIn(postrider.user.email, PASSWORD)
+    const page = await guest.open('/audiences')
+    guest.cookies.delete('postrider_session')
+    const asked = await guest.send(page, 'add', { name: 'Typed long' })
+    assert.equal(asked.status, 401)
+    const signedIn = await guest.send(asked, 'password', { email: postrider.user.email, password: PASSWORD })
+    assert.match(signedIn.text, /still here/)
+    const held = /name="held"\s+value="([^"]*)"/.exec(signedIn.text)![1]!.replaceAll('&quot;', '"')
+    const shown = await guest.open('/sign-in/again', {
+      method: 'POST',
+      body: new URLSearchParams({ next: '/audiences', held }).toString(),
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    })
+    assert.match(shown.text, /Typed long/)
+  })
+
+  test('the API’s own sentence stands at the field, and what was typed stays', async () => {
+    const shown = await ann.send(await ann.open('/inboxes'), 'add', { name: 'Help', address: 'help@foreign.test' })
+    assert.match(shown.text, /aria-invalid="true"/)
+    assert.match(shown.text, /value="help@foreign.test"/)
+  })
+
+  test('two people at one campaign: the second sees both versions', async () => {
+    const list = await audience('Clash')
+    const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
+      name: 'News',
+      audience: list,
+      subject: 'One',
+      body_html: '<p>One</p>',
+    })
+    const edit = `${made.path.split('?')[0]}/edit`
+    const [first, second] = [await ann.open(edit), await ann.open(edit)]
+    const typed = { name: 'News', body_text: '', from_address: '', reply_to: '' }
+    assert.equal((await ann.send(first, 'save', { ...typed, subject: 'Two', body_html: '<p>Two</p>' })).status, 200)
+    const clash = await ann.send(second, 'save', { ...typed, subject: 'Three', body_html: '<p>Three</p>' })
+    assert.equal(clash.status, 409)
+    assert.match(clash.text, /&lt;p&gt;Two&lt;\/p&gt;/)
+    assert.match(clash.text, /value="Three"/)
+    assert.match(
+      (await ann.send(clash, 'save', { ...typed, subject: 'Three', body_html: '<p>Three</p>' })).text,
+      /Three/,
+    )
+  })
+})
+
+describe('mail', () => {
+  test('is found by its address and by words, and shows each attempt with what was said', async () => {
+    answer = (to) => (to.startsWith('refused') ? '550 5.1.1 No such user <script>alert(1)</script>' : undefined)
+    const id = await post({ to: 'refused@there.test', subject: 'Invoice 7781 <b>' })
+    await until(
+      async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'bounced',
+    )
+    for (const q of [
+      'refused@there.test',
+      'to:refused',
+      'invoice 7781',
+      'subject:"Invoice 7781" status:bounced',
+      'domain:here.test 7781',
+    ])
+      assert.match((await ann.open(`/mail?q=${encodeURIComponent(q)}`)).text, new RegExp(id), q)
+    for (const q of ['nobody@there.test', 'status:delivered 7781', 'before:2000-01-01'])
+      assert.doesNotMatch((await ann.open(`/mail?q=${encodeURIComponent(q)}`)).text, new RegExp(id), q)
+    assert.match((await ann.open('/mail?q=after:never')).text, /is no time/)
+    const { text } = await ann.open(`/mail/${id}`)
+    assert.match(text, /550 5\.1\.1 No such user &lt;script&gt;/)
+    assert.match(text, /RCPT TO:/)
+    assert.doesNotMatch(text, /<script>alert|<b>/)
+    answer = () => undefined
+  })
+
+  test('a deferral is an attempt of its own in the timeline', async () => {
+    const began = postrider.clock.now()
+    answer = (to) =>
+      to.startsWith('later') && postrider.clock.now() < began + MINUTE ? '451 4.7.1 Try again later' : undefined
+    const id = await post({ to: 'later@there.test' })
+    const outcome = async () =>
+      (await postrider.api('GET', `/outbound-emails/${id}/attempts`)).body.data[0]?.attributes.outcome
+    await until(async () => (await outcome()) === 'deferred')
+    postrider.clock.advance(HOUR)
+    await until(
+      async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'delivered',
+    )
+    const { body } = await postrider.api('GET', `/outbound-emails/${id}/attempts`)
+    assert.deepEqual(
+      body.data.map(({ attributes }: { attributes: { number: number; outcome: string; smtp_code: number } }) => [
+        attributes.number,
+        attributes.outcome,
+        attributes.smtp_code,
+      ]),
+      [
+        [1, 'deferred', 451],
+        [2, 'delivered', 250],
+      ],
+    )
+    assert.match((await ann.open(`/mail/${id}`)).text, /Try again later/)
+    const receivers = (await ann.open('/receivers?period=24h')).text
+    assert.match(receivers, /there\.test/)
+    assert.match(receivers, /451 4\.7\.1 Try again later/)
+    answer = () => undefined
+  })
+
+  test('is sent again', async () => {
+    const id = await post({ subject: 'Once more' })
+    const again = await ann.send(await ann.open(`/mail/${id}`), 'again', { to: 'second@there.test' })
+    assert.match(again.text, /second@there\.test/)
+    assert.match(again.text, /Once more/)
+  })
+})
+
+describe('campaigns', () => {
+  test('written, tried, started, followed; every recipient in a file', async () => {
+    const list = await audience('Everybody')
+    const contacts = ['ann', 'ben', '=cmd', 'dora'].map((name) => ({
+      email: `${name.replace('=', 'x')}@there.test`,
+      name,
+    }))
+    await postrider.api('POST', `/audiences/${list}/contacts/import`, document('contacts', { contacts }))
+    const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
+      name: 'September',
+      audience: list,
+      subject: 'For {{name}}',
+      body_html: '<p>Hello {{name}}, {{nothing}}</p>',
+    })
+    assert.match(made.text, /No contact has a value for \{\{nothing\}\}/)
+    const path = made.path.split('?')[0]!
+    assert.match((await ann.open(`${path}/preview`)).text, /Hello (?:ann|ben|=cmd|dora)/)
+    const before = exchanger.heard.length
+    const tried = await ann.send(await ann.open(path), 'test', { email: 'me@there.test' })
+    assert.match(tried.text, /on its way/)
+    await until(() => exchanger.heard.length > before)
+    assert.equal(
+      (await postrider.api('GET', `/campaigns${path.slice('/campaigns'.length)}`)).body.data.attributes.status,
+      'draft',
+    )
+    assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
+    await until(async () => (await ann.open(path)).text.includes('>sent</span'))
+    const { headers, text } = await ann.open(`${path}/recipients.csv`)
+    assert.match(headers.get('content-disposition')!, /attachment/)
+    const lines = text.trim().split('\r\n')
+    assert.equal(
+      lines[0],
+      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response',
+    )
+    assert.equal(lines.length, 5)
+    assert.match(text, /,'=cmd,/, 'a cell that a spreadsheet would run has an apostrophe')
+    assert.equal((await ann.open(`${path}/recipients.csv?status=bounced`)).text.trim().split('\r\n').length, 1)
+  })
+
+  test('contacts come from a file that is looked at first; one that says who has left is not taken', async () => {
+    const list = await audience('Imported')
+    const upload = async (csv: string): Promise<Shown> => {
+      const page = await ann.open(`/audiences/${list}`)
+      const proof = /name="proof" value="([^"]+)"/.exec(page.text)![1]!
+      const body = new FormData()
+      body.set('proof', proof)
+      body.set('action', 'preview')
+      body.set('file', new File([csv], 'list.csv', { type: 'text/csv' }))
+      return ann.open(`/audiences/${list}`, { method: 'POST', body })
+    }
+    const looked = await upload('E-Mail;Name;City\r\nada@there.test;Ada;Bergen\r\nnonsense;;\r\n')
+    assert.match(looked.text, /2 rows/)
+    assert.match(looked.text, /field \{\{City\}\}/)
+    const held = /<textarea class="hidden" name="held"[^>]*>([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
+    const done = await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"') })
+    assert.match(done.text, /1 added, 1 skipped/)
+    assert.match(done.text, /line 3/)
+    assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /contacts import/)
+  })
+})
+
+describe('the rest', () => {
+  test('a lane is held for what waits and what comes, and goes on when it is released', async () => {
+    await ann.open('/queue')
+    assert.equal((await postrider.api('POST', '/lanes/there.test/hold')).status, 202)
+    const id = await post({ to: 'held@there.test' })
+    assert.match((await ann.open('/queue')).text, /there\.test[\s\S]*Release/)
+    assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status, 'queued')
+    await ann.send(await ann.open('/queue'), 'release', { lane: 'there.test' })
+    await until(
+      async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'delivered',
+    )
+    assert.equal((await postrider.asOther('POST', '/lanes/there.test/hold')).status, 404)
+  })
+
+  test('a token is shown once and works', async () => {
+    const shown = await ann.send(await ann.open('/tokens'), 'make', {
+      name: 'Shop',
+      duration: '1_month',
+      scopes: ['emails:send', 'emails:read'],
+    })
+    const [, token] = /<code class="secret" id="secret">(pr_\w+)<\/code>/.exec(shown.text)!
+    assert.equal(
+      (await postrider.raw('/api/v1/outbound-emails', { headers: { authorization: `Bearer ${token}` } })).status,
+      200,
+    )
+    assert.doesNotMatch((await ann.open('/tokens')).text, /pr_\w{43}/)
+  })
+
+  test('suppressions are added by hand and go to a file', async () => {
+    const page = await ann.open('/suppressions')
+    const [, domain] = /<option value="([^"]+)" ?>here\.test/.exec(page.text)!
+    const added = await ann.send(page, 'add', {
+      domain: domain!,
+      emails: 'gone@there.test\nleft@there.test',
+      reason: 'manual',
+    })
+    assert.match(added.text, /gone@there\.test/)
+    assert.match((await ann.open('/suppressions/export.csv')).text, /gone@there\.test,manual,all/)
+    assert.match((await ann.open('/suppressions?q=left')).text, /left@there\.test/)
+    assert.match(
+      (await ann.send(page, 'add', { domain: domain!, emails: 'nonsense', reason: 'manual' })).text,
+      /email address/,
+    )
+  })
+
+  test('an operator adds people and looks at an account, which is said and logged', async () => {
+    const added = await ann.send(await ann.open('/people'), 'add', {
+      email: 'dora@owner.test',
+      name: '',
+      role: postrider.user.email,
+    })
+    assert.match(added.text, /dora@owner\.test/)
+    const page = await ann.open('/people')
+    const { id } = postrider.other
+    const opened = await ann.send(page, 'open', { id })
+    assert.match(opened.text, /You look at the account of <strong>bob@other\.test/)
+    assert.doesNotMatch((await ann.open('/mail')).text, /ada@there\.test/)
+    assert.doesNotMatch((await ann.send(await ann.open('/people'), 'leave')).text, /You look at the account/)
+  })
+
+  test('a colleague who only reads sees the account and changes nothing', async () => {
+    await givePassword(postrider, 'dora@owner.test', PASSWORD)
+    const dora = new Guest(postrider)
+    await dora.signIn('dora@owner.test', PASSWORD)
+    const id = await post()
+    assert.equal((await dora.open(`/mail/${id}`)).status, 200)
+    assert.doesNotMatch((await dora.open('/tokens')).text, /Make the token/)
+    const proof = /name="proof" value="([^"]+)"/.exec((await dora.open('/tokens')).text)![1]!
+    const body = new URLSearchParams({
+      proof,
+      action: 'make',
+      name: 'x',
+      duration: '1_month',
+      scopes: 'emails:send',
+    }).toString()
+    const tried = await dora.open('/tokens', {
+      method: 'POST',
+      body,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    })
+    assert.match(tried.text, /scope/)
+    assert.doesNotMatch(tried.text, /pr_\w{43}/)
+    assert.equal((await dora.open('/people')).status, 404)
+  })
+
+  test('pages that are open hear of what happens', async () => {
+    const cookie = [...ann.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    assert.equal((await postrider.page('/live')).status, 401)
+    const response = await postrider.page('/live', { headers: { cookie } })
+    assert.equal(response.headers.get('content-type'), 'text/event-stream')
+    const reader = response.body!.getReader()
+    let heard = ''
+    const hear = (async () => {
+      while (!heard.includes('event: changed')) heard += Buffer.from((await reader.read()).value ?? []).toString()
+    })()
+    await post({ to: 'live@there.test' })
+    await until(async () => {
+      postrider.clock.advance(1000)
+      return heard.includes('event: changed')
+    }, 'the stream')
+    await hear
+    await reader.cancel()
+  })
+
+  test('the first user is an operator, later ones are not', () => {
+    const rows = postrider.appliance.desk.store.all<{ operator: number }>(
+      raw('select operator from users order by key'),
+    )
+    assert.deepEqual(rows.map(({ operator }) => operator).slice(0, 2), [1, 0])
+  })
+})
