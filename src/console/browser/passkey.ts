@@ -30,7 +30,7 @@ async function signIn(form: HTMLFormElement): Promise<string> {
   return answer['next'] ?? '/'
 }
 
-for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]'))
+for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]')) {
   form.addEventListener('submit', (event) => {
     event.preventDefault()
     const said = form.querySelector('[data-said]')!
@@ -44,3 +44,6 @@ for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]'))
       }
     })()
   })
+  // Without this script the form could do nothing, and is not shown.
+  form.dataset['ready'] = ''
+}

@@ -125,7 +125,6 @@ async function show(desk: ApiDesk, visit: Visit, errors: Answer['errors'] = [], 
           Add a passkey
         </button>
         <p class="bad" role="alert" data-said></p>
-        <noscript><p class="soft">A passkey needs a script.</p></noscript>
       </form>
       <h2>Second factor</h2>
       ${

@@ -1,0 +1,265 @@
+// The console of the built file in a real browser: signed in by link, password and passkey; a mail is found and read; a campaign is written,
+// tried, sent and followed; every page is judged by axe-core in two schemes and two widths. POSTRIDER_SHOTS names a folder for pictures.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { until } from '../kit/until.ts'
+import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const BUILT = join(ROOT, 'dist/postrider')
+const MEDIA = 'application/vnd.api+json'
+
+withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
+  let server: ChildProcess
+  let shown: { url: string; api: string; token: string; console: string; receiver: string; user: string }
+  let browser: Browser
+  const ids = { mail: '', audience: '', draft: '', inbox: '' }
+
+  // oxlint-disable-next-line typescript/no-explicit-any
+  async function api(
+    method: string,
+    path: string,
+    type?: string,
+    attributes: object = {},
+    more: object = {},
+  ): Promise<any> {
+    const response = await fetch(shown.api + path, {
+      method,
+      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
+      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
+    })
+    const body = (await response.json()) as { data: unknown }
+    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
+    return body.data
+  }
+  const heading = (): Promise<string> => browser.run('return document.querySelector("h1")?.textContent ?? ""')
+  const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
+  const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
+  const open = (path: string): Promise<unknown> => browser.open(shown.url + path)
+  /** Presses the button with these words, of the form that has it. */
+  const press = (label: string): Promise<unknown> =>
+    browser.run(
+      `window.confirm = () => true
+       const button = [...document.querySelectorAll('button')].find((each) => each.textContent.trim() === arguments[0])
+       if (!button) throw new Error('no button ' + arguments[0])
+       button.click()`,
+      label,
+    )
+  const set = (selector: string, value: string): Promise<unknown> =>
+    browser.run('document.querySelector(arguments[0]).value = arguments[1]', selector, value)
+
+  before(async () => {
+    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    shown = await new Promise((resolve) => {
+      let said = ''
+      server.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
+      })
+    })
+    browser = await startBrowser()
+    const post = (to: string, html = '<h1>Hello</h1><p>Thank you.</p>') =>
+      api('POST', '/outbound-emails', 'outbound-emails', {
+        ...{
+          from: 'Shop <hello@sandbox.example>',
+          to,
+          subject: `Receipt for ${to}`,
+          html,
+          text: 'Thank you.',
+          agent_id: 'shop',
+        },
+      })
+    for (const to of ['reply@friend.example', 'defer@slow.example', 'ada@example.net', 'complain@mail.example'])
+      await post(to)
+    ids.mail = (await post('refuse@corp.example')).id
+    const [domain] = await api('GET', '/domains')
+    const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
+    ids.audience = (await api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })).id
+    const contacts = Array.from({ length: 200 }, (_, n) => ({
+      email: `${n % 50 === 7 ? 'refuse' : `reader${n}`}@friend${n % 5}.example`,
+      name: `Reader ${n}`,
+      custom_fields: { city: 'Bergen' },
+    }))
+    await api('POST', `/audiences/${ids.audience}/contacts/import`, 'contacts', { contacts })
+    await api(
+      'POST',
+      '/webhooks',
+      'webhooks',
+      { name: 'CRM', url: `${shown.receiver}/`, events: ['*'] },
+      { relationships },
+    )
+    ids.inbox = (await api('GET', '/inboxes'))[0].id
+    await browser.open(shown.console)
+    assert.equal(await heading(), 'Overview')
+  })
+  after(async () => {
+    await browser?.stop()
+    const ended = new Promise((resolve) => server.once('exit', resolve))
+    server.kill('SIGTERM')
+    await ended
+  })
+
+  test('a mail is found by its address, and its dialogue is read', async () => {
+    await open('/mail')
+    await browser.type('#q', 'refuse@corp.example\uE007')
+    await says(/Receipt for refuse@corp\.example/)
+    await browser.click('table a')
+    await until(async () => (await heading()) === 'Receipt for refuse@corp.example')
+    await says(/550 5\.1\.1 This mailbox refuses on purpose/)
+    await browser.click('.timeline summary')
+    assert.match(
+      await browser.run('return document.querySelector(".timeline pre").textContent'),
+      /RCPT TO:<refuse@corp\.example>/,
+    )
+  })
+
+  test('a campaign is written in the editor, tried, sent, followed while it runs, and its recipients exported', async () => {
+    await open('/campaigns/new')
+    await browser.type('#name', 'September')
+    await browser.type('#subject', 'News for {{name}}')
+    await browser.run('document.querySelector(".ProseMirror").focus()')
+    await browser.click('.toolbar button:nth-child(1)')
+    await browser.type('.ProseMirror', 'Good morning from ')
+    await browser.run(
+      `const tags = document.querySelector('.toolbar select'); tags.value = 'name'; tags.dispatchEvent(new Event('change'))`,
+    )
+    await press('Save the draft')
+    await until(async () => (await heading()) === 'September')
+    ids.draft = /campaigns\/([^?]+)/.exec(await browser.at())![1]!
+    const { body_html } = (await api('GET', `/campaigns/${ids.draft}`)).attributes
+    assert.match(body_html, /<strong>Good morning from .*\{\{name\}\}/)
+    await set('#email', 'me@there.example')
+    await press('Send the test')
+    await says(/on its way/)
+    await press('Start')
+    await says(/scheduled|sending|sent/)
+    // The page follows by itself; nothing is reloaded.
+    await browser.run('window.untouched = true')
+    await until(async () => /Status\s*sent/.test(await words()), 'the page says that it was sent')
+    assert.equal(await browser.run('return window.untouched'), true)
+    await open(`/campaigns/${ids.draft}?status=bounced`)
+    await says(/refuse@friend/)
+    const csv: string = await browser.later(
+      `const done = arguments[1]; fetch(arguments[0]).then((answer) => answer.text()).then(done)`,
+      `/campaigns/${ids.draft}/recipients.csv?status=bounced`,
+    )
+    assert.match(csv, /^email,name,status,.*\r\nrefuse@friend\d\.example,Reader \d+,bounced,/)
+  })
+
+  test('a passkey is made with an authenticator, and signs in', async () => {
+    await browser.cdp('WebAuthn.enable', {})
+    const options = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true }
+    await browser.cdp('WebAuthn.addVirtualAuthenticator', {
+      options: { ...options, isUserVerified: true, automaticPresenceSimulation: true },
+    })
+    await open('/account')
+    const ready = () => browser.run('return document.querySelector("[data-passkey][data-ready]") !== null')
+    await until(ready, 'the script')
+    await browser.type('#passkey', 'laptop')
+    await press('Add a passkey')
+    await says(/laptop/)
+    await press('Sign out')
+    await until(async () => (await heading()) === 'Sign in to Postrider')
+    await until(ready, 'the script')
+    await press('Sign in with a passkey')
+    await until(
+      async () => (await heading()) === 'Overview',
+      `signed in: ${String(await browser.run('return document.body.innerText'))}`,
+    )
+  })
+
+  test('a password is set, and signs in', async () => {
+    await open('/account')
+    await browser.type('#new', 'a long enough password')
+    await press('Set it')
+    await says(/Saved/)
+    await press('Sign out')
+    await until(async () => (await heading()) === 'Sign in to Postrider')
+    await browser.type('#email', shown.user)
+    await browser.type('#password', 'a long enough password')
+    await press('Sign in')
+    await until(async () => (await heading()) === 'Overview', 'signed in')
+  })
+
+  test('a lane is held and released by its buttons', async () => {
+    await open('/queue')
+    await says(/slow\.example/)
+    await press('Hold')
+    await says(/Release/)
+    await press('Release')
+    await says(/Done/)
+  })
+
+  test('hostile mails load nothing and run nothing', async () => {
+    const hostile = [
+      '<img src="http://localhost:1/pixel.gif"><script>parent.hacked = 1; alert(1)</script>',
+      '<svg onload="alert(1)"><image href="http://localhost:1/a"/></svg><style>@import "http://localhost:1/b"</style>',
+      '<iframe src="http://localhost:1/c"></iframe><form action="http://localhost:1/d"><button>x</button></form>',
+      '<link rel=preconnect href="http://localhost:1"><meta http-equiv=refresh content="0;url=http://localhost:1/e">',
+    ]
+    for (const html of hostile) {
+      const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: 'x', html }
+      const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+      await browser.cdp('Network.enable', {})
+      await open(`/mail/${id}/html`)
+      const loaded: string[] = await browser.run(
+        'return performance.getEntriesByType("resource").map((each) => each.name)',
+      )
+      assert.deepEqual(
+        loaded.filter((url) => !url.endsWith('/assets/frame.css')),
+        [],
+        html,
+      )
+      assert.equal(await browser.run('return typeof window.hacked'), 'undefined')
+      assert.match(await browser.at(), new RegExp(`/mail/${id}/html$`))
+    }
+  })
+
+  test('axe-core finds nothing on any page, light and dark, wide and narrow; nothing scrolls sideways', async () => {
+    const axe = readFileSync(join(ROOT, 'node_modules/axe-core/axe.min.js'), 'utf8')
+    const places = [
+      ...[
+        '/',
+        '/mail',
+        `/mail/${ids.mail}`,
+        '/receivers',
+        '/queue',
+        '/campaigns',
+        `/campaigns/${ids.draft}`,
+        '/campaigns/new',
+      ],
+      ...['/audiences', `/audiences/${ids.audience}`, '/inboxes', `/inboxes/${ids.inbox}`, '/suppressions', '/domains'],
+      ...['/domains/sandbox.example', '/webhooks', '/tokens', '/agents', '/privacy', '/server', '/people', '/account'],
+    ]
+    for (const [scheme, width] of LOOKS) {
+      await browser.emulate(scheme, width)
+      for (const path of places) {
+        await open(path)
+        await browser.run(axe)
+        const found: string[] = await browser.later(
+          `const done = arguments[0]
+           axe.run(document, { iframes: false }).then(({ violations }) =>
+             done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`,
+        )
+        assert.deepEqual(found, [], `${path}, ${scheme}, ${width}`)
+        assert.ok(
+          await browser.run('return document.documentElement.scrollWidth <= innerWidth'),
+          `${path} scrolls sideways at ${width}`,
+        )
+        await browser.shoot(`console${path.replaceAll(/[^a-z]+/g, '-')}-${scheme}-${width}`)
+      }
+    }
+    await browser.emulate('light', 1280)
+    await open('/docs')
+    await until(
+      async () => (await browser.run('return document.body.innerText')).includes('Send a mail'),
+      'the reference',
+    )
+  })
+})
