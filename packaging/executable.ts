@@ -93,6 +93,8 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
       // A code cache is of one architecture, and differs with each build.
       useCodeCache: false,
       useSnapshot: false,
+      // Of the algorithms that passkeys may be of.
+      execArgv: ['--disable-warning=ExperimentalWarning'],
       execArgvExtension: 'none',
       assets: {
         'better_sqlite3.node': join(ROOT, `node_modules/better-sqlite3/prebuilds/${platform}-${arch}.node`),

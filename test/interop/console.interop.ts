@@ -163,7 +163,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await until(ready, 'the script')
     await browser.type('#passkey', 'laptop')
     await press('Add a passkey')
-    await says(/laptop/)
+    await says(/Added\./)
     await press('Sign out')
     await until(async () => (await heading()) === 'Sign in to Postrider')
     await until(ready, 'the script')
