@@ -3,7 +3,7 @@ import { createPublicKey } from 'node:crypto'
 import { Option, type Command } from 'commander'
 import { DAY } from '../base/clock.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from '../domains/advised.ts'
-import { domainByKey, type Domain } from '../domains/find.ts'
+import type { Domain } from '../domains/find.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from '../domains/inbound-sts.ts'
 import { setDmarcPolicy } from '../domains/records.ts'
 import { followConfig } from '../domains/issue.ts'
@@ -37,12 +37,11 @@ export function policyCommands(
     )
     .action((name: string, options: Whose & { mode: StsMode }) =>
       withDomain(name, options, async (desk, found) => {
-        const { clock, config, store } = desk
+        const { clock, config } = desk
         const { mode } = options
         const early =
           mode === 'enforce' && !(found.sts_mode === 'testing' && clock.now() - found.sts_changed_at! >= TRIED)
         await setStsMode(desk, found.key, mode)
-        const changed = domainByKey(store, found.key)!
         const host = stsHost(found.name)
         const certified = new Shelf(config.data_dir).certificate(host) !== undefined || config.tls.cert !== ''
         const warnings = [
@@ -55,7 +54,7 @@ export function policyCommands(
         ]
         const records = [
           { name: host, type: 'CNAME', value: config.hostname },
-          { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(changed) },
+          { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(mode, config.hostname) },
         ]
         answer(invocation().terminal, { name: found.name, mode, records, warnings }, () =>
           [

@@ -5,7 +5,7 @@ import { DAY } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
-import { setStsMode } from '../../src/domains/inbound-sts.ts'
+import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Commands } from '../cli/command.ts'
 
@@ -49,6 +49,31 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
   assert.match(early.warnings[0], /was not in testing for a week/)
   await commands.json('domain', 'sts', 'here.test', '--mode', 'none')
   assert.match((await policy('mta-sts.here.test')).body, /mode: none/)
+})
+
+test('the id of an MTA-STS record changes with every part of its policy, and with nothing else', async () => {
+  const ids = (['none', 'testing', 'enforce'] as const).flatMap((mode) =>
+    ['mx.here.test', 'mx2.here.test'].map((host) => stsRecord(mode, host)),
+  )
+  assert.equal(new Set(ids).size, ids.length)
+  for (const id of ids) assert.match(id, /^v=STSv1; id=[0-9a-zA-Z]{1,32};$/)
+  const { dns } = postrider
+  const advised = async (hostname: string, sts_changed_at: number) => {
+    const records = await advisedRecords(
+      { config: parseConfig({ hostname }), resolver: dns.resolver, publicKeys: [], certified: [] },
+      { name: 'moved.test', sts_mode: 'testing', sts_changed_at },
+      'ann@here.test',
+    )
+    const { observed, value } = records.find(({ name }) => name === '_mta-sts.moved.test')!
+    return { observed, value }
+  }
+  const before = await advised('mx.here.test', 1)
+  assert.equal(before.observed, null)
+  dns.set('_mta-sts.moved.test', 'TXT', ['v=spf1 -all', before.value])
+  assert.deepEqual(await advised('mx.here.test', 2), { observed: before.value, value: before.value })
+  const moved = await advised('mx2.here.test', 2)
+  assert.equal(moved.observed, before.value)
+  assert.notEqual(moved.value, before.value, 'another mx, another id')
 })
 
 test('DMARC: what is published, what it should say, and a warning before it is stricter', async () => {
