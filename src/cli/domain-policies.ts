@@ -1,7 +1,8 @@
 // `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail in its name.
-import { createPublicKey } from 'node:crypto'
+import { createPublicKey, X509Certificate } from 'node:crypto'
 import { Option, type Command } from 'commander'
-import { DAY } from '../base/clock.ts'
+import { DAY, iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from '../domains/inbound-sts.ts'
@@ -35,23 +36,17 @@ export function policyCommands(
         .choices(['none', 'testing', 'enforce'])
         .makeOptionMandatory(),
     )
-    .action((name: string, options: Whose & { mode: StsMode }) =>
+    .option('--force', 'enforce although it was not tried for a week, or its host has no certificate')
+    .action((name: string, options: Whose & { mode: StsMode; force?: true }) =>
       withDomain(name, options, async (desk, found) => {
-        const { clock, config } = desk
-        const { mode } = options
-        const early =
-          mode === 'enforce' && !(found.sts_mode === 'testing' && clock.now() - found.sts_changed_at! >= TRIED)
-        await setStsMode(desk, found.key, mode)
+        const { config } = desk
+        const { force, mode } = options
         const host = stsHost(found.name)
-        const certified = new Shelf(config.data_dir).certificate(host) !== undefined || config.tls.cert !== ''
-        const warnings = [
-          ...(early
-            ? ['It was not in testing for a week before: senders who cannot agree on TLS will not reach you.']
-            : []),
-          ...(certified
-            ? []
-            : [`There is no certificate for ${host} yet: publish its CNAME and turn [acme] on, or give one in [tls].`]),
-        ]
+        const missing = [...(mode === 'enforce' ? untried(desk, found) : []), ...uncertified(desk, host)]
+        if (mode === 'enforce' && !force && missing.length > 0)
+          throw new OperatorError(`Not enforced: ${missing.join('; ')}; --force enforces it all the same.`)
+        const warnings = missing.map(sentence)
+        await setStsMode(desk, found.key, mode)
         const records = [
           { name: host, type: 'CNAME', value: config.hostname },
           { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(mode, config.hostname) },
@@ -108,6 +103,28 @@ export function policyCommands(
       }),
     )
 }
+
+/** Why a policy should not be enforced yet; it may be enforced already. */
+function untried({ clock }: Pick<Desk, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
+  if (sts_mode === 'enforce') return []
+  if (sts_mode !== 'testing' || sts_changed_at === null)
+    return [`${name} has not been in testing for a week ("--mode testing"), and senders without TLS would not reach it`]
+  return clock.now() - sts_changed_at >= TRIED
+    ? []
+    : [`${name} has to be in testing until ${iso(sts_changed_at + TRIED)}, and senders without TLS would not reach it`]
+}
+
+/** Senders read a policy only from a host whose certificate names it (RFC 8461 §3.3). */
+function uncertified({ clock, config }: Pick<Desk, 'clock' | 'config'>, host: string): string[] {
+  const certificates = new Certificates({ clock, log: silentLog, config, shelf: undefined })
+  const brought = new Shelf(config.data_dir).certificate(host)?.read
+  const read = config.tls.cert === '' ? brought : new X509Certificate(certificates.first('https').cert)
+  return read?.checkHost(host) !== undefined && read.validToDate.getTime() > clock.now()
+    ? []
+    : [`there is no certificate for ${host} (its CNAME and "[acme]", or one in "[tls]" that names it)`]
+}
+
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
 const NEXT: Record<string, Domain['dmarc_policy']> = { absent: 'none', none: 'quarantine', quarantine: 'reject' }
 const strictness = (policy: string | null): number => ['none', 'quarantine', 'reject'].indexOf(policy ?? 'none')

@@ -1,11 +1,15 @@
 // What a domain asks of others: its MTA-STS policy for mail that it receives (RFC 8461), its DMARC policy, and the records that are advised (D78).
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { DAY } from '../../src/base/clock.ts'
+import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
+import { Shelf } from '../../src/acme/shelf.ts'
+import { db } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Commands } from '../cli/command.ts'
 
@@ -45,10 +49,39 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
   await setStsMode(desk, key, 'enforce')
   assert.notEqual(id((await commands.json('domain', 'records', 'here.test')).records), first)
   assert.match((await policy('MTA-STS.here.test:443')).body, /mode: enforce\r\n[^]*max_age: 15552000/)
-  const early = await commands.json('domain', 'sts', 'here.test', '--mode', 'enforce')
-  assert.match(early.warnings[0], /was not in testing for a week/)
   await commands.json('domain', 'sts', 'here.test', '--mode', 'none')
   assert.match((await policy('mta-sts.here.test')).body, /mode: none/)
+})
+
+test('MTA-STS is enforced after a week of testing with a certificate for its host; earlier by --force alone', async () => {
+  const sts = (...more: string[]) => ['domain', 'sts', 'here.test', '--mode', ...more]
+  const { store } = postrider.appliance.desk
+  const row = () =>
+    store.first(db.selectFrom('domains').select(['key', 'sts_mode']).where('name', '=', 'here.test'))! as {
+      key: number
+      sts_mode: string
+    }
+  const setSince = (ago: number) =>
+    store.write((tx) => tx.run(db.updateTable('domains').set({ sts_changed_at: systemClock.now() - ago })))
+  await commands.json(...sts('none'))
+  assert.match(await commands.fails(...sts('enforce')), /has not been in testing.*--force/)
+  await commands.json(...sts('testing'))
+  assert.match(await commands.fails(...sts('enforce')), /has to be in testing until/)
+  await setSince(8 * DAY)
+  await commands.json(...sts('testing'))
+  assert.match(await commands.fails(...sts('enforce')), /^[^]*: there is no certificate for mta-sts\.here\.test/)
+  assert.equal(row().sts_mode, 'testing', 'refused is not set')
+  const forced = await commands.json(...sts('enforce', '--force'))
+  assert.equal(forced.warnings.length, 1)
+  assert.equal(row().sts_mode, 'enforce')
+  await commands.json(...sts('testing'))
+  await setSince(8 * DAY)
+  const pair = makeCertificate('mta-sts.here.test', Date.now())
+  new Shelf(postrider.dataDir).keep('mta-sts.here.test', pair.cert)
+  writeFileSync(join(postrider.dataDir, 'acme', 'mta-sts.here.test.key'), pair.key)
+  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [])
+  await setSince(0)
+  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [], 'it is already')
 })
 
 test('the id of an MTA-STS record changes with every part of its policy, and with nothing else', async () => {
