@@ -9,7 +9,7 @@ import { setStsMode, stsHost, stsRecord, type StsMode } from '../domains/inbound
 import { setDmarcPolicy } from '../domains/records.ts'
 import { followConfig } from '../domains/issue.ts'
 import { Shelf } from '../acme/shelf.ts'
-import { organisationalDomain } from '../message/address.ts'
+import { dmarcAdvice, dmarcText } from './domain-dmarc.ts'
 import { answer } from './terminal.ts'
 import { silentLog } from '../base/log.ts'
 import { Certificates } from './certificates.ts'
@@ -78,28 +78,8 @@ export function policyCommands(
           await setDmarcPolicy(desk, found.key, options.policy)
           await followConfig(desk)
         }
-        const host = `_dmarc.${organisationalDomain(found.name) ?? found.name}`
-        const asked = await desk.resolver.txt(host)
-        const records = asked.kind === 'found' ? asked.records.filter((text) => /^v\s*=\s*DMARC1/.test(text)) : []
-        const published = records.length === 1 ? records[0]! : null
-        const policy = published === null ? null : (/[;\s]p\s*=\s*(\w+)/i.exec(published)?.[1]?.toLowerCase() ?? null)
-        const next = NEXT[policy ?? 'absent'] ?? null
-        const warning = strictness(wanted) > strictness(policy) ? refusedBy(found.name, wanted) : null
-        answer(
-          invocation().terminal,
-          { name: found.name, record: host, published, policy, wanted, value: `v=DMARC1; p=${wanted};`, next, warning },
-          (shown) =>
-            [
-              published === null
-                ? `${host} has ${records.length === 0 ? 'no DMARC record' : `${records.length} DMARC records, which is as good as none`}.`
-                : `${host} says: ${published}`,
-              ...(policy === wanted ? [] : [`It should say: ${shown.value}`]),
-              ...(warning === null ? [] : [warning]),
-              ...(next === null || next === wanted
-                ? []
-                : [`The next step is "postrider domain dmarc ${found.name} --policy ${next}".`]),
-            ].join('\n'),
-        )
+        const shown = await dmarcAdvice(desk.resolver, found.name, wanted, options.policy !== undefined)
+        answer(invocation().terminal, { name: found.name, ...shown }, () => dmarcText(found.name, shown))
       }),
     )
 }
@@ -125,12 +105,6 @@ function uncertified({ clock, config }: Pick<Desk, 'clock' | 'config'>, host: st
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
-
-const NEXT: Record<string, Domain['dmarc_policy']> = { absent: 'none', none: 'quarantine', quarantine: 'reject' }
-const strictness = (policy: string | null): number => ['none', 'quarantine', 'reject'].indexOf(policy ?? 'none')
-
-const refusedBy = (name: string, policy: string): string =>
-  `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
 
 /** What a domain is advised to publish here and now. */
 export async function advisedFor(

@@ -7,6 +7,7 @@ import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
+import { withPolicy } from '../../src/domains/dmarc.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/shelf.ts'
 import { db } from '../../src/store/query.ts'
@@ -124,6 +125,89 @@ test('DMARC: what is published, what it should say, and a warning before it is s
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;'])
   const done = await commands.json('domain', 'dmarc', 'here.test')
   assert.deepEqual([done.policy, done.next, done.warning], ['quarantine', 'reject', null])
+})
+
+test('DMARC: a published record keeps its other tags, in the advice, the records and the zone file', async () => {
+  const { dns } = postrider
+  await postrider.activeDomain('tags.test')
+  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'tags.test', ...more)
+  const published = (p: string) => `v=DMARC1; p=${p}; sp=none; rua=mailto:d@tags.test; adkim=s`
+  dns.set('_dmarc.tags.test', 'TXT', [published('none')])
+  const record = async (command: string) => {
+    const { records, zone } = await commands.json('domain', command, 'tags.test')
+    const { stdout } = await commands.run(['domain', command, 'tags.test'])
+    const found = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
+    return { ...found, zone, state: /^(\S+(?: \S+)?) +DMARC/m.exec(stdout)![1] }
+  }
+  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'))
+  for (const command of ['check', 'records']) {
+    const { observed, state, value, verified } = await record(command)
+    assert.deepEqual(
+      { observed, state, value, verified },
+      { observed: published('none'), state: 'to change', value: published('quarantine'), verified: false },
+      command,
+    )
+  }
+  assert.ok((await record('records')).zone.includes(`"${published('quarantine')}"`))
+  assert.equal((await commands.json('domain', 'show', 'tags.test')).status, 'active', 'never in the way')
+  dns.set('_dmarc.tags.test', 'TXT', [published('quarantine')])
+  assert.equal((await record('check')).state, 'ok')
+  const reject = await dmarc('--policy', 'reject')
+  assert.deepEqual([reject.value, reject.next], [published('reject'), null], 'published first, and then no step back')
+  assert.equal((await record('records')).state, 'to change')
+  // Stricter than was asked for: what is published stays.
+  await dmarc('--policy', 'none')
+  dns.set('_dmarc.tags.test', 'TXT', [published('reject')])
+  const stricter = await record('check')
+  assert.deepEqual([stricter.state, stricter.value], ['ok', published('reject')])
+  const shown = await dmarc()
+  assert.deepEqual([shown.value, shown.next, shown.warning], [published('reject'), null, null])
+  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'), 'a step back that was asked for')
+})
+
+test('DMARC of a subdomain: that of the organisation counts and stays; a policy of its own has a record of its own', async () => {
+  const { dns } = postrider
+  await postrider.activeDomain('sub.own.test')
+  const organisation = 'v=DMARC1; p=quarantine; sp=none; rua=mailto:d@own.test'
+  dns.set('_dmarc.sub.own.test', 'TXT', undefined)
+  dns.set('_dmarc.own.test', 'TXT', [organisation])
+  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'sub.own.test', ...more)
+  const plain = await dmarc()
+  assert.deepEqual([plain.record, plain.value, plain.policy], ['_dmarc.own.test', organisation, 'none'])
+  const own = await dmarc('--policy', 'reject')
+  assert.deepEqual(
+    [own.record, own.value],
+    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test'],
+    'the organisation’s is not rewritten',
+  )
+  assert.match(own.warning, /in the name of sub\.own\.test /)
+  const { stdout } = await commands.run(['domain', 'dmarc', 'sub.own.test'])
+  assert.match(stdout, /^_dmarc\.own\.test says: v=DMARC1; p=quarantine.*\nThat counts for sub\.own\.test/)
+  assert.match(stdout, /^_dmarc\.sub\.own\.test should say: v=DMARC1; p=reject; rua=mailto:d@own\.test$/m)
+  const record = async () => {
+    const { records } = await commands.json('domain', 'check', 'sub.own.test')
+    return records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
+  }
+  const before = await record()
+  assert.deepEqual(
+    [before.name, before.value, before.verified],
+    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test', false],
+  )
+  dns.set('_dmarc.own.test', 'TXT', ['v=DMARC1; p=reject'])
+  assert.equal((await record()).verified, true, 'inherited')
+  dns.set('_dmarc.sub.own.test', 'TXT', ['v=DMARC1; p=none'])
+  assert.equal((await record()).verified, false, 'one of its own counts alone')
+})
+
+test('another policy is put into a record of any form', () => {
+  for (const [record, wanted] of [
+    ['v=DMARC1', 'v=DMARC1; p=reject;'],
+    ['v=DMARC1; rua=mailto:d@x.test', 'v=DMARC1; p=reject; rua=mailto:d@x.test'],
+    ['v = DMARC1;P = None;sp=none;np=none', 'v = DMARC1;P = reject;sp=none;np=none'],
+    ['v=DMARC1; sp=reject; p=bogus; pct=50', 'v=DMARC1; sp=reject; p=reject; pct=50'],
+    ['v=DMARC1; p=REJECT', 'v=DMARC1; p=REJECT'],
+  ] as const)
+    assert.equal(withPolicy(record, 'reject'), wanted)
 })
 
 test('advised: SPF of the domain itself where it has none, else what to add; CAA by the authority; TLSA of each key', async () => {
