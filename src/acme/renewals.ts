@@ -2,6 +2,7 @@
 // says (ARI, RFC 9773), tried again later each time it fails. What is there is kept and shown until something better has come.
 import { X509Certificate } from 'node:crypto'
 import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
+import { counters } from '../base/counters.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof } from './client.ts'
@@ -43,9 +44,11 @@ export class Renewals {
 
   /** Does what is due; returns when to look again. */
   async run(): Promise<number> {
-    const { clock, names } = this.#deps
+    const { clock, names, shelf } = this.#deps
     let next = clock.now() + LOOK
-    for (const name of (await names()).slice(0, MAX_NAMES)) {
+    const wanted = (await names()).slice(0, MAX_NAMES)
+    shelf.keepWanted(wanted)
+    for (const name of wanted) {
       const due = await this.#dueAt(name)
       if (due > clock.now()) {
         next = Math.min(next, due)
@@ -107,6 +110,7 @@ export class Renewals {
       const retryAt = clock.now() + Math.max(wait, asked)
       const error = messageOf(thrown)
       shelf.note(name, { ...progress, failures, retryAt, error })
+      counters.certificates.add({ name })
       log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
       // What was wrong may be the account: it is read anew.
       this.#client = undefined

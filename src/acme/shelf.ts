@@ -1,5 +1,5 @@
 // Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json, which says when
-// to renew; beside them the account. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
+// to renew; beside them the account, and wanted.json, the names that were wanted when they were last looked at. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
 // stand in TLSA records.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -34,6 +34,10 @@ export class Shelf {
     return this.#path(`${name}.crt`)
   }
 
+  keyFile(name: string): string {
+    return this.#path(`${name}.key`)
+  }
+
   /** Names that have a certificate. */
   names(): string[] {
     try {
@@ -41,6 +45,16 @@ export class Shelf {
     } catch {
       return []
     }
+  }
+
+  /** Names that are to have a certificate, by the last look of the server; those of certificates that nobody wants any more are not among them. */
+  wanted(): string[] {
+    const names = this.#json('wanted.json')
+    return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
+  }
+
+  keepWanted(names: readonly string[]): void {
+    if (JSON.stringify(names) !== JSON.stringify(this.wanted())) this.#write('wanted.json', JSON.stringify(names))
   }
 
   /** Undefined: there is none, or one that cannot be read or does not fit its key. */

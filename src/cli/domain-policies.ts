@@ -124,7 +124,7 @@ export async function advisedFor(
     ...(next ? [createPublicKey(next).export({ type: 'spki', format: 'der' })] : []),
   ]
   return advisedRecords(
-    { config, resolver, publicKeys, certified: config.acme.enabled ? shelf.names() : [] },
+    { config, resolver, publicKeys, certified: config.acme.enabled ? shelf.wanted() : [] },
     domain,
     config.notices.operator || domain.email || `postmaster@${domain.name}`,
   )
