@@ -178,7 +178,7 @@ const REQUEST_TIME = 10 * 60_000
 /** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
 export async function listen(
   app: { fetch: App['fetch'] },
-  { host, port }: { host: string; port: number },
+  { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   clock: Clock,
   key = 'http.listen',
   tls?: { certificate: Certificate; contextOf: (host: string) => SecureContext | undefined },
@@ -201,7 +201,7 @@ export async function listen(
   ) as Server | TlsServer
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
-    server.listen(port, host, resolve)
+    server.listen({ port, host, ipv6Only }, resolve)
   })
   return {
     host,
@@ -219,20 +219,21 @@ export async function listen(
   }
 }
 
-/** One sentence for an address that cannot be listened on. */
+/** One sentence for an address that cannot be listened on, with the error of the system call as its cause. */
 export function listenError(thrown: unknown, key: string, host: string, port: number): OperatorError {
   const where = formatEndpoint(host, port)
+  const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
   switch (codeOf(thrown)) {
     case 'EADDRINUSE':
-      return new OperatorError(`${where} is in use by another program; end it or choose another "${key}".`)
+      return said(`${where} is in use by another program; end it or choose another "${key}".`)
     case 'EACCES':
-      return new OperatorError(
+      return said(
         `${where} needs rights that this user lacks; choose a port above 1023 or grant CAP_NET_BIND_SERVICE ("${key}").`,
       )
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
-      return new OperatorError(`${where} is not an address of this machine; correct "${key}".`)
+      return said(`${where} is not an address of this machine; correct "${key}".`)
     default:
-      return new OperatorError(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
+      return said(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
   }
 }
