@@ -1,7 +1,9 @@
 // `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail in its name.
 import { createPublicKey, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
-import { DAY, iso } from '../base/clock.ts'
+import { DAY, iso, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
@@ -12,7 +14,7 @@ import { Shelf } from '../acme/shelf.ts'
 import { dmarcAdvice, dmarcText } from './domain-dmarc.ts'
 import { answer } from './terminal.ts'
 import { silentLog } from '../base/log.ts'
-import { Certificates } from './certificates.ts'
+import { certificateFiles, Certificates } from './certificates.ts'
 import type { Desk, Invocation } from './open.ts'
 import type { Whose } from './whose.ts'
 
@@ -112,22 +114,29 @@ export async function advisedFor(
   domain: Domain & { email?: string },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)
-  const certificates = new Certificates({
-    clock,
-    log: silentLog,
-    config,
-    shelf: config.acme.enabled ? shelf : undefined,
-  })
-  const next = config.acme.enabled ? shelf.nextKey(config.hostname) : undefined
-  const publicKeys = [
-    publicKeyOf(certificates.first('smtp').cert),
-    ...(next ? [createPublicKey(next).export({ type: 'spki', format: 'der' })] : []),
-  ]
   return advisedRecords(
-    { config, resolver, publicKeys, certified: config.acme.enabled ? shelf.wanted() : [] },
+    { config, resolver, publicKeys: keysOf(config, clock), certified: config.acme.enabled ? shelf.wanted() : [] },
     domain,
     config.notices.operator || domain.email || `postmaster@${domain.name}`,
   )
+}
+
+/** Public keys (SubjectPublicKeyInfo, DER) that port 25 shows now and is to show: none where what it shows now is not to stay, or cannot be read. */
+function keysOf(config: Config, clock: Clock): Uint8Array[] {
+  const { cert, keys } = certificateFiles(config)
+  if (keys !== undefined)
+    try {
+      return [publicKeyOf(readFileSync(cert, 'utf8'))]
+    } catch {
+      return []
+    }
+  const shelf = config.acme.enabled ? new Shelf(config.data_dir) : undefined
+  const shown = publicKeyOf(new Certificates({ clock, log: silentLog, config, shelf }).first('smtp').cert)
+  if (!shelf) return [shown]
+  const brought = [shelf.key(config.hostname), shelf.nextKey(config.hostname)!].map((key) =>
+    createPublicKey(key).export({ type: 'spki', format: 'der' }),
+  )
+  return brought[0]!.equals(shown) ? brought : []
 }
 
 /** A record as a line of a zone file. */
