@@ -2,9 +2,10 @@
 import type { Server } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import type { SecureContext } from 'node:tls'
+import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
+import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import { codeOf, OperatorError, refuse, Refusal } from '../base/errors.ts'
@@ -175,13 +176,30 @@ export interface HttpListener {
 const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 
+/** What handshakes are shown. */
+export interface Shown {
+  certificate: Certificate
+  /** Of one host that clients name; undefined: the certificate. */
+  contextOf: (host: string) => SecureContext | undefined
+  /** The proof of a name for an authority (RFC 8737). */
+  proofFor?: (host: string) => Certificate | undefined
+}
+
+/** Whoever offers acme-tls/1 alone is shown the proof, and nobody else; all others speak HTTP/1.1, or nothing (RFC 7301 §3.2). */
+const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
+  function agree(this: TLSSocket, { protocols, servername }) {
+    const proof = protocols.length === 1 && protocols[0] === ACME_TLS ? proofFor?.(servername) : undefined
+    if (proof) this.setKeyCert(proof)
+    return protocols.find((each) => each === (proof ? ACME_TLS : 'http/1.1'))
+  }
+
 /** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
 export async function listen(
   app: { fetch: App['fetch'] },
   { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   clock: Clock,
   key = 'http.listen',
-  tls?: { certificate: Certificate; contextOf: (host: string) => SecureContext | undefined },
+  tls?: Shown,
 ): Promise<HttpListener> {
   const limits = { headersTimeout: HEADER_TIME, requestTimeout: REQUEST_TIME, keepAliveTimeout: 65_000 }
   const server = createAdaptorServer(
@@ -195,10 +213,13 @@ export async function listen(
             ...TLS_POLICY,
             handshakeTimeout: HEADER_TIME,
             SNICallback: (host, done) => done(null, tls.contextOf(host)),
+            ALPNCallback: protocolOf(tls),
           },
         }
       : { fetch: app.fetch, serverOptions: limits },
   ) as Server | TlsServer
+  // The handshake was the proof: nothing is said after it (RFC 8737 §3).
+  server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
     server.listen({ port, host, ipv6Only }, resolve)

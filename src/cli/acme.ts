@@ -1,6 +1,7 @@
 // Certificates by ACME, assembled: which names are wanted, who proves them, and whom it tells when one comes to its end.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
+import type { Certificate } from '../base/certificate.ts'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
@@ -33,6 +34,7 @@ export interface Acme {
   shelf: Shelf
   loop: Loop
   proofOf: (token: string) => string | undefined
+  proofFor: (name: string) => Certificate | undefined
   /** Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the next start. */
   stop(patience: number): Promise<void>
 }
@@ -57,6 +59,10 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
     log,
     shelf,
     renewed,
+    ways: [
+      ...(acme.listen.length > 0 ? (['http-01'] as const) : []),
+      ...(config.http.tls_listen.length > 0 ? (['tls-alpn-01'] as const) : []),
+    ],
     names: () => wantedNames(parts, shelf),
     client: {
       directory: acme.directory,
@@ -82,6 +88,7 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
     shelf,
     loop,
     proofOf: (token) => renewals.proofOf(token),
+    proofFor: (name) => renewals.proofFor(name),
     stop: (patience) =>
       Promise.race([loop.stop(), new Promise<void>((resolve) => clock.wake(clock.now() + patience, resolve))]),
   }
@@ -164,7 +171,7 @@ async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: S
 
 ${error ?? 'The last try has not failed.'}
 
-The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 of ${name} must lead here.
+The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 or 443 of ${name} must lead here.
 `
     await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
     noticed()

@@ -128,7 +128,7 @@ function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judge
     )
   const brought = acme.enabled && keys === undefined
   const { error, retryAt } = brought ? new Shelf(data_dir).progress(name) : { error: null, retryAt: 0 }
-  const lead = `Let port 80 of ${name} lead to this server, and look for "certificate not had" in the log.`
+  const lead = `Let port 80 or 443 of ${name} lead to this server, and look for "certificate not had" in the log.`
   if (brought && !existsSync(file))
     return bad(
       check,

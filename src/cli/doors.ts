@@ -1,4 +1,5 @@
 // Every address that the server listens on, opened together: HTTP, HTTPS, the exchanger, submission.
+import type { Certificate } from '../base/certificate.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../api/clear-text.ts'
 import { listen, type App, type HttpListener } from '../api/server.ts'
@@ -16,6 +17,8 @@ export interface DoorParts extends SubmissionParts {
   inbound: Inbound
   /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
   keys: { http: string; smtp: string } | undefined
+  /** What HTTPS shows an authority that asks for a proof of a name. */
+  proofFor: (name: string) => Certificate | undefined
   /** What is answered without TLS beside `http.listen`. */
   clearText: ClearTextDeps
 }
@@ -41,6 +44,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
     const shown = tls && {
       certificate: certificates.first('https'),
       contextOf: (host: string) => certificates.contextOf(host),
+      proofFor: parts.proofFor,
     }
     const listener = await listen(app, endpoint, clock, key, shown || undefined)
     if (tls) certificates.follow('https', (certificate) => listener.renew(certificate))
