@@ -44,8 +44,12 @@ export interface AcmeOptions {
   clock: Clock
 }
 
+/** On port 80 (RFC 8555 §8.3), or within the handshake on port 443 (RFC 8737). */
+export type Way = 'http-01' | 'tls-alpn-01'
+
 /** How an authority is shown that a name is ours. */
 export interface Proof {
+  way: Way
   name: string
   token: string
   /** What /.well-known/acme-challenge/TOKEN answers (RFC 8555 §8.3). */
@@ -115,15 +119,21 @@ export class AcmeClient {
     return this.#account
   }
 
-  /** A certificate chain (PEM) for a name with that key. `show` makes the proof visible until what it returns is called. */
-  async certificate(name: string, key: KeyObject, show: (proof: Proof) => () => void): Promise<string> {
+  /** A certificate chain (PEM) for a name with that key. `ways`: those that are open here, the first one preferred; `show` makes the proof
+   *  visible until what it returns is called. */
+  async certificate(
+    name: string,
+    key: KeyObject,
+    ways: readonly Way[],
+    show: (proof: Proof) => () => void,
+  ): Promise<string> {
     await this.account()
     const { newOrder } = await this.#index()
     const made = await this.#post(newOrder, { identifiers: [{ type: 'dns', value: name }] })
     const url = made.headers['location']
     if (url === undefined) throw new NoAnswer('the order has no address')
     const order = read<Order>(made)
-    for (const authorization of order.authorizations) await this.#prove(name, authorization, show)
+    for (const authorization of order.authorizations) await this.#prove(name, authorization, ways, show)
     await this.#until<Order>(url, ({ status }) => status !== 'pending')
     await this.#post(order.finalize, { csr: certificateRequest(name, key).toString('base64url') })
     const done = await this.#until<Order>(url, ({ status }) => status === 'valid' || status === 'invalid')
@@ -143,13 +153,19 @@ export class AcmeClient {
     return Number.isNaN(start) || Number.isNaN(end) || end < start ? undefined : { start, end }
   }
 
-  async #prove(name: string, url: string, show: (proof: Proof) => () => void): Promise<void> {
+  async #prove(name: string, url: string, ways: readonly Way[], show: (proof: Proof) => () => void): Promise<void> {
     const authorization = read<Authorization>(await this.#post(url, ''))
     if (authorization.status === 'valid') return
-    const challenge = authorization.challenges.find(({ type }) => type === 'http-01')
-    if (!challenge) throw new AcmeRefusal('unsupported', `${name} cannot be proven by HTTP-01 at this authority.`)
+    const { challenges } = authorization
+    const way = ways.find((each) => challenges.some(({ type }) => type === each))
+    const challenge = challenges.find(({ type }) => type === way)
+    if (!way || !challenge)
+      throw new AcmeRefusal(
+        'unsupported',
+        `${name} cannot be proven: the authority offers ${challenges.map(({ type }) => type).join(', ')}; open here is ${ways.join(', ') || 'nothing ("acme.listen", "http.tls_listen")'}.`,
+      )
     const keyAuthorization = `${challenge.token}.${thumbprint(this.#key())}`
-    const hide = show({ name, token: challenge.token, keyAuthorization })
+    const hide = show({ way, name, token: challenge.token, keyAuthorization })
     try {
       await this.#post(challenge.url, {})
       const judged = await this.#until<Authorization>(url, ({ status }) => status !== 'pending')

@@ -1,10 +1,13 @@
 // Keeps a certificate for each name that is wanted: ordered when it is missing, renewed at two thirds of its lifetime or when the authority
 // says (ARI, RFC 9773), tried again later each time it fails. What is there is kept and shown until something better has come.
 import { X509Certificate } from 'node:crypto'
+import type { Certificate } from '../base/certificate.ts'
 import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
+import { counters } from '../base/counters.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
-import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof } from './client.ts'
+import { proofCertificate } from './alpn.ts'
+import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof, type Way } from './client.ts'
 import { NoAnswer } from './http.ts'
 import type { Shelf } from './shelf.ts'
 
@@ -15,6 +18,8 @@ export interface RenewalDeps {
   /** The names that are wanted now; asked each hour and when somebody rings. */
   names: () => Promise<readonly string[]>
   client: Omit<AcmeOptions, 'clock'>
+  /** How names can be proven here, the preferred way first. */
+  ways: readonly Way[]
   /** A new certificate is there. */
   renewed: () => void
 }
@@ -27,9 +32,14 @@ const ASK = 6 * HOUR
 /** Names that one account gets certificates for: a bound on what domains of strangers can cause. */
 const MAX_NAMES = 200
 
+/** Kinds of errors (RFC 8555 §6.7) by which another way may succeed. */
+const UNPROVEN = new Set(['connection', 'incorrectResponse', 'tls', 'unauthorized'])
+
 export class Renewals {
   readonly #deps: RenewalDeps
+  /** By token; and certificates of proofs within the handshake, by name. */
   readonly #proofs = new Map<string, Proof>()
+  readonly #handshakes = new Map<string, Certificate>()
   #client: AcmeClient | undefined
 
   constructor(deps: RenewalDeps) {
@@ -41,11 +51,18 @@ export class Renewals {
     return this.#proofs.get(token)?.keyAuthorization
   }
 
+  /** What a handshake that offers acme-tls/1 for a name is shown just now. */
+  proofFor(name: string): Certificate | undefined {
+    return this.#handshakes.get(name.toLowerCase())
+  }
+
   /** Does what is due; returns when to look again. */
   async run(): Promise<number> {
-    const { clock, names } = this.#deps
+    const { clock, names, shelf } = this.#deps
     let next = clock.now() + LOOK
-    for (const name of (await names()).slice(0, MAX_NAMES)) {
+    const wanted = (await names()).slice(0, MAX_NAMES)
+    shelf.keepWanted(wanted)
+    for (const name of wanted) {
       const due = await this.#dueAt(name)
       if (due > clock.now()) {
         next = Math.min(next, due)
@@ -91,7 +108,7 @@ export class Renewals {
     try {
       const client = this.#clientNow()
       shelf.keepAccount(await client.account())
-      const chain = await client.certificate(name, shelf.key(name), (proof) => this.#show(proof))
+      const chain = await this.#ordered(client, name, progress.failures)
       const read = new X509Certificate(chain)
       shelf.keep(name, chain)
       const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
@@ -107,6 +124,7 @@ export class Renewals {
       const retryAt = clock.now() + Math.max(wait, asked)
       const error = messageOf(thrown)
       shelf.note(name, { ...progress, failures, retryAt, error })
+      counters.certificates.add({ name })
       log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
       // What was wrong may be the account: it is read anew.
       this.#client = undefined
@@ -120,9 +138,32 @@ export class Renewals {
     return this.#client
   }
 
+  /** The first time every way is tried, one after the other; later one for each try, in turn: authorities count failed validations. */
+  async #ordered(client: AcmeClient, name: string, failures: number): Promise<string> {
+    const { shelf, ways } = this.#deps
+    const turn = ways.length > 0 ? failures % ways.length : 0
+    const left = new Set([...ways.slice(turn), ...ways.slice(0, turn)])
+    for (;;)
+      try {
+        return await client.certificate(name, shelf.key(name), [...left], (proof) => {
+          left.delete(proof.way)
+          return this.#show(proof)
+        })
+      } catch (thrown) {
+        const unproven = thrown instanceof AcmeRefusal && UNPROVEN.has(thrown.kind)
+        if (!unproven || failures > 0 || left.size === 0) throw thrown
+        this.#deps.log.info('name not proven, another way is tried', { name, error: thrown.message })
+      }
+  }
+
   #show(proof: Proof): () => void {
-    this.#proofs.set(proof.token, proof)
-    return () => void this.#proofs.delete(proof.token)
+    const { keyAuthorization, name, token, way } = proof
+    if (way === 'http-01') {
+      this.#proofs.set(token, proof)
+      return () => void this.#proofs.delete(token)
+    }
+    this.#handshakes.set(name, proofCertificate(name, keyAuthorization, this.#deps.clock.now()))
+    return () => void this.#handshakes.delete(name)
   }
 }
 

@@ -1,11 +1,12 @@
 // Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json, which says when
-// to renew; beside them the account. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
+// to renew; beside them the account, and wanted.json, the names that were wanted when they were last looked at. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
 // stand in TLSA records.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
+import { codeOf } from '../base/errors.ts'
 import type { Account } from './client.ts'
 
 /** What is known of a name beside its certificate. Times in ms. */
@@ -34,6 +35,10 @@ export class Shelf {
     return this.#path(`${name}.crt`)
   }
 
+  keyFile(name: string): string {
+    return this.#path(`${name}.key`)
+  }
+
   /** Names that have a certificate. */
   names(): string[] {
     try {
@@ -41,6 +46,16 @@ export class Shelf {
     } catch {
       return []
     }
+  }
+
+  /** Names that are to have a certificate, by the last look of the server; those of certificates that nobody wants any more are not among them. */
+  wanted(): string[] {
+    const names = this.#json('wanted.json')
+    return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
+  }
+
+  keepWanted(names: readonly string[]): void {
+    if (JSON.stringify(names) !== JSON.stringify(this.wanted())) this.#write('wanted.json', JSON.stringify(names))
   }
 
   /** Undefined: there is none, or one that cannot be read or does not fit its key. */
@@ -55,10 +70,16 @@ export class Shelf {
     }
   }
 
+  /** Makes the key that a name's first certificate is to have, and the one after it, where there is none yet. `shown`: PEM of a key of P-256 that
+   *  listeners show until then, so that TLSA records of it stay true. */
+  begin(name: string, shown?: string): void {
+    this.#make(`${name}.key`, () => shown ?? fresh())
+    this.#make(`${name}.next.key`, fresh)
+  }
+
   /** The key that a name's next certificate is to have; made, with the one after it, where there is none. */
   key(name: string): KeyObject {
-    for (const file of [`${name}.key`, `${name}.next.key`])
-      if (this.#text(file) === undefined) this.#write(file, fresh())
+    this.begin(name)
     return createPrivateKey(this.#text(`${name}.key`)!)
   }
 
@@ -106,6 +127,22 @@ export class Shelf {
     } catch {
       return undefined
     }
+  }
+
+  /** Where there is none: a command and the server may come at the same moment, and the first one counts. */
+  #make(file: string, text: () => string): void {
+    if (this.#text(file) !== undefined) return
+    const own = `${file}.${process.pid}`
+    this.#write(own, text())
+    try {
+      linkSync(this.#path(own), this.#path(file))
+    } catch (thrown) {
+      // A file system may have no links.
+      if (codeOf(thrown) !== 'EEXIST') renameSync(this.#path(own), this.#path(file))
+    } finally {
+      rmSync(this.#path(own), { force: true })
+    }
+    syncPath(this.#directory)
   }
 
   /** Whole and durable, or not at all. */

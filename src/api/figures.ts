@@ -9,6 +9,7 @@ import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Labels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
 import { version } from '../base/version.ts'
+import { Shelf } from '../acme/shelf.ts'
 import { planNameOf, planOf } from '../accounts/plan.ts'
 import { monthOf } from '../accounts/usage.ts'
 import type { Store } from '../store/database.ts'
@@ -104,6 +105,17 @@ export function certificateEnd({ config }: Pick<FiguresDesk, 'config'>): Values 
   } catch {
     return []
   }
+}
+
+/** The same for each name that is to have a certificate by ACME; 0: it has none yet. */
+function certificateEnds(desk: FiguresDesk): Values {
+  const { acme, data_dir } = desk.config
+  const shelf = new Shelf(data_dir)
+  const named = (acme.enabled ? shelf.wanted() : []).map((name) => {
+    const end = shelf.certificate(name)?.read.validToDate.getTime() ?? 0
+    return [{ name }, end / SECOND] as const
+  })
+  return [...certificateEnd(desk), ...named]
 }
 
 /** Written by `postrider backup`. */
@@ -221,7 +233,11 @@ export const FIGURES: readonly Figure[] = [
     const { bavail, bsize } = statfsSync(config.data_dir)
     return single(bavail * bsize)
   }),
-  gauge('postrider_certificate_end_seconds', 'When a certificate ends, in Unix time.', certificateEnd),
+  gauge(
+    'postrider_certificate_end_seconds',
+    'When a certificate ends, in Unix time: that of SMTP, and that of each name that ACME is to bring one for (0: none yet).',
+    certificateEnds,
+  ),
   gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (desk) =>
     single(lastBackup(desk)),
   ),

@@ -2,9 +2,10 @@
 import type { Server } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import type { SecureContext } from 'node:tls'
+import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
+import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import { codeOf, OperatorError, refuse, Refusal } from '../base/errors.ts'
@@ -178,13 +179,30 @@ export interface HttpListener {
 const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 
+/** What handshakes are shown. */
+export interface Shown {
+  certificate: Certificate
+  /** Of one host that clients name; undefined: the certificate. */
+  contextOf: (host: string) => SecureContext | undefined
+  /** The proof of a name for an authority (RFC 8737). */
+  proofFor?: (host: string) => Certificate | undefined
+}
+
+/** Whoever offers acme-tls/1 alone is shown the proof, and nobody else; all others speak HTTP/1.1, or nothing (RFC 7301 §3.2). */
+const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
+  function agree(this: TLSSocket, { protocols, servername }) {
+    const proof = protocols.length === 1 && protocols[0] === ACME_TLS ? proofFor?.(servername) : undefined
+    if (proof) this.setKeyCert(proof)
+    return protocols.find((each) => each === (proof ? ACME_TLS : 'http/1.1'))
+  }
+
 /** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
 export async function listen(
   app: { fetch: App['fetch'] },
-  { host, port }: { host: string; port: number },
+  { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   clock: Clock,
   key = 'http.listen',
-  tls?: { certificate: Certificate; contextOf: (host: string) => SecureContext | undefined },
+  tls?: Shown,
 ): Promise<HttpListener> {
   const limits = { headersTimeout: HEADER_TIME, requestTimeout: REQUEST_TIME, keepAliveTimeout: 65_000 }
   const server = createAdaptorServer(
@@ -198,13 +216,16 @@ export async function listen(
             ...TLS_POLICY,
             handshakeTimeout: HEADER_TIME,
             SNICallback: (host, done) => done(null, tls.contextOf(host)),
+            ALPNCallback: protocolOf(tls),
           },
         }
       : { fetch: app.fetch, serverOptions: limits },
   ) as Server | TlsServer
+  // The handshake was the proof: nothing is said after it (RFC 8737 §3).
+  server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
-    server.listen(port, host, resolve)
+    server.listen({ port, host, ipv6Only }, resolve)
   })
   return {
     host,
@@ -222,20 +243,21 @@ export async function listen(
   }
 }
 
-/** One sentence for an address that cannot be listened on. */
+/** One sentence for an address that cannot be listened on, with the error of the system call as its cause. */
 export function listenError(thrown: unknown, key: string, host: string, port: number): OperatorError {
   const where = formatEndpoint(host, port)
+  const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
   switch (codeOf(thrown)) {
     case 'EADDRINUSE':
-      return new OperatorError(`${where} is in use by another program; end it or choose another "${key}".`)
+      return said(`${where} is in use by another program; end it or choose another "${key}".`)
     case 'EACCES':
-      return new OperatorError(
+      return said(
         `${where} needs rights that this user lacks; choose a port above 1023 or grant CAP_NET_BIND_SERVICE ("${key}").`,
       )
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
-      return new OperatorError(`${where} is not an address of this machine; correct "${key}".`)
+      return said(`${where} is not an address of this machine; correct "${key}".`)
     default:
-      return new OperatorError(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
+      return said(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
   }
 }

@@ -20,8 +20,8 @@ const time = (at: number): Buffer =>
 const COMMON_NAME = oid(0x55, 0x04, 0x03)
 const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
 
-/** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now`. */
-export function makeCertificate(hostname: string, now: number): Certificate {
+/** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now` (ms). `more`: further extensions (RFC 5280 §4.2, DER). */
+export function makeCertificate(hostname: string, now: number, more: readonly Uint8Array[] = []): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   // X.520 bounds a common name to 64 characters; the alternative name carries the whole.
   const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
@@ -30,6 +30,7 @@ export function makeCertificate(hostname: string, now: number): Certificate {
   const extensions = sequence(
     sequence(BASIC_CONSTRAINTS, yes, octets(sequence(yes))),
     sequence(SUBJECT_ALT_NAME, octets(sequence(der(0x82, Buffer.from(hostname))))),
+    ...more,
   )
   const body = sequence(
     der(0xa0, der(0x02, Buffer.from([2]))),

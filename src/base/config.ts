@@ -74,7 +74,7 @@ export const schema = z.strictObject({
     directory: secureUrl().prefault('https://acme-v02.api.letsencrypt.org/directory'),
     email: mailAddress(),
     accept_terms: z.boolean().default(false),
-    listen: z.array(endpoint()).prefault(['[::]:80']),
+    listen: z.array(endpoint()).prefault(['[::]:80', '0.0.0.0:80']),
     ca_file: text().default(''),
     names: z.array(hostName()).default([]),
     eab_kid: text().default(''),

@@ -102,6 +102,10 @@ export const counters = {
     each('where', 'api mcp sign_in metrics'),
   ),
   limited: new Counter('postrider_rate_limited_total', 'Requests that came too soon after others (429).', [{}]),
+  certificates: new Counter(
+    'postrider_certificate_failures_total',
+    'Orders of a certificate (ACME) that failed, by the name that it was for.',
+  ),
   faults: new Counter('postrider_faults_total', 'Faults of this program, which the log describes.', [{}]),
 }
 

@@ -1,6 +1,7 @@
 // Certificates by ACME, assembled: which names are wanted, who proves them, and whom it tells when one comes to its end.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
+import type { Certificate } from '../base/certificate.ts'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
@@ -33,6 +34,7 @@ export interface Acme {
   shelf: Shelf
   loop: Loop
   proofOf: (token: string) => string | undefined
+  proofFor: (name: string) => Certificate | undefined
   /** Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the next start. */
   stop(patience: number): Promise<void>
 }
@@ -57,7 +59,11 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
     log,
     shelf,
     renewed,
-    names: () => wantedNames(parts),
+    ways: [
+      ...(acme.listen.length > 0 ? (['http-01'] as const) : []),
+      ...(config.http.tls_listen.length > 0 ? (['tls-alpn-01'] as const) : []),
+    ],
+    names: () => wantedNames(parts, shelf),
     client: {
       directory: acme.directory,
       email: acme.email,
@@ -82,6 +88,7 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
     shelf,
     loop,
     proofOf: (token) => renewals.proofOf(token),
+    proofFor: (name) => renewals.proofFor(name),
     stop: (patience) =>
       Promise.race([loop.stop(), new Promise<void>((resolve) => clock.wake(clock.now() + patience, resolve))]),
   }
@@ -105,7 +112,7 @@ function bindingOf({ eab_key_file, eab_kid }: Config['acme']): { id: string; key
 }
 
 /** Our own names, and those of domains whose records lead here: branded links, and the host of an MTA-STS policy. */
-async function wantedNames({ config, log, resolver, store }: AcmeParts): Promise<string[]> {
+async function wantedNames({ config, log, resolver, store }: AcmeParts, shelf: Shelf): Promise<string[]> {
   const { acme, hostname, http } = config
   const url = new URL(http.public_url)
   const own = [
@@ -125,28 +132,34 @@ async function wantedNames({ config, log, resolver, store }: AcmeParts): Promise
     ),
   )
   const policies: string[] = []
+  const before = new Set(shelf.wanted())
   for (const { name } of domains) {
     const host = stsHost(name)
-    if (await leadsTo(resolver, host, hostname)) policies.push(host)
+    // While DNS does not answer, what was wanted still is.
+    if ((await leadsTo(resolver, host, hostname)) ?? before.has(host)) policies.push(host)
     else log.debug('no MTA-STS host', { host })
   }
   return [...new Set([...own, ...branded.map(({ name }) => name), ...policies])].filter(isName)
 }
 
-/** Whether a name has an address that our own has too. */
-async function leadsTo(resolver: Resolver, name: string, hostname: string): Promise<boolean> {
-  const addresses = async (of: string): Promise<string[]> => {
+/** Whether a name has an address that our own has too; undefined when DNS does not answer. */
+async function leadsTo(resolver: Resolver, name: string, hostname: string): Promise<boolean | undefined> {
+  const addresses = async (of: string): Promise<{ known: boolean; found: string[] }> => {
     const answers = await Promise.all([resolver.a(of), resolver.aaaa(of)])
-    return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
+    return {
+      known: answers.every(({ kind }) => kind !== 'failed'),
+      found: answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : [])),
+    }
   }
   const [theirs, ours] = await Promise.all([addresses(name), addresses(hostname)])
-  return theirs.some((address) => ours.includes(address))
+  if (theirs.found.some((address) => ours.found.includes(address))) return true
+  return theirs.known && ours.known ? false : undefined
 }
 
-/** A certificate that was to be renewed long before and is near its end: the operator is told by mail, twice. */
+/** A certificate that is wanted, was to be renewed long before and is near its end: the operator is told by mail, twice. */
 async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
   const now = clock.now()
-  for (const name of shelf.names()) {
+  for (const name of shelf.wanted()) {
     const end = shelf.certificate(name)?.read.validToDate.getTime()
     const days = TOLD_AT.findLast((each) => end !== undefined && end - now < each * DAY)
     const operator = operatorOf(store, config)
@@ -158,7 +171,7 @@ async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: S
 
 ${error ?? 'The last try has not failed.'}
 
-The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 of ${name} must lead here.
+The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 or 443 of ${name} must lead here.
 `
     await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
     noticed()

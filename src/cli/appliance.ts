@@ -199,6 +199,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       ...desk,
       app,
       certificates,
+      proofFor: (name) => acme?.proofFor(name),
       clearText: {
         proofOf: (token) => acme?.proofOf(token),
         serves: (host) => certificates.contextOf(host) !== undefined,

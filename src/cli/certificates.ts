@@ -20,7 +20,7 @@ export interface CertificateDeps {
   log: Log
   config: Config
   /** What ACME has brought; undefined where it is off. */
-  shelf: Pick<Shelf, 'certificate' | 'names'> | undefined
+  shelf: Pick<Shelf, 'begin' | 'certificate' | 'names'> | undefined
 }
 
 interface Shown {
@@ -91,6 +91,14 @@ export class Certificates {
   }
 
   #selfMade(): Certificate {
+    const { config, shelf } = this.#deps
+    const shown = this.#kept()
+    // The certificate that takes its place has the same key: TLSA records are true from the first moment.
+    shelf?.begin(config.hostname, shown.key)
+    return shown
+  }
+
+  #kept(): Certificate {
     const { clock, config } = this.#deps
     const file = join(config.data_dir, 'smtp-certificate.pem')
     const kept = readKept(file)

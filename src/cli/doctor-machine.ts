@@ -2,7 +2,7 @@
 import { X509Certificate } from 'node:crypto'
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { DAY, SECOND, type Clock } from '../base/clock.ts'
+import { DAY, iso, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Shelf } from '../acme/shelf.ts'
@@ -87,10 +87,39 @@ export async function judgeClock(clock: Clock, server: { host: string; port: num
   return Math.abs(offset) > OFF ? warn(check, off, mend) : well(check, off)
 }
 
-export function judgeCertificate(config: Config, now: number): Finding {
-  const { acme, hostname } = config
-  const check = 'certificate'
-  const { cert: file, key, keys } = certificateFiles(config)
+/** The certificate that SMTP shows, and beside it one finding for each name that is to have one by ACME. */
+export function judgeCertificates(config: Config, now: number): Finding[] {
+  const { acme, data_dir, hostname } = config
+  const { cert, key, keys } = certificateFiles(config)
+  const first = judgeCertificate(config, now, { check: 'certificate', name: hostname, cert, key, keys })
+  if (!acme.enabled) return [first]
+  const shelf = new Shelf(data_dir)
+  const others = shelf.wanted().filter((name) => name !== hostname || keys !== undefined)
+  const brought = others.map((name) =>
+    judgeCertificate(config, now, {
+      check: `certificate of ${name}`,
+      name,
+      cert: shelf.chainFile(name),
+      key: shelf.keyFile(name),
+      keys: undefined,
+    }),
+  )
+  return [first, ...brought]
+}
+
+interface Judged {
+  check: string
+  /** The host that it must name. */
+  name: string
+  /** Files; '' where the server makes its own. */
+  cert: string
+  key: string
+  /** What the configuration calls them; undefined: ACME brings them. */
+  keys: string | undefined
+}
+
+function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judged): Finding {
+  const { cert: file, check, key, keys, name } = judged
   if (file === '')
     return warn(
       check,
@@ -98,14 +127,14 @@ export function judgeCertificate(config: Config, now: number): Finding {
       'Turn "[acme]" on, or get one for the hostname and set "tls.cert" and "tls.key".',
     )
   const brought = acme.enabled && keys === undefined
-  if (brought && !existsSync(file)) {
-    const { error } = new Shelf(config.data_dir).progress(hostname)
+  const { error, retryAt } = brought ? new Shelf(data_dir).progress(name) : { error: null, retryAt: 0 }
+  const lead = `Let port 80 or 443 of ${name} lead to this server, and look for "certificate not had" in the log.`
+  if (brought && !existsSync(file))
     return bad(
       check,
-      `${new URL(acme.directory).host} has given none for ${hostname} yet${error === null ? '' : `: ${error}`}`,
-      `Let port 80 of ${hostname} lead to this server, and look for "certificate not had" in the log.`,
+      `${new URL(acme.directory).host} has given none for ${name} yet${error === null ? '' : `: ${error}`}`,
+      lead,
     )
-  }
   let certificate: X509Certificate
   try {
     certificate = new X509Certificate(readFileSync(file))
@@ -125,8 +154,10 @@ export function judgeCertificate(config: Config, now: number): Finding {
   if (now >= end) return bad(check, `${file} has expired on ${certificate.validTo}`, renew)
   if (Date.parse(certificate.validFrom) > now)
     return bad(check, `${file} is valid only from ${certificate.validFrom}`, renew)
-  if (!certificate.checkHost(hostname))
-    return bad(check, `${file} is not for ${hostname}`, `Get one that names ${hostname}, which the MX records name.`)
+  if (!certificate.checkHost(name))
+    return bad(check, `${file} is not for ${name}`, `Get one that names ${name}, which the MX records name.`)
+  if (error !== null)
+    return warn(check, `${file}, for ${days} more days, was not renewed: ${error}; next try at ${iso(retryAt)}`, lead)
   return end - now < EXPIRES_SOON
     ? warn(check, `${file} expires in ${days} days`, renew)
     : well(check, `${file}, for ${days} more days`)

@@ -6,7 +6,7 @@ import { parseEndpoint } from '../base/network.ts'
 import { createResolver } from '../base/resolver.ts'
 import { toAscii } from '../message/address.ts'
 import { grade } from './grade.ts'
-import { judgeCertificate, judgeClock, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import { judgeCertificates, judgeClock, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from './open.ts'
@@ -54,7 +54,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeConfig(config, findConfig(asked)),
         judgeDataDir(config),
         judgeDisk(config),
-        judgeCertificate(config, systemClock.now()),
+        ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
         ...(await Promise.all([
           judgeClock(systemClock, time),

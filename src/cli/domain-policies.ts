@@ -1,17 +1,20 @@
 // `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail in its name.
-import { createPublicKey } from 'node:crypto'
+import { createPublicKey, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
-import { DAY } from '../base/clock.ts'
+import { DAY, iso, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from '../domains/advised.ts'
-import { domainByKey, type Domain } from '../domains/find.ts'
+import type { Domain } from '../domains/find.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from '../domains/inbound-sts.ts'
 import { setDmarcPolicy } from '../domains/records.ts'
 import { followConfig } from '../domains/issue.ts'
 import { Shelf } from '../acme/shelf.ts'
-import { organisationalDomain } from '../message/address.ts'
+import { dmarcAdvice, dmarcText } from './domain-dmarc.ts'
 import { answer } from './terminal.ts'
 import { silentLog } from '../base/log.ts'
-import { Certificates } from './certificates.ts'
+import { certificateFiles, Certificates } from './certificates.ts'
 import type { Desk, Invocation } from './open.ts'
 import type { Whose } from './whose.ts'
 
@@ -35,27 +38,20 @@ export function policyCommands(
         .choices(['none', 'testing', 'enforce'])
         .makeOptionMandatory(),
     )
-    .action((name: string, options: Whose & { mode: StsMode }) =>
+    .option('--force', 'enforce although it was not tried for a week, or its host has no certificate')
+    .action((name: string, options: Whose & { mode: StsMode; force?: true }) =>
       withDomain(name, options, async (desk, found) => {
-        const { clock, config, store } = desk
-        const { mode } = options
-        const early =
-          mode === 'enforce' && !(found.sts_mode === 'testing' && clock.now() - found.sts_changed_at! >= TRIED)
-        await setStsMode(desk, found.key, mode)
-        const changed = domainByKey(store, found.key)!
+        const { config } = desk
+        const { force, mode } = options
         const host = stsHost(found.name)
-        const certified = new Shelf(config.data_dir).certificate(host) !== undefined || config.tls.cert !== ''
-        const warnings = [
-          ...(early
-            ? ['It was not in testing for a week before: senders who cannot agree on TLS will not reach you.']
-            : []),
-          ...(certified
-            ? []
-            : [`There is no certificate for ${host} yet: publish its CNAME and turn [acme] on, or give one in [tls].`]),
-        ]
+        const missing = [...(mode === 'enforce' ? untried(desk, found) : []), ...uncertified(desk, host)]
+        if (mode === 'enforce' && !force && missing.length > 0)
+          throw new OperatorError(`Not enforced: ${missing.join('; ')}; --force enforces it all the same.`)
+        const warnings = missing.map(sentence)
+        await setStsMode(desk, found.key, mode)
         const records = [
           { name: host, type: 'CNAME', value: config.hostname },
-          { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(changed) },
+          { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(mode, config.hostname) },
         ]
         answer(invocation().terminal, { name: found.name, mode, records, warnings }, () =>
           [
@@ -84,37 +80,33 @@ export function policyCommands(
           await setDmarcPolicy(desk, found.key, options.policy)
           await followConfig(desk)
         }
-        const host = `_dmarc.${organisationalDomain(found.name) ?? found.name}`
-        const asked = await desk.resolver.txt(host)
-        const records = asked.kind === 'found' ? asked.records.filter((text) => /^v\s*=\s*DMARC1/.test(text)) : []
-        const published = records.length === 1 ? records[0]! : null
-        const policy = published === null ? null : (/[;\s]p\s*=\s*(\w+)/i.exec(published)?.[1]?.toLowerCase() ?? null)
-        const next = NEXT[policy ?? 'absent'] ?? null
-        const warning = strictness(wanted) > strictness(policy) ? refusedBy(found.name, wanted) : null
-        answer(
-          invocation().terminal,
-          { name: found.name, record: host, published, policy, wanted, value: `v=DMARC1; p=${wanted};`, next, warning },
-          (shown) =>
-            [
-              published === null
-                ? `${host} has ${records.length === 0 ? 'no DMARC record' : `${records.length} DMARC records, which is as good as none`}.`
-                : `${host} says: ${published}`,
-              ...(policy === wanted ? [] : [`It should say: ${shown.value}`]),
-              ...(warning === null ? [] : [warning]),
-              ...(next === null || next === wanted
-                ? []
-                : [`The next step is "postrider domain dmarc ${found.name} --policy ${next}".`]),
-            ].join('\n'),
-        )
+        const shown = await dmarcAdvice(desk.resolver, found.name, wanted, options.policy !== undefined)
+        answer(invocation().terminal, { name: found.name, ...shown }, () => dmarcText(found.name, shown))
       }),
     )
 }
 
-const NEXT: Record<string, Domain['dmarc_policy']> = { absent: 'none', none: 'quarantine', quarantine: 'reject' }
-const strictness = (policy: string | null): number => ['none', 'quarantine', 'reject'].indexOf(policy ?? 'none')
+/** Why a policy should not be enforced yet; it may be enforced already. */
+function untried({ clock }: Pick<Desk, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
+  if (sts_mode === 'enforce') return []
+  if (sts_mode !== 'testing' || sts_changed_at === null)
+    return [`${name} has not been in testing for a week ("--mode testing"), and senders without TLS would not reach it`]
+  return clock.now() - sts_changed_at >= TRIED
+    ? []
+    : [`${name} has to be in testing until ${iso(sts_changed_at + TRIED)}, and senders without TLS would not reach it`]
+}
 
-const refusedBy = (name: string, policy: string): string =>
-  `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
+/** Senders read a policy only from a host whose certificate names it (RFC 8461 §3.3). */
+function uncertified({ clock, config }: Pick<Desk, 'clock' | 'config'>, host: string): string[] {
+  const certificates = new Certificates({ clock, log: silentLog, config, shelf: undefined })
+  const brought = new Shelf(config.data_dir).certificate(host)?.read
+  const read = config.tls.cert === '' ? brought : new X509Certificate(certificates.first('https').cert)
+  return read?.checkHost(host) !== undefined && read.validToDate.getTime() > clock.now()
+    ? []
+    : [`there is no certificate for ${host} (its CNAME and "[acme]", or one in "[tls]" that names it)`]
+}
+
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
 /** What a domain is advised to publish here and now. */
 export async function advisedFor(
@@ -122,22 +114,29 @@ export async function advisedFor(
   domain: Domain & { email?: string },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)
-  const certificates = new Certificates({
-    clock,
-    log: silentLog,
-    config,
-    shelf: config.acme.enabled ? shelf : undefined,
-  })
-  const next = config.acme.enabled ? shelf.nextKey(config.hostname) : undefined
-  const publicKeys = [
-    publicKeyOf(certificates.first('smtp').cert),
-    ...(next ? [createPublicKey(next).export({ type: 'spki', format: 'der' })] : []),
-  ]
   return advisedRecords(
-    { config, resolver, publicKeys, certified: config.acme.enabled ? shelf.names() : [] },
+    { config, resolver, publicKeys: keysOf(config, clock), certified: config.acme.enabled ? shelf.wanted() : [] },
     domain,
     config.notices.operator || domain.email || `postmaster@${domain.name}`,
   )
+}
+
+/** Public keys (SubjectPublicKeyInfo, DER) that port 25 shows now and is to show: none where what it shows now is not to stay, or cannot be read. */
+function keysOf(config: Config, clock: Clock): Uint8Array[] {
+  const { cert, keys } = certificateFiles(config)
+  if (keys !== undefined)
+    try {
+      return [publicKeyOf(readFileSync(cert, 'utf8'))]
+    } catch {
+      return []
+    }
+  const shelf = config.acme.enabled ? new Shelf(config.data_dir) : undefined
+  const shown = publicKeyOf(new Certificates({ clock, log: silentLog, config, shelf }).first('smtp').cert)
+  if (!shelf) return [shown]
+  const brought = [shelf.key(config.hostname), shelf.nextKey(config.hostname)!].map((key) =>
+    createPublicKey(key).export({ type: 'spki', format: 'der' }),
+  )
+  return brought[0]!.equals(shown) ? brought : []
 }
 
 /** A record as a line of a zone file. */

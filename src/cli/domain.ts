@@ -66,7 +66,7 @@ export function recordsText(records: readonly DnsRecord[], advised: readonly Adv
   const rows = [
     ...records.map((record) => ({
       ...record,
-      state: record.verified ? 'ok' : record.required ? 'missing' : 'advised',
+      state: record.verified ? 'ok' : record.required ? 'missing' : record.observed === null ? 'advised' : 'to change',
     })),
     ...advised.map((record) => ({
       ...record,

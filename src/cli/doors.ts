@@ -1,7 +1,9 @@
 // Every address that the server listens on, opened together: HTTP, HTTPS, the exchanger, submission.
+import type { Certificate } from '../base/certificate.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../api/clear-text.ts'
 import { listen, type App, type HttpListener } from '../api/server.ts'
+import { openEach, type Address } from './families.ts'
 import type { Inbound } from './inbound.ts'
 import { openSubmission, type SubmissionParts } from './submission.ts'
 
@@ -15,6 +17,8 @@ export interface DoorParts extends SubmissionParts {
   inbound: Inbound
   /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
   keys: { http: string; smtp: string } | undefined
+  /** What HTTPS shows an authority that asks for a proof of a name. */
+  proofFor: (name: string) => Certificate | undefined
   /** What is answered without TLS beside `http.listen`. */
   clearText: ClearTextDeps
 }
@@ -31,15 +35,16 @@ export interface Doors {
 
 /** Opens them all, or none. Throws an OperatorError that names the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
-  const { app, certificates, clearText, clock, config, inbound, keys } = parts
+  const { app, certificates, clearText, clock, config, inbound, keys, log } = parts
   const closing: ((patience: number) => Promise<void>)[] = []
   const stop = async (patience: number): Promise<void> => {
     await Promise.all(closing.map((close) => close(patience)))
   }
-  const web = async (endpoint: Endpoint, key: string, tls: boolean): Promise<HttpListener> => {
+  const web = async (endpoint: Address, key: string, tls: boolean): Promise<HttpListener> => {
     const shown = tls && {
       certificate: certificates.first('https'),
       contextOf: (host: string) => certificates.contextOf(host),
+      proofFor: parts.proofFor,
     }
     const listener = await listen(app, endpoint, clock, key, shown || undefined)
     if (tls) certificates.follow('https', (certificate) => listener.renew(certificate))
@@ -47,22 +52,22 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
     return listener
   }
   try {
-    const http = await web(config.http.listen, keys?.http ?? 'http.listen', false)
-    const https: HttpListener[] = []
-    for (const endpoint of config.http.tls_listen) https.push(await web(endpoint, 'http.tls_listen', true))
+    const httpKey = keys?.http ?? 'http.listen'
+    const [http] = await openEach([config.http.listen], log, (address) => web(address, httpKey, false))
+    const https = await openEach(config.http.tls_listen, log, (address) => web(address, 'http.tls_listen', true))
     const { acme, http: web80 } = config
     if (acme.enabled || web80.tls_listen.length > 0)
-      for (const endpoint of acme.listen) {
-        const listener = await listen(createClearText(clearText), endpoint, clock, 'acme.listen')
+      await openEach(acme.listen, log, async (address) => {
+        const listener = await listen(createClearText(clearText), address, clock, 'acme.listen')
         closing.push((patience) => listener.close(patience))
-      }
+      })
     // Before the queue begins: mail from here to here is delivered to it.
     closing.push((patience) => inbound.stop(patience))
     await inbound.listen(keys?.smtp)
     const submission = await openSubmission(parts)
     closing.push((patience) => submission.stop(patience))
     return {
-      http: endpointOf(http),
+      http: endpointOf(http!),
       https: https.map(endpointOf),
       smtp: inbound.listeners.map(endpointOf),
       submission: submission.listeners.map(endpointOf),

@@ -3,7 +3,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import type { AskDns } from './grade-dns.ts'
-import { judged, type GradeDeps, type Row } from './grade-rows.ts'
+import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { shake, type Handshake, type Place } from './grade-tls.ts'
 
 /** Our own exchanger listens where the configuration says, whatever the world's port is. */
@@ -20,7 +20,18 @@ const WEAK = [
 const GOOD_GROUPS =
   /^(?:X25519|X448|prime256v1|P-256|secp384r1|P-384|secp521r1|P-521|brainpool.*|X25519MLKEM768|ffdhe.*)$/
 
-export async function encryption(
+/** Rows for all exchangers of a domain: what another's exchanger fails is not ours; without any exchanger nothing is asked. */
+export async function encryption(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+  const ours = exchangers.filter((host) => isOurs(deps, host))
+  const others = exchangers.filter((host) => !isOurs(deps, host))
+  const [own, foreign] = await Promise.all([shown(deps, domain, ours), shown(deps, domain, others)])
+  if (exchangers.length === 0) return own.map((row) => ({ ...row, result: 'not_asked', mend: null }))
+  if (others.length === 0) return own
+  const judgedOthers = foreign.map((row) => theirs(row, `Whoever runs ${others.join(', ')}`))
+  return ours.length === 0 ? judgedOthers : own.map((row, index) => worse(row, judgedOthers[index]!))
+}
+
+async function shown(
   { ask, config, resolver }: GradeDeps,
   domain: string,
   exchangers: readonly string[],
@@ -35,7 +46,7 @@ export async function encryption(
   }
   const each = await Promise.all(places.map((place) => probe(ask, place, authority)))
   const row = judged('starttls')
-  const shown = judged('certificate')
+  const certificate = judged('certificate')
   const dane = judged('dane')
   const all = (test: (one: Probe) => boolean): boolean => each.length > 0 && each.every(test)
   const where = `the exchangers of ${domain}`
@@ -72,22 +83,22 @@ export async function encryption(
       result: 'not_asked',
       mend: null,
     })),
-    shown(
+    certificate(
       'public_key',
       all(({ best }) => best !== undefined && strongKey(best)),
       'Get a certificate with a key of P-256, or RSA with 3072 bits.',
     ),
-    shown(
+    certificate(
       'trust',
       all(({ best }) => best?.trusted === true),
       `Get a certificate for ${host} from an authority: "[acme]" in the configuration.`,
     ),
-    shown(
+    certificate(
       'host',
       all(({ best, place }) => best !== undefined && names(best, place.host)),
       `Get a certificate that names ${host}.`,
     ),
-    shown(
+    certificate(
       'caa',
       all(({ caa }) => caa),
       `Publish a CAA record with "issue" for ${host}: "postrider domain records ${domain}".`,

@@ -26,3 +26,18 @@ export const judged =
     result: passes ? 'pass' : 'fail',
     mend: passes ? null : mend,
   })
+
+/** What another has to mend: the DNS host, or whoever is named. */
+export const theirs = (row: Row, who?: string): Row =>
+  row.result === 'fail'
+    ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} has this to mend: ${row.mend}` }
+    : row
+
+/** Our own exchanger: every other one is another's to mend. */
+export const isOurs = ({ config }: Pick<GradeDeps, 'config'>, host: string): boolean =>
+  host.toLowerCase() === config.hostname.toLowerCase()
+
+const ORDER: readonly Row['result'][] = ['fail', 'not_ours', 'not_asked', 'pass']
+
+/** Of two rows of one test the one that has more to mend. */
+export const worse = (a: Row, b: Row): Row => (ORDER.indexOf(a.result) <= ORDER.indexOf(b.result) ? a : b)

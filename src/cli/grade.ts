@@ -5,7 +5,7 @@ import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import { dnsOf } from './grade-dns.ts'
 import { encryption, placeOf } from './grade-exchangers.ts'
-import { judged, type GradeDeps, type Row } from './grade-rows.ts'
+import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { answers } from './grade-tls.ts'
 import { answer, printable, table, type Terminal } from './terminal.ts'
 
@@ -37,15 +37,20 @@ export async function grade(config: Config, resolver: Resolver, domain: string, 
 async function rowsOf(deps: GradeDeps, domain: string): Promise<Row[]> {
   const { resolver } = deps
   const found = await resolver.mx(domain)
-  const exchangers =
-    found.kind === 'found'
-      ? found.records
-          .toSorted((a, b) => a.priority - b.priority)
-          .slice(0, MOST)
-          .map(({ exchange }) => exchange)
-      : []
+  const named = found.kind === 'found' ? found.records : []
+  const exchangers = named
+    .filter(({ exchange }) => exchange !== '')
+    .toSorted((a, b) => a.priority - b.priority)
+    .slice(0, MOST)
+    .map(({ exchange }) => exchange)
+  const none =
+    found.kind === 'failed'
+      ? `DNS does not answer for the MX records of ${domain} (${found.reason}): ask again.`
+      : named.length === 0
+        ? `Publish an MX record: "${domain}. 3600 IN MX 10 ${deps.config.hostname}."`
+        : null
   const [names, signed, authentic] = await Promise.all([
-    namesByIpv6(deps, domain, exchangers),
+    namesByIpv6(deps, domain, exchangers, none),
     dnssec(deps, domain, exchangers),
     authentication(deps, domain),
   ])
@@ -59,13 +64,11 @@ async function rowsOf(deps: GradeDeps, domain: string): Promise<Row[]> {
   ]
 }
 
-/** What the DNS host has to mend. */
-const theirs = (row: Row): Row => (row.result === 'fail' ? { ...row, result: 'not_ours' } : row)
-
 async function namesByIpv6(
   { ask, config, resolver }: GradeDeps,
   domain: string,
   exchangers: readonly string[],
+  none: string | null,
 ): Promise<Row[]> {
   const row = judged('ipv6')
   const servers =
@@ -74,24 +77,33 @@ async function namesByIpv6(
     servers.map(async (server) => (await resolver.aaaa(String((server as { data: unknown }).data))).kind === 'found'),
   )
   const mx = await Promise.all(
-    exchangers.map(async (host) => {
+    exchangers.map(async (host): Promise<Row> => {
       const found = await resolver.aaaa(host)
       const addresses = found.kind === 'found' ? found.records : []
       const up = await Promise.all(addresses.map((address) => answers(placeOf(config, host, address))))
-      return addresses.length > 0 && up.every(Boolean)
+      const judgedHost = row(
+        'mx',
+        addresses.length > 0 && up.every(Boolean),
+        `Give ${host} an AAAA record, and let port 25 answer there ("smtp.listen" with [::]:25).`,
+      )
+      return isOurs({ config }, host) ? judgedHost : theirs(judgedHost, `Whoever runs ${host}`)
     }),
   )
   return [
     theirs(
       row('name_servers', reached.filter(Boolean).length >= 2, 'Ask the DNS host for two name servers with IPv6.'),
     ),
-    row(
-      'mx',
-      mx.length > 0 && mx.every(Boolean),
-      `Give each exchanger an AAAA record, and let port 25 answer there ("smtp.listen" with [::]:25).`,
-    ),
+    mx.length > 0 ? mx.reduce(worse) : withoutExchanger(none),
   ]
 }
+
+/** `none`: what is missing; null where a domain says that it takes no mail (RFC 7505). */
+const withoutExchanger = (none: string | null): Row => ({
+  category: 'ipv6',
+  test: 'mx',
+  result: none === null ? 'not_asked' : 'fail',
+  mend: none,
+})
 
 async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
   const row = judged('dnssec')
@@ -100,13 +112,15 @@ async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly s
   const mend = 'Turn DNSSEC on at the DNS host and the registrar, and ask a resolver that validates.'
   return [
     theirs(row('domain', await secure(domain, 'SOA'), mend)),
-    theirs(row('mx', hosts.length > 0 && hosts.every(Boolean), mend)),
+    hosts.length === 0
+      ? { category: 'dnssec', test: 'mx', result: 'not_asked', mend: null }
+      : theirs(row('mx', hosts.every(Boolean), mend)),
   ]
 }
 
 async function authentication({ ask, config, resolver }: GradeDeps, domain: string): Promise<Row[]> {
   const row = judged('auth')
-  const texts = async (name: string, wanted: RegExp): Promise<string[]> => {
+  const texts: Texts = async (name, wanted) => {
     const found = await resolver.txt(name)
     return found.kind === 'found' ? found.records.filter((text) => wanted.test(text)) : []
   }
@@ -117,7 +131,7 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
   const tag = (name: string): string | undefined =>
     new RegExp(`(?:^|;)\\s*${name}\\s*=\\s*(\\w+)`, 'i').exec(dmarc[0] ?? '')?.[1]?.toLowerCase()
   const policy = (inherited ? tag('sp') : undefined) ?? tag('p')
-  const spf = await texts(domain, /^v=spf1(?:\s|$)/i)
+  const spf = await texts(domain, SPF)
   const keys = await ask(`_domainkey.${domain}`, 'TXT')
   return [
     row('dmarc', dmarc.length === 1, `Publish one DMARC record: "postrider domain dmarc ${domain}".`),
@@ -131,8 +145,26 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
     row('spf', spf.length === 1, `Publish one SPF record at ${domain} itself: "v=spf1 a:${config.hostname} ~all".`),
     row(
       'spf_policy',
-      spf.length === 1 && /\s[~-]all\s*$/i.test(spf[0]!),
+      spf.length === 1 && (await endsStrictly(texts, domain, spf[0]!)),
       `End the SPF record of ${domain} with ~all or -all.`,
     ),
   ]
+}
+
+type Texts = (name: string, wanted: RegExp) => Promise<string[]>
+
+const SPF = /^v=spf1(?:\s|$)/i
+/** Records that are followed by redirect=; each costs a receiver a question (RFC 7208 §4.6.4). */
+const REDIRECTS = 10
+
+/** Whether a record ends in ~all or -all, itself or where it leads by redirect= (RFC 7208 §6.1), which counts only without "all". */
+async function endsStrictly(texts: Texts, domain: string, record: string, redirects = REDIRECTS): Promise<boolean> {
+  const terms = record.toLowerCase().split(/\s+/)
+  const all = terms.find((term) => /^[-~?+]?all$/.test(term))
+  if (all !== undefined) return /^[-~]/.test(all)
+  const [, target] = /^redirect=(.+)$/.exec(terms.find((term) => term.startsWith('redirect=')) ?? '') ?? []
+  if (target === undefined || redirects === 0) return false
+  const next = target.replaceAll('%{d}', domain)
+  const found = await texts(next, SPF)
+  return found.length === 1 && endsStrictly(texts, next, found[0]!, redirects - 1)
 }

@@ -2,11 +2,9 @@
 import { availableParallelism } from 'node:os'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf } from '../base/errors.ts'
 import { gate } from '../base/gate.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import { formatEndpoint, isBeside } from '../base/network.ts'
 import { Pool } from '../base/pool.ts'
 import { remembering } from '../base/remembered.ts'
 import type { Space } from '../base/space.ts'
@@ -21,6 +19,7 @@ import type { Host } from '../smtp/route.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Certificates } from './certificates.ts'
+import { openEach } from './families.ts'
 
 export interface InboundParts {
   store: Store
@@ -81,33 +80,24 @@ export function createInbound(parts: InboundParts): Inbound {
     },
     async listen(key = 'smtp.listen') {
       const certificate = parts.certificates.first('smtp')
-      for (const { host, port } of config.smtp.listen) {
-        const ipv6Only = isBeside({ host, port }, config.smtp.listen)
-        const listener = await startListener(
-          { host, port, ipv6Only },
-          {
-            hostname: config.hostname,
-            clock,
-            certificate,
-            maxBytes: config.inbound.max_message_bytes,
-            maxConnections: config.smtp.max_connections,
-            maxPerAddress: config.smtp.max_connections_per_address,
-            welcome: () => (parts.space.low ? { code: 452, text: '4.3.1 Out of storage; try again later' } : undefined),
-            recipient: (address) => reception.recipient(address),
-            message: (bytes, envelope, sound) => reception.message(bytes, envelope, sound),
-            fault: (thrown) => void parts.log.fault('receiving', thrown),
-          },
-        ).catch((thrown: unknown) => {
-          // A machine without IPv6 listens on the other address.
-          if (!ipv6Only || !/^(?:EAFNOSUPPORT|EADDRNOTAVAIL)$/.test(codeOf(thrown)))
-            throw listenError(thrown, key, host, port)
-          parts.log.info('this machine has no IPv6', { address: formatEndpoint(host, port) })
-          return undefined
+      await openEach(config.smtp.listen, parts.log, async (address) => {
+        const listener = await startListener(address, {
+          hostname: config.hostname,
+          clock,
+          certificate,
+          maxBytes: config.inbound.max_message_bytes,
+          maxConnections: config.smtp.max_connections,
+          maxPerAddress: config.smtp.max_connections_per_address,
+          welcome: () => (parts.space.low ? { code: 452, text: '4.3.1 Out of storage; try again later' } : undefined),
+          recipient: (recipient) => reception.recipient(recipient),
+          message: (bytes, envelope, sound) => reception.message(bytes, envelope, sound),
+          fault: (thrown) => void parts.log.fault('receiving', thrown),
+        }).catch((thrown: unknown) => {
+          throw listenError(thrown, key, address.host, address.port)
         })
-        if (!listener) continue
         parts.certificates.follow('smtp', (renewed) => listener.renew(renewed))
         listeners.push(listener)
-      }
+      })
     },
     async stop(patience) {
       // What takes longer is put back.

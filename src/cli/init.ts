@@ -187,10 +187,10 @@ function write(file: string, answers: Answers, owner: Owner | undefined, open: b
 /** A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be changed. */
 function withFrontDoor(text: string, { email, hostname }: Answers): string {
   const changes: [section: string, key: string, value: string][] = [
-    ['http', 'tls_listen', '["[::]:443"]'],
+    ['http', 'tls_listen', bothFamilies(443)],
     ['http', 'public_url', `"https://${hostname}"`],
-    ['submission', 'listen', '["[::]:587"]'],
-    ['submission', 'tls_listen', '["[::]:465"]'],
+    ['submission', 'listen', bothFamilies(587)],
+    ['submission', 'tls_listen', bothFamilies(465)],
     ['acme', 'enabled', 'true'],
     ['acme', 'email', JSON.stringify(email)],
     ['acme', 'accept_terms', 'true'],
@@ -202,6 +202,8 @@ function withFrontDoor(text: string, { email, hostname }: Answers): string {
     return next
   }, text)
 }
+
+const bothFamilies = (port: number): string => `["[::]:${port}", "0.0.0.0:${port}"]`
 
 /** The operator's file stays as it is but for the host name. */
 function change(

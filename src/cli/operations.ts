@@ -11,7 +11,7 @@ import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../api/figures.
 import { checkDomain } from '../domains/check.ts'
 import type { Store } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
-import { judgeCertificate, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import { judgeCertificates, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse } from './doctor-network.ts'
 import { advisedFor } from './domain-policies.ts'
 
@@ -50,7 +50,7 @@ export function createOperations(deps: OperationsDeps): Operations {
           judgeConfig(config, 'configuration'),
           judgeDataDir(config),
           judgeDisk(config),
-          judgeCertificate(config, clock.now()),
+          ...judgeCertificates(config, clock.now()),
           ...(network?.findings ?? []),
         ],
         storage: [

@@ -2,13 +2,13 @@
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import { isBeside } from '../base/network.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { listenError } from '../api/server.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import { Senders, type Sender } from '../submission/senders.ts'
 import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
 import type { Certificates } from './certificates.ts'
+import { openEach } from './families.ts'
 
 export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {
   clock: Clock
@@ -37,32 +37,27 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
     endpoints: typeof submission.listen,
     implicitTls: boolean,
   ): Promise<SmtpListener[]> => {
-    const listeners: SmtpListener[] = []
-    for (const { host, port } of endpoints) {
-      const listener = await startListener(
-        { host, port, ipv6Only: isBeside({ host, port }, endpoints) },
-        {
-          hostname: config.hostname,
-          clock,
-          certificate: certificates.first('smtp'),
-          implicitTls,
-          maxBytes: config.inbound.max_message_bytes,
-          maxConnections: submission.max_connections,
-          maxRecipients: submission.max_recipients,
-          login: (password, client) => senders.login(password, client),
-          welcome: (_, who) => submissions.welcome(who as Sender),
-          recipient: (address, from, who) => submissions.recipient(address, from, who as Sender),
-          message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who as Sender),
-          fault: (thrown) => void log.fault('submission', thrown),
-        },
-      ).catch((thrown: unknown) => {
-        throw listenError(thrown, key, host, port)
+    return openEach(endpoints, log, async (address) => {
+      const listener = await startListener(address, {
+        hostname: config.hostname,
+        clock,
+        certificate: certificates.first('smtp'),
+        implicitTls,
+        maxBytes: config.inbound.max_message_bytes,
+        maxConnections: submission.max_connections,
+        maxRecipients: submission.max_recipients,
+        login: (password, client) => senders.login(password, client),
+        welcome: (_, who) => submissions.welcome(who as Sender),
+        recipient: (recipient, from, who) => submissions.recipient(recipient, from, who as Sender),
+        message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who as Sender),
+        fault: (thrown) => void log.fault('submission', thrown),
+      }).catch((thrown: unknown) => {
+        throw listenError(thrown, key, address.host, address.port)
       })
       certificates.follow('smtp', (certificate) => listener.renew(certificate))
-      listeners.push(listener)
       opened.push(listener)
-    }
-    return listeners
+      return listener
+    })
   }
   const stop = async (patience: number): Promise<void> => {
     await Promise.all(opened.map((listener) => listener.close(patience)))

@@ -56,6 +56,7 @@ export async function advisedRecords(
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
   const spf = await fromSpf(deps, domain.name)
+  const sts = domain.sts_changed_at === null ? null : await publishedSts(deps, domain.name)
   return [
     record('FROM_SPF', 'TXT', domain.name, spf.value, spf.observed),
     ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
@@ -65,7 +66,7 @@ export async function advisedRecords(
       ? []
       : [
           record('MTA_STS', 'CNAME', stsHost(domain.name), hostname),
-          record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, stsRecord(domain)),
+          record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, stsRecord(domain.sts_mode, hostname), sts),
         ]),
     record('TLS_RPT', 'TXT', `_smtp._tls.${domain.name}`, `v=TLSRPTv1; rua=mailto:${reports}`),
   ]
@@ -77,6 +78,12 @@ const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256
 /** SubjectPublicKeyInfo of the first certificate of a chain. */
 export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
+
+/** What _mta-sts of a domain says now: another id is to be changed. */
+async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<string | null> {
+  const answer = await resolver.txt(`_mta-sts.${domain}`)
+  return (answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined) ?? null
+}
 
 /** SPF of the From domain: a record where it has none, else that record with the mechanism that names this host. */
 async function fromSpf(

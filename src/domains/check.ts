@@ -10,6 +10,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { judgeDmarc } from './dmarc.ts'
 import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
 
 export interface CheckDesk {
@@ -78,7 +79,7 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
       db.selectFrom('domains').selectAll().where('key', '=', domainKey).where('deleted_at', 'is', null),
     )
     if (!domain) return undefined
-    const news = asked.map((record, index) => note(tx, record, findings[index]!, now)).some(Boolean)
+    const news = asked.map((record, index) => note(tx, domain, record, findings[index]!, now)).some(Boolean)
     for (const [index, { selector }] of retired.entries())
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
     // Records may have been re-issued while DNS was asked: what counts is what stands now.
@@ -93,17 +94,22 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
 }
 
 /** Keeps a finding; true when a required record was seen that was not seen before. */
-function note(tx: Tx, record: DnsRecord, { verified, observed }: Finding, now: number): boolean {
-  if (verified === null) {
+function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: number): boolean {
+  const { observed } = found
+  if (found.verified === null) {
     tx.run(db.updateTable('records').set({ checked_at: now }).where('key', '=', record.key))
     return false
   }
+  // What is published is advised with the wanted policy in its place.
+  const dmarc = record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed) : undefined
+  const verified = dmarc?.fits ?? found.verified
+  const value = dmarc?.value ?? record.value
   const flag = verified ? 1 : 0
   const changed = flag !== record.verified || observed !== record.observed
   tx.run(
     db
       .updateTable('records')
-      .set({ verified: flag, observed, checked_at: now, ...(changed ? { updated_at: now } : {}) })
+      .set({ value, verified: flag, observed, checked_at: now, ...(changed ? { updated_at: now } : {}) })
       .where('key', '=', record.key),
   )
   if (record.record_type === 'DKIM') noteKey(tx, record.domain_key, record.name.split('.')[0]!, verified, now)

@@ -1,4 +1,5 @@
 // The MTA-STS policy of a domain for mail that it receives here (RFC 8461): its text, its record, and when it changes.
+import { createHash } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -16,9 +17,12 @@ export type StsMode = Domain['sts_mode']
 export const stsPolicy = (mode: StsMode, hostname: string): string =>
   ['version: STSv1', `mode: ${mode}`, `mx: ${hostname}`, `max_age: ${MAX_AGE[mode]}`, ''].join('\r\n')
 
-/** The value of _mta-sts.<domain>: its id changes with the policy, by which senders see that there is another. */
-export const stsRecord = ({ sts_changed_at }: Pick<Domain, 'sts_changed_at'>): string =>
-  `v=STSv1; id=${Math.floor((sts_changed_at ?? 0) / 1000)};`
+/** Characters of an id (RFC 8461 §3.1: 1 to 32). */
+const ID_LENGTH = 32
+
+/** The value of _mta-sts.<domain>: its id is made of the policy's text, so that senders see each change of it, whatever caused the change. */
+export const stsRecord = (mode: StsMode, hostname: string): string =>
+  `v=STSv1; id=${createHash('sha256').update(stsPolicy(mode, hostname)).digest('hex').slice(0, ID_LENGTH)};`
 
 /** The domain that a policy host belongs to; undefined when it serves none. Of several registrations the one that has a policy counts. */
 export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
@@ -35,11 +39,16 @@ export function domainOfStsHost(reader: Reader, host: string): Domain | undefine
   )
 }
 
+/** Sets the mode; one that is set already stays, with the moment since which it stands. */
 export async function setStsMode(desk: { store: Store; clock: Clock }, key: number, mode: StsMode): Promise<void> {
   const now = desk.clock.now()
   await desk.store.write((tx) =>
     tx.run(
-      db.updateTable('domains').set({ sts_mode: mode, sts_changed_at: now, updated_at: now }).where('key', '=', key),
+      db
+        .updateTable('domains')
+        .set({ sts_mode: mode, sts_changed_at: now, updated_at: now })
+        .where('key', '=', key)
+        .where((eb) => eb.or([eb('sts_changed_at', 'is', null), eb('sts_mode', '!=', mode)])),
     ),
   )
 }

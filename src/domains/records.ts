@@ -5,10 +5,10 @@ import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Answer, Mx, Resolver } from '../base/resolver.ts'
-import { organisationalDomain } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc } from './dmarc.ts'
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 
 export type DnsRecord = RowOf<'records'>
@@ -22,6 +22,8 @@ const MX_PREFERENCE = 10
 /** Below the domain: where branded links lead. */
 const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
+/** More than a DMARC record has: it is given back whole, but for its policy. */
+const MAX_DMARC = 4 * MAX_OBSERVED
 
 export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
 
@@ -74,13 +76,15 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
           },
         ]
       : []),
-    {
-      record_type: 'DMARC',
-      name: `_dmarc.${organisationalDomain(domain.name) ?? domain.name}`,
-      value: `v=DMARC1; p=${domain.dmarc_policy};`,
-      required: 0,
-    },
+    dmarcRecord(reader, domain),
   ]
+}
+
+/** What is published is kept but for its policy: reports go on to whom they went. */
+function dmarcRecord(reader: Reader, { dmarc_policy, key, name }: RowOf<'domains'>): Wanted {
+  const host = dmarcHost(name, dmarc_policy)
+  const observed = recordsOf(reader, key).find((row) => row.record_type === 'DMARC' && row.name === host)?.observed
+  return { record_type: 'DMARC', name: host, value: judgeDmarc(dmarc_policy, observed ?? null).value, required: 0 }
 }
 
 /** What the DMARC record of a domain is asked to say from now on. */
@@ -128,14 +132,18 @@ function spfValue({ hostname, delivery }: RecordsConfig): string {
   return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
 }
 
+/** A DMARC record stays the same one with another policy, and keeps what was seen of it. */
 const same = (a: Wanted, b: Wanted): boolean =>
-  a.record_type === b.record_type && a.name === b.name && a.value === b.value
+  a.record_type === b.record_type && a.name === b.name && (a.record_type === 'DMARC' || a.value === b.value)
 
 /** Whether the rows are those that the configuration asks for now: the host's name or addresses may have changed since. */
 export function inLine(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): boolean {
   const wanted = wantedRecords(reader, domain, config)
   const present = recordsOf(reader, domain.key)
-  return wanted.length === present.length && wanted.every((record) => present.some((row) => same(record, row)))
+  return (
+    wanted.length === present.length &&
+    wanted.every((record) => present.some((row) => same(record, row) && row.value === record.value))
+  )
 }
 
 /** Brings a domain's record rows in line: what is no longer wanted goes, what is new comes, the rest keeps its state. */
@@ -159,8 +167,12 @@ export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsCon
           updated_at: now,
         }),
       )
-    else if (row.required !== record.required)
-      tx.run(db.updateTable('records').set({ required: record.required, updated_at: now }).where('key', '=', row.key))
+    else if (row.required !== record.required || row.value !== record.value) {
+      const { required, value } = record
+      const fits = row.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, row.observed).fits : row.verified === 1
+      const verified = fits ? 1 : 0
+      tx.run(db.updateTable('records').set({ required, value, verified, updated_at: now }).where('key', '=', row.key))
+    }
   }
 }
 
@@ -188,7 +200,7 @@ export async function lookUp(
         (texts) => texts.length === 1 && includesTerms(texts[0]!, record.value),
       )
     case 'DMARC':
-      return judge(await resolver.txt(record.name), (texts) => texts.filter(isDmarc).length === 1)
+      return lookUpDmarc(resolver, record)
     case 'MAIL_FROM_MX':
     case 'INBOUND_MX':
       return judge(showMx(await resolver.mx(record.name)), (found) =>
@@ -197,6 +209,13 @@ export async function lookUp(
     case 'TRACKING':
       return judge(await resolver.cname(record.name), (names) => names.includes(record.value))
   }
+}
+
+async function lookUpDmarc(resolver: Resolver, record: Pick<DnsRecord, 'name' | 'value'>): Promise<Finding> {
+  const found = await publishedDmarc(resolver, record.name)
+  if (found === undefined) return { verified: null, observed: null }
+  const observed = observedDmarc(found)?.slice(0, MAX_DMARC) ?? null
+  return { verified: judgeDmarc(policyOf(record.value), observed).fits, observed }
 }
 
 function judge(answer: Answer<string>, fits: (records: string[]) => boolean): Finding {
@@ -216,7 +235,6 @@ function showMx(answer: Answer<Mx>): Answer<string> {
 }
 
 const isSpf = (text: string): boolean => /^v=spf1(\s|$)/i.test(text)
-const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(;|$)/.test(text)
 
 /** DKIM key records are the same when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1). */
 function sameKey(found: string, wanted: string): boolean {

@@ -1,7 +1,7 @@
 // The parts of ACME that need no authority (Pebble is met in test/interop/certificates.interop.ts): requests, the shelf, configuration, port 80.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { createPublicKey, X509Certificate } from 'node:crypto'
+import { createHash, createPrivateKey, createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,6 +16,9 @@ import { Shelf } from '../../src/acme/shelf.ts'
 import { createClearText } from '../../src/api/clear-text.ts'
 import { createAcme, type AcmeParts } from '../../src/cli/acme.ts'
 import { Certificates } from '../../src/cli/certificates.ts'
+import { advisedFor } from '../../src/cli/domain-policies.ts'
+import type { Resolver } from '../../src/base/resolver.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
@@ -65,6 +68,46 @@ test('HTTPS shows each host its own certificate, and that of the public name to 
   assert.ok(certificates.contextOf('B.example.org'))
   assert.equal(certificates.contextOf('evil.example.org'), undefined)
   assert.equal(certificates.contextOf('../../etc/passwd'), undefined)
+})
+
+test('TLSA of a server with ACME: the key that is shown and stays, and the next one; none of a key that will be replaced', async () => {
+  const begin = (more: object = {}) => {
+    const data_dir = mkdtempSync(join(folder, 'tlsa-'))
+    const config = parseConfig({
+      hostname: 'mx.example.org',
+      data_dir,
+      acme: { enabled: true, accept_terms: true },
+      ...more,
+    })
+    const clock = new ManualClock(Date.now())
+    const txt = async () => ({ kind: 'none' }) as const
+    const desk = { clock, config, resolver: { txt } as unknown as Resolver }
+    const domain = { name: 'example.org', sts_mode: 'none', sts_changed_at: null } as Domain
+    const shelf = new Shelf(data_dir)
+    return {
+      shelf,
+      certificates: new Certificates({ clock, log: silentLog, config, shelf }),
+      tlsa: async () => (await advisedFor(desk, domain)).flatMap(({ type, value }) => (type === 'TLSA' ? [value] : [])),
+    }
+  }
+  const tlsaOf = (key: KeyObject): string =>
+    `3 1 1 ${createHash('sha256')
+      .update(createPublicKey(key).export({ type: 'spki', format: 'der' }))
+      .digest('hex')}`
+  const { certificates, shelf, tlsa } = begin()
+  const before = await tlsa()
+  assert.deepEqual(before, [tlsaOf(shelf.key('mx.example.org')), tlsaOf(shelf.nextKey('mx.example.org')!)])
+  const selfMade = certificates.first('smtp')
+  assert.equal(tlsaOf(createPrivateKey(selfMade.key)), before[0], 'what is shown meanwhile has that key')
+  // The first certificate of the authority has it too.
+  shelf.keep('mx.example.org', selfMade.cert)
+  assert.equal(shelf.certificate('mx.example.org')!.cert, certificates.first('smtp').cert)
+  assert.deepEqual(await tlsa(), before)
+  const ordered = begin()
+  ordered.shelf.key('mx.example.org')
+  assert.deepEqual(await ordered.tlsa(), [], 'a key was ordered with before, and another is shown')
+  const unreadable = begin({ tls: { cert: join(folder, 'nowhere.crt'), key: join(folder, 'nowhere.key') } })
+  assert.deepEqual(await unreadable.tlsa(), [])
 })
 
 /** Of a certificate of Let's Encrypt's staging, as RFC 9773 §4.1 shows one. */

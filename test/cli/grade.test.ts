@@ -113,3 +113,55 @@ test('each record that is taken away is told by its row, with the command that m
   assert.ok(failed((await graded()).rows).includes('dane tlsa_valid'))
   assert.match((await commands.run(['doctor', '--grade', 'no domain'])).stderr, /is not a domain name/)
 })
+
+const gradeOf = async (domain: string): Promise<Row[]> => {
+  const { stdout } = await commands.run(['--json', 'doctor', '--grade', domain])
+  return (JSON.parse(stdout) as { rows: Row[] }).rows
+}
+
+test('exchangers of others are not ours; a domain without any is asked for its MX record, and for nothing of it', async () => {
+  const { dns } = postrider
+  const ofExchanger = (rows: Row[]): Row[] =>
+    rows.filter(({ category, test: name }) => /starttls|certificate|dane/.test(category) || name === 'mx')
+  dns.set('elsewhere.test', 'MX', ['10 mx.host.test'])
+  dns.set('mx.host.test', 'A', ['127.0.0.9'])
+  const foreign = ofExchanger(await gradeOf('elsewhere.test'))
+  assert.deepEqual(
+    foreign.filter(({ result }) => result !== 'not_ours' && result !== 'not_asked'),
+    [],
+  )
+  for (const { mend, result } of foreign) assert.match(mend ?? '', result === 'not_ours' ? /./ : /^$/)
+  // Beside ours, the worse of both counts.
+  dns.set('both.test', 'MX', [`10 ${HOST}`, '20 mx.host.test'])
+  const both = ofExchanger(await gradeOf('both.test'))
+  assert.equal(both.find(({ test: name }) => name === 'starttls')!.result, 'not_ours')
+  dns.set('none.test', 'A', ['127.0.0.9'])
+  const none = ofExchanger(await gradeOf('none.test'))
+  assert.deepEqual(
+    none.filter(({ result }) => result !== 'not_asked').map(({ category, mend }) => [category, mend]),
+    [['ipv6', `Publish an MX record: "none.test. 3600 IN MX 10 ${HOST}."`]],
+  )
+  dns.set('null.test', 'MX', ['0 .'])
+  assert.deepEqual(failed(ofExchanger(await gradeOf('null.test'))), [])
+})
+
+test('SPF: what counts is "all", in the record or where it leads by redirect=', async () => {
+  const { dns } = postrider
+  dns.set('_spf.strict.test', 'TXT', ['v=spf1 a:mx.test -all'])
+  dns.set('_spf.open.test', 'TXT', ['v=spf1 a:mx.test ?all'])
+  dns.set('loop.test', 'TXT', ['v=spf1 redirect=loop.test'])
+  for (const [record, result] of [
+    ['v=spf1 redirect=_spf.strict.test', 'pass'],
+    ['v=spf1 REDIRECT=_spf.strict.test exp=why.test', 'pass'],
+    ['v=spf1 a -all exp=why.test', 'pass'],
+    ['v=spf1 redirect=_spf.open.test', 'fail'],
+    ['v=spf1 ?all redirect=_spf.strict.test', 'fail'],
+    ['v=spf1 redirect=loop.test', 'fail'],
+    ['v=spf1 redirect=nowhere.test', 'fail'],
+    ['v=spf1 a', 'fail'],
+  ] as const) {
+    dns.set('spf.test', 'TXT', [record])
+    const row = (await gradeOf('spf.test')).find(({ test: name }) => name === 'spf_policy')
+    assert.equal(row!.result, result, record)
+  }
+})

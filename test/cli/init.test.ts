@@ -69,6 +69,11 @@ describe('init', () => {
       [http.tls_listen, submission.listen, submission.tls_listen].map(([first]) => first?.port),
       [443, 587, 465],
     )
+    for (const addresses of [http.tls_listen, submission.listen, submission.tls_listen, acme.listen])
+      assert.deepEqual(
+        addresses.map(({ host }) => host),
+        ['::', '0.0.0.0'],
+      )
     assert.match(await fails(own, argv), /is there already: set "enabled"/)
   })
 

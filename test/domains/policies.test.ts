@@ -1,11 +1,16 @@
 // What a domain asks of others: its MTA-STS policy for mail that it receives (RFC 8461), its DMARC policy, and the records that are advised (D78).
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { DAY } from '../../src/base/clock.ts'
+import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
-import { setStsMode } from '../../src/domains/inbound-sts.ts'
+import { withPolicy } from '../../src/domains/dmarc.ts'
+import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
+import { Shelf } from '../../src/acme/shelf.ts'
+import { db } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Commands } from '../cli/command.ts'
 
@@ -45,10 +50,64 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
   await setStsMode(desk, key, 'enforce')
   assert.notEqual(id((await commands.json('domain', 'records', 'here.test')).records), first)
   assert.match((await policy('MTA-STS.here.test:443')).body, /mode: enforce\r\n[^]*max_age: 15552000/)
-  const early = await commands.json('domain', 'sts', 'here.test', '--mode', 'enforce')
-  assert.match(early.warnings[0], /was not in testing for a week/)
   await commands.json('domain', 'sts', 'here.test', '--mode', 'none')
   assert.match((await policy('mta-sts.here.test')).body, /mode: none/)
+})
+
+test('MTA-STS is enforced after a week of testing with a certificate for its host; earlier by --force alone', async () => {
+  const sts = (...more: string[]) => ['domain', 'sts', 'here.test', '--mode', ...more]
+  const { store } = postrider.appliance.desk
+  const row = () =>
+    store.first(db.selectFrom('domains').select(['key', 'sts_mode']).where('name', '=', 'here.test'))! as {
+      key: number
+      sts_mode: string
+    }
+  const setSince = (ago: number) =>
+    store.write((tx) => tx.run(db.updateTable('domains').set({ sts_changed_at: systemClock.now() - ago })))
+  await commands.json(...sts('none'))
+  assert.match(await commands.fails(...sts('enforce')), /has not been in testing.*--force/)
+  await commands.json(...sts('testing'))
+  assert.match(await commands.fails(...sts('enforce')), /has to be in testing until/)
+  await setSince(8 * DAY)
+  await commands.json(...sts('testing'))
+  assert.match(await commands.fails(...sts('enforce')), /^[^]*: there is no certificate for mta-sts\.here\.test/)
+  assert.equal(row().sts_mode, 'testing', 'refused is not set')
+  const forced = await commands.json(...sts('enforce', '--force'))
+  assert.equal(forced.warnings.length, 1)
+  assert.equal(row().sts_mode, 'enforce')
+  await commands.json(...sts('testing'))
+  await setSince(8 * DAY)
+  const pair = makeCertificate('mta-sts.here.test', Date.now())
+  new Shelf(postrider.dataDir).keep('mta-sts.here.test', pair.cert)
+  writeFileSync(join(postrider.dataDir, 'acme', 'mta-sts.here.test.key'), pair.key)
+  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [])
+  await setSince(0)
+  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [], 'it is already')
+})
+
+test('the id of an MTA-STS record changes with every part of its policy, and with nothing else', async () => {
+  const ids = (['none', 'testing', 'enforce'] as const).flatMap((mode) =>
+    ['mx.here.test', 'mx2.here.test'].map((host) => stsRecord(mode, host)),
+  )
+  assert.equal(new Set(ids).size, ids.length)
+  for (const id of ids) assert.match(id, /^v=STSv1; id=[0-9a-zA-Z]{1,32};$/)
+  const { dns } = postrider
+  const advised = async (hostname: string, sts_changed_at: number) => {
+    const records = await advisedRecords(
+      { config: parseConfig({ hostname }), resolver: dns.resolver, publicKeys: [], certified: [] },
+      { name: 'moved.test', sts_mode: 'testing', sts_changed_at },
+      'ann@here.test',
+    )
+    const { observed, value } = records.find(({ name }) => name === '_mta-sts.moved.test')!
+    return { observed, value }
+  }
+  const before = await advised('mx.here.test', 1)
+  assert.equal(before.observed, null)
+  dns.set('_mta-sts.moved.test', 'TXT', ['v=spf1 -all', before.value])
+  assert.deepEqual(await advised('mx.here.test', 2), { observed: before.value, value: before.value })
+  const moved = await advised('mx2.here.test', 2)
+  assert.equal(moved.observed, before.value)
+  assert.notEqual(moved.value, before.value, 'another mx, another id')
 })
 
 test('DMARC: what is published, what it should say, and a warning before it is stricter', async () => {
@@ -66,6 +125,89 @@ test('DMARC: what is published, what it should say, and a warning before it is s
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;'])
   const done = await commands.json('domain', 'dmarc', 'here.test')
   assert.deepEqual([done.policy, done.next, done.warning], ['quarantine', 'reject', null])
+})
+
+test('DMARC: a published record keeps its other tags, in the advice, the records and the zone file', async () => {
+  const { dns } = postrider
+  await postrider.activeDomain('tags.test')
+  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'tags.test', ...more)
+  const published = (p: string) => `v=DMARC1; p=${p}; sp=none; rua=mailto:d@tags.test; adkim=s`
+  dns.set('_dmarc.tags.test', 'TXT', [published('none')])
+  const record = async (command: string) => {
+    const { records, zone } = await commands.json('domain', command, 'tags.test')
+    const { stdout } = await commands.run(['domain', command, 'tags.test'])
+    const found = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
+    return { ...found, zone, state: /^(\S+(?: \S+)?) +DMARC/m.exec(stdout)![1] }
+  }
+  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'))
+  for (const command of ['check', 'records']) {
+    const { observed, state, value, verified } = await record(command)
+    assert.deepEqual(
+      { observed, state, value, verified },
+      { observed: published('none'), state: 'to change', value: published('quarantine'), verified: false },
+      command,
+    )
+  }
+  assert.ok((await record('records')).zone.includes(`"${published('quarantine')}"`))
+  assert.equal((await commands.json('domain', 'show', 'tags.test')).status, 'active', 'never in the way')
+  dns.set('_dmarc.tags.test', 'TXT', [published('quarantine')])
+  assert.equal((await record('check')).state, 'ok')
+  const reject = await dmarc('--policy', 'reject')
+  assert.deepEqual([reject.value, reject.next], [published('reject'), null], 'published first, and then no step back')
+  assert.equal((await record('records')).state, 'to change')
+  // Stricter than was asked for: what is published stays.
+  await dmarc('--policy', 'none')
+  dns.set('_dmarc.tags.test', 'TXT', [published('reject')])
+  const stricter = await record('check')
+  assert.deepEqual([stricter.state, stricter.value], ['ok', published('reject')])
+  const shown = await dmarc()
+  assert.deepEqual([shown.value, shown.next, shown.warning], [published('reject'), null, null])
+  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'), 'a step back that was asked for')
+})
+
+test('DMARC of a subdomain: that of the organisation counts and stays; a policy of its own has a record of its own', async () => {
+  const { dns } = postrider
+  await postrider.activeDomain('sub.own.test')
+  const organisation = 'v=DMARC1; p=quarantine; sp=none; rua=mailto:d@own.test'
+  dns.set('_dmarc.sub.own.test', 'TXT', undefined)
+  dns.set('_dmarc.own.test', 'TXT', [organisation])
+  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'sub.own.test', ...more)
+  const plain = await dmarc()
+  assert.deepEqual([plain.record, plain.value, plain.policy], ['_dmarc.own.test', organisation, 'none'])
+  const own = await dmarc('--policy', 'reject')
+  assert.deepEqual(
+    [own.record, own.value],
+    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test'],
+    'the organisation’s is not rewritten',
+  )
+  assert.match(own.warning, /in the name of sub\.own\.test /)
+  const { stdout } = await commands.run(['domain', 'dmarc', 'sub.own.test'])
+  assert.match(stdout, /^_dmarc\.own\.test says: v=DMARC1; p=quarantine.*\nThat counts for sub\.own\.test/)
+  assert.match(stdout, /^_dmarc\.sub\.own\.test should say: v=DMARC1; p=reject; rua=mailto:d@own\.test$/m)
+  const record = async () => {
+    const { records } = await commands.json('domain', 'check', 'sub.own.test')
+    return records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
+  }
+  const before = await record()
+  assert.deepEqual(
+    [before.name, before.value, before.verified],
+    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test', false],
+  )
+  dns.set('_dmarc.own.test', 'TXT', ['v=DMARC1; p=reject'])
+  assert.equal((await record()).verified, true, 'inherited')
+  dns.set('_dmarc.sub.own.test', 'TXT', ['v=DMARC1; p=none'])
+  assert.equal((await record()).verified, false, 'one of its own counts alone')
+})
+
+test('another policy is put into a record of any form', () => {
+  for (const [record, wanted] of [
+    ['v=DMARC1', 'v=DMARC1; p=reject;'],
+    ['v=DMARC1; rua=mailto:d@x.test', 'v=DMARC1; p=reject; rua=mailto:d@x.test'],
+    ['v = DMARC1;P = None;sp=none;np=none', 'v = DMARC1;P = reject;sp=none;np=none'],
+    ['v=DMARC1; sp=reject; p=bogus; pct=50', 'v=DMARC1; sp=reject; p=reject; pct=50'],
+    ['v=DMARC1; p=REJECT', 'v=DMARC1; p=REJECT'],
+  ] as const)
+    assert.equal(withPolicy(record, 'reject'), wanted)
 })
 
 test('advised: SPF of the domain itself where it has none, else what to add; CAA by the authority; TLSA of each key', async () => {

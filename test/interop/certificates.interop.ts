@@ -222,6 +222,41 @@ ${more}`
     }
   })
 
+  test('by TLS-ALPN-01 where port 80 is not open, and where nobody comes through to it', async () => {
+    for (const listen of [[], ['127.0.0.1:0']]) {
+      const lines: string[] = []
+      const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
+      const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+      const clock = new ManualClock(Date.now())
+      const postrider = await startTestAppliance({
+        clock,
+        log,
+        config: {
+          http: { tls_listen: [`127.0.0.1:${pebble.tlsPort}`] },
+          acme: { enabled: true, accept_terms: true, directory: pebble.directory, ca_file: pebble.caFile, listen },
+        },
+      })
+      try {
+        dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
+        const file = join(postrider.dataDir, 'acme', 'mx.postrider.test.crt')
+        await until(
+          () => {
+            if (!existsSync(file)) clock.advance(SECOND)
+            return existsSync(file)
+          },
+          LIMIT,
+          () => `${lines.join('\n')}\n${pebble.log().slice(-3000)}`,
+        )
+        assert.ok(new X509Certificate(readFileSync(file)).checkHost('mx.postrider.test'))
+        const failed = lines.filter((line) => line.startsWith('name not proven'))
+        assert.equal(failed.length, listen.length, 'HTTP-01 first where port 80 is open')
+        assert.equal(lines.filter((line) => line.startsWith('certificate not had')).length, 0)
+      } finally {
+        await postrider.stop()
+      }
+    }
+  })
+
   test('refused and unreachable proofs, an authority that is down: mail goes on, what to do is said, no burst', async () => {
     const clock = new ManualClock(Date.now())
     const lines: string[] = []

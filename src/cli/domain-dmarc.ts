@@ -1,0 +1,86 @@
+// What `postrider domain dmarc` says: the record that counts for a domain, what is to be published at which host, and the next step.
+import type { Resolver } from '../base/resolver.ts'
+import {
+  dmarcHost,
+  isWeaker,
+  judgeDmarc,
+  nextPolicy,
+  observedDmarc,
+  policyOf,
+  publishedDmarc,
+  withPolicy,
+  type DmarcPolicy,
+} from '../domains/dmarc.ts'
+
+export interface DmarcAdvice {
+  /** The host whose record is meant. */
+  record: string
+  /** Where the record stands that counts for the domain; null: there is none, or several at one host. */
+  published_at: string | null
+  published: string | null
+  /** What it asks for; null where none counts. */
+  policy: DmarcPolicy | null
+  wanted: DmarcPolicy
+  /** What `record` should say. */
+  value: string
+  /** What to ask for after that; null while the wanted policy is not published, and after the last. */
+  next: DmarcPolicy | null
+  warning: string | null
+  /** Why nothing is known or nothing counts. */
+  trouble: string | null
+}
+
+/** `asked`: the policy was named just now, so that a weaker one than is published is meant. */
+export async function dmarcAdvice(
+  resolver: Pick<Resolver, 'txt'>,
+  domain: string,
+  wanted: DmarcPolicy,
+  asked: boolean,
+): Promise<DmarcAdvice> {
+  const own = `_dmarc.${domain}`
+  const found = await publishedDmarc(resolver, own)
+  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null)
+  const nothing = { published_at: null, published: null, policy: null, wanted, value, next: null }
+  if (!found || found.records.length > 1) {
+    const trouble =
+      found === undefined
+        ? `DNS does not answer for ${own}`
+        : found
+          ? `${found.host} has ${found.records.length} DMARC records, which is as good as none`
+          : `${dmarcHost(domain, wanted)} has no DMARC record`
+    const record = found?.inherited === false ? own : dmarcHost(domain, wanted)
+    return { ...nothing, record, warning: isWeaker('none', wanted) ? refusedBy(domain, wanted) : null, trouble }
+  }
+  const published = found.records[0]!
+  const policy = policyOf(published, found.inherited)
+  const [ahead, back] = [isWeaker(policy, wanted), asked && isWeaker(wanted, policy)]
+  const shown = {
+    published_at: found.host,
+    published,
+    policy,
+    wanted,
+    next: ahead || back ? null : nextPolicy(policy),
+    warning: ahead ? refusedBy(domain, wanted) : null,
+    trouble: null,
+  }
+  if (!found.inherited) return { ...shown, record: own, value: asked ? withPolicy(published, wanted) : value }
+  // What the organisation says stays as it is: it counts for others too.
+  return fits && !back ? { ...shown, record: found.host, value: published } : { ...shown, record: own, value }
+}
+
+const refusedBy = (name: string, policy: DmarcPolicy): string =>
+  `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
+
+/** The same in sentences. */
+export function dmarcText(domain: string, advice: DmarcAdvice): string {
+  const { next, published, published_at, record, trouble, value, warning } = advice
+  return [
+    trouble === null ? `${published_at} says: ${published}` : `${trouble}.`,
+    ...(published_at === null || published_at === `_dmarc.${domain}`
+      ? []
+      : [`That counts for ${domain}, which has no record of its own.`]),
+    ...(value === published && record === published_at ? [] : [`${record} should say: ${value}`]),
+    ...(warning === null ? [] : [warning]),
+    ...(next === null ? [] : [`The next step is "postrider domain dmarc ${domain} --policy ${next}".`]),
+  ].join('\n')
+}
