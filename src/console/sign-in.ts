@@ -37,7 +37,9 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
   const signIns = new SignIns(desk.store, desk.clock)
   const passkeys = new Passkeys(desk)
   const client = (context: Context): string => rateKey(context, desk.config.http)
+  /** After a link: who has a second factor is asked for it all the same. */
   const entered = async (context: Context, user: User, next: string): Promise<Response> => {
+    if (user.sealed_totp !== null) return codePage(context, people, next, people.stepFor(user), '')
     await people.signIn(context, user)
     return context.redirect(next, 303)
   }

@@ -215,6 +215,12 @@ describe('signing in', () => {
     )
     postrider.clock.leap(MINUTE)
     assert.match((await again.send(step, 'code', { code: code() })).text, /<h1>Overview/)
+    const { clock, store } = postrider.appliance.desk
+    const linked = new Guest(postrider)
+    const token = await store.write((tx) => makeLink(tx, user, clock.now()))
+    const asked = await linked.send(await linked.open(`/sign-in?link=${token}`), 'use-link')
+    assert.match(asked.text, /six digits/, 'a link is one factor too')
+    assert.ok(isSignIn(await linked.open('/')))
   })
 
   test('sessions are listed, end one by one, and all with a new password', async () => {
