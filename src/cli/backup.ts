@@ -18,7 +18,8 @@ import type { Command } from 'commander'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
-import { codeOf, OperatorError, unwritable } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError, unwritable } from '../base/errors.ts'
+import { fingerprintOf, keepCopy, markLedger } from '../privacy/ledger.ts'
 import { QUARANTINE } from '../store/spool.ts'
 import { damageOf } from '../store/copy.ts'
 import { DATABASE } from '../store/open.ts'
@@ -26,7 +27,7 @@ import { FILES, readThrough } from './backup-archive.ts'
 import { restoreCommand } from './restore.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { LAST_BACKUP } from '../api/figures.ts'
-import { answer } from './terminal.ts'
+import { answer, printable } from './terminal.ts'
 
 export function backupCommands(program: Command, invocation: () => Invocation): void {
   program
@@ -36,7 +37,8 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
       withDesk(invocation(), async (desk) => {
         const target = resolve(file)
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
-        const count = await backUp(desk, target)
+        const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
+        const count = await backUp(desk, target, tell)
         // For the monitoring system, which wants to know when there was one.
         writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
         answer(
@@ -50,14 +52,27 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
 }
 
 /** Writes the zip; returns how many files it holds. */
-async function backUp({ config, store }: Desk, target: string): Promise<number> {
-  const { data_dir } = config
+async function backUp(
+  { clock, config, keyring, store }: Desk,
+  target: string,
+  tell: (sentence: string) => void,
+): Promise<number> {
+  const { data_dir, privacy } = config
   // Beside the target: the copy of the database may be large.
   const place = asideOf(target)
   try {
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
     mkdirSync(kept, { mode: 0o700 })
+    // A ledger without this mark is older than the backup.
+    const owner = fingerprintOf(keyring)
+    const at = iso(clock.now())
+    markLedger(data_dir, { ledger: owner, at })
+    try {
+      keepCopy(data_dir, privacy.ledger_copy, owner, at)
+    } catch (thrown) {
+      tell(`The copy of the ledger ${privacy.ledger_copy} cannot be written (${codeOf(thrown) || messageOf(thrown)}).`)
+    }
     // Before and after the database: a file that it names may go, or have come, while it is copied.
     keepFiles(spool, kept)
     await store.copyTo(join(place, DATABASE))

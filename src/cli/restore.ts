@@ -1,22 +1,12 @@
 // `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says so; and the erasures
 // that happened since the backup go with it, wherever they are written (D67).
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
-import { syncFile, syncPath } from '../base/durable.ts'
+import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
-import { LEDGER } from '../privacy/ledger.ts'
 import { damageOf, sealedKeyIn } from '../store/copy.ts'
 import { opens, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
@@ -24,11 +14,10 @@ import { DATABASE } from '../store/open.ts'
 import { FILES, openArchive, unpack } from './backup-archive.ts'
 import { configOf, type Invocation } from './open.ts'
 import { adopt } from './ownership.ts'
+import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
 import { answer } from './terminal.ts'
 
-interface Wishes {
-  ledger?: string[]
-  withoutLedger?: true
+interface Wishes extends LedgerWishes {
   replace?: true
 }
 
@@ -36,7 +25,11 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
   program
     .command('restore <file>')
     .description('put a backup into the data directory')
-    .option('--ledger <file...>', 'the erasures.ledger of the installation that made the backup, as it was last')
+    .option(
+      '--ledger <file>',
+      'the erasures.ledger of the installation that made the backup, as it was last; may be said again',
+      (file: string, before: string[] | undefined) => [...(before ?? []), file],
+    )
     .option('--without-ledger', 'restore although nobody knows who was forgotten since the backup')
     .option('--replace', 'move what is in the data directory aside first')
     .action(async (file: string, wishes: Wishes) => {
@@ -127,32 +120,4 @@ function prove(place: string, file: string): void {
   if (sealed && !opens(keyring, sealed))
     throw new OperatorError(`${file} holds a key that does not open its database; take another backup.`)
   for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
-}
-
-/** Writes all known erasures into the ledger beside the unpacked database; returns how many. Throws an OperatorError where none can be known. */
-function mergeLedgers(dataDir: string, place: string, wishes: Wishes, copies: readonly string[]): number {
-  const aside = existsSync(dataDir)
-    ? readdirSync(dataDir).flatMap((name) => (name.startsWith('set-aside-') ? [join(dataDir, name, LEDGER)] : []))
-    : []
-  const named = (wishes.ledger ?? []).map((each) => resolve(each))
-  for (const each of named) if (!existsSync(each)) throw new OperatorError(`The ledger ${each} is not there.`)
-  const current = [join(dataDir, LEDGER), ...aside, ...copies, ...named].filter((each) => existsSync(each))
-  if (current.length === 0 && !wishes.withoutLedger)
-    throw new OperatorError(
-      `${dataDir} has no ledger of erasures, so nobody knows who was forgotten since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`,
-    )
-  const lines = [join(place, LEDGER), ...current].flatMap((each) => read(each).split('\n'))
-  const entries = [...new Set(lines)].filter((line) => line !== '')
-  writeFileSync(join(place, LEDGER), entries.map((line) => `${line}\n`).join(''), { mode: 0o600 })
-  syncFile(join(place, LEDGER))
-  return entries.length
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (thrown) {
-    if (codeOf(thrown) === 'ENOENT') return ''
-    throw new OperatorError(`The ledger ${file} cannot be read (${codeOf(thrown)}).`)
-  }
 }

@@ -26,6 +26,16 @@ export const sealedKeyIn = (file: string): Sealed | undefined =>
         .get() as Sealed | undefined,
   )
 
+/** Whether any of these accounts, by their ids, stands in it. */
+export const holdsUser = (file: string, ids: readonly string[]): boolean =>
+  look(
+    file,
+    (database) =>
+      database
+        .prepare('select 1 from users where id in (select value from json_each(?)) limit 1')
+        .get(JSON.stringify(ids)) !== undefined,
+  )
+
 function look<T>(file: string, work: (database: Database.Database) => T): T {
   const database = new Database(file, { readonly: true, ...sqliteAddon(dirname(file)) })
   try {
