@@ -95,7 +95,9 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
     const spool = new Spool(config.data_dir)
-    const unknown = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    if (back.length > 0)
+      log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
     if (unknown.length > 0)
       log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
