@@ -2,14 +2,17 @@
 // they make. Each fault is a sentence.
 import { createHash } from 'node:crypto'
 import { createReadStream, statSync } from 'node:fs'
+import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { proofOf } from '../base/spooled.ts'
 import { filesOf } from '../outbound/body.ts'
+import { withCopy } from '../store/copy.ts'
 import type { Store } from '../store/database.ts'
 import { opens, sealedKey } from '../store/instance.ts'
+import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
-import type { Spool } from '../store/spool.ts'
+import { Spool } from '../store/spool.ts'
 
 export interface Whole {
   store: Store
@@ -24,9 +27,19 @@ export async function faultsOf({ keyring, spool, store }: Whole): Promise<string
     return [...damaged, ...keyFaults(store, keyring), ...(await spoolFaults(store, spool))]
   } catch (thrown) {
     // What cannot be read was told of already.
-    if (damaged.length > 0 && /^SQLITE_/.test(codeOf(thrown))) return damaged
+    if (damaged.length > 0 && codeOf(thrown).startsWith('SQLITE_')) return damaged
     throw thrown
   }
+}
+
+/** The same of a copy: a folder that holds a database and its spool, and on which nobody works. */
+export const faultsOfCopy = (place: string, keyring: Keyring): Promise<string[]> =>
+  withCopy(join(place, DATABASE), (store) => faultsOf({ store, keyring, spool: new Spool(place) }))
+
+/** Faults as a part of a sentence. */
+export function listed(faults: readonly string[]): string {
+  const said = faults.slice(0, 20).map((fault) => fault.replace(/\.$/, ''))
+  return [...said, ...(faults.length > 20 ? [`${faults.length - 20} more`] : [])].join('; ')
 }
 
 function keyFaults(store: Store, keyring: Keyring): string[] {
@@ -54,7 +67,8 @@ async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
   return faults
 }
 
-const MISSING = 'is missing'
+/** How the fault of a file ends that is not there. */
+export const MISSING = 'is missing'
 
 async function faultOf(path: string): Promise<string | undefined> {
   const proof = proofOf(path)

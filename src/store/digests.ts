@@ -70,7 +70,11 @@ export function defineDigest(database: Database.Database): void {
 
 /** Sentences that name the rows whose texts are not what was written. Reads every text. */
 export function damagedRows(database: Database.Database): string[] {
+  const known = database.prepare(`select 1 from sqlite_schema where name = 'digests'`).get()
+  // In the copy of an older version.
+  if (known === undefined) return []
   return DIGESTED.flatMap(({ columns, key, of, table }) => {
+    if (!database.prepare('select 1 from digests where "of" = ? limit 1').get(of)) return []
     const rows = database
       .prepare(
         `select t.${key} as key from digests d join ${table} t on t.${key} = d.row_key
