@@ -6,6 +6,7 @@ import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
+import { defineDigest } from './digests.ts'
 import { migrations } from './migrations.ts'
 
 const BUSY_TIMEOUT = 5000
@@ -54,6 +55,8 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
     database.pragma('wal_autocheckpoint = 4000')
+    // The triggers of digests ask for it, and the migration that makes them.
+    defineDigest(database)
     migrate(database, file, options)
     return new Store(database, file)
   } catch (thrown) {
