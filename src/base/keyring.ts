@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 
 /** What keys are derived for. */
-export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient'
+export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
 
 export const KEY_FILE = 'instance.key'
 

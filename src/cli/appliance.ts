@@ -12,16 +12,12 @@ import { createResolver, type Resolver } from '../base/resolver.ts'
 import { noteSpace, reserveOf, Space } from '../base/space.ts'
 import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
-import { openInstance, type Instance } from '../store/instance.ts'
-import type { LogDamage } from '../store/log-scan.ts'
 import { explained } from '../store/open.ts'
-import { takeLock } from '../store/lock.ts'
 import { Spool } from '../store/spool.ts'
 import { followConfig } from '../domains/issue.ts'
 import { checkDue } from '../domains/check.ts'
 import { RateLimit } from '../accounts/rates.ts'
 import { OperatorNotices } from '../accounts/operator-notices.ts'
-import { keepLedger } from '../privacy/ledger.ts'
 import { Privacy } from '../privacy/run.ts'
 import { Reputation } from '../outbound/agents.ts'
 import { BAD_NEWS } from '../outbound/tally.ts'
@@ -32,6 +28,7 @@ import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import type { ApiDesk } from '../api/desk.ts'
+import { openData } from './data.ts'
 import { createEngine, fetchingOf, type Engine } from './engine.ts'
 import { Certificates } from './certificates.ts'
 import { createAcme } from './acme.ts'
@@ -82,28 +79,6 @@ const PATIENCE = 8 * SECOND
 /** How soon changes by commands are noticed. */
 const WATCH_EVERY = SECOND
 
-/** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
-function openData({ data_dir }: Config, log: Log): Instance & { release: () => void } {
-  // First the lock: nothing is opened, made or migrated under a server that runs.
-  const release = takeLock(data_dir)
-  if (!release)
-    throw new OperatorError(`Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`)
-  try {
-    const migrating = (from: number, to: number): void => log.info('database upgraded', { from, to })
-    const logDamaged = ({ lost, readable }: LogDamage): void =>
-      log.error('the write-ahead log is damaged: transactions at its end are lost', {
-        frames_read: readable,
-        frames_lost: lost,
-      })
-    const instance = openInstance(data_dir, { migrating, logDamaged })
-    keepLedger(data_dir)
-    return { ...instance, release }
-  } catch (thrown) {
-    release()
-    throw explained(thrown, data_dir)
-  }
-}
-
 /** Says which relays nobody can sign in to: their mail waits until the file is there. */
 function lookAtRoutes({ delivery }: Config, log: Log): void {
   for (const { host, password_file } of delivery.routes)
@@ -117,11 +92,13 @@ function lookAtRoutes({ delivery }: Config, log: Log): void {
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
   lookAtRoutes(config, log)
-  const { keyring, release, store } = openData(config, log)
+  const { keyring, release, store } = openData(config, clock, log)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
     const spool = new Spool(config.data_dir)
-    const unknown = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+    if (back.length > 0)
+      log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
     if (unknown.length > 0)
       log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
     const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })

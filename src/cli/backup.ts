@@ -18,55 +18,77 @@ import type { Command } from 'commander'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
-import { codeOf, OperatorError, unwritable } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { codeOf, messageOf, OperatorError, unwritable } from '../base/errors.ts'
+import { fingerprintOf, keepCopy, markLedger } from '../privacy/ledger.ts'
 import { QUARANTINE } from '../store/spool.ts'
-import { damageOf } from '../store/copy.ts'
+import type { Store } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, readThrough } from './backup-archive.ts'
 import { restoreCommand } from './restore.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { LAST_BACKUP } from '../api/figures.ts'
-import { answer } from './terminal.ts'
+import { faultsOfCopy, listed, MISSING } from './soundness.ts'
+import { answer, printable } from './terminal.ts'
 
 export function backupCommands(program: Command, invocation: () => Invocation): void {
   program
     .command('backup <file>')
     .description('a consistent copy of database, spool and keys in one zip file')
-    .action((file: string) =>
+    .option('--force', 'keep the copy although something in it is damaged')
+    .action((file: string, { force }: { force?: true }) =>
       withDesk(invocation(), async (desk) => {
         const target = resolve(file)
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
-        const count = await backUp(desk, target)
+        const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
+        const { faults, files } = await backUp(desk, target, force === true, tell)
         // For the monitoring system, which wants to know when there was one.
         writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
-        answer(
-          invocation().terminal,
-          { file: target, files: count },
-          () => `${count} files are in ${target}. It holds the keys: keep it as safe as the server.`,
+        answer(invocation().terminal, { file: target, files, faults }, () =>
+          [
+            `${files} files are in ${target}. It holds the keys: keep it as safe as the server.`,
+            ...(faults.length === 0 ? [] : [`Damaged: ${listed(faults)}.`]),
+          ].join('\n'),
         )
       }),
     )
   restoreCommand(program, invocation)
 }
 
-/** Writes the zip; returns how many files it holds. */
-async function backUp({ config, store }: Desk, target: string): Promise<number> {
-  const { data_dir } = config
+interface Made {
+  files: number
+  /** What is damaged in it. */
+  faults: string[]
+}
+
+/** Writes the zip. Throws an OperatorError, also where something is damaged and nobody forces it. */
+async function backUp(
+  { clock, config, keyring, store }: Desk,
+  target: string,
+  force: boolean,
+  tell: (sentence: string) => void,
+): Promise<Made> {
+  const { data_dir, privacy } = config
   // Beside the target: the copy of the database may be large.
   const place = asideOf(target)
   try {
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
     mkdirSync(kept, { mode: 0o700 })
-    // Before and after the database: a file that it names may go, or have come, while it is copied.
-    keepFiles(spool, kept)
-    await store.copyTo(join(place, DATABASE))
-    const damage = damageOf(join(place, DATABASE))
-    if (damage)
+    // A ledger without this mark is older than the backup.
+    const owner = fingerprintOf(keyring)
+    const at = iso(clock.now())
+    markLedger(data_dir, { ledger: owner, at })
+    try {
+      keepCopy(data_dir, privacy.ledger_copy, owner, at)
+    } catch (thrown) {
+      tell(`The copy of the ledger ${privacy.ledger_copy} cannot be written (${codeOf(thrown) || messageOf(thrown)}).`)
+    }
+    const faults = await copyAll(store, spool, place, keyring)
+    if (faults.length > 0 && !force)
       throw new OperatorError(
-        `The database is damaged (${damage}); no backup was made of it. "postrider verify" says more.`,
+        `No backup was made, for this is damaged: ${listed(faults)}; mend it, or add --force to keep a copy as it is.`,
       )
-    keepFiles(spool, kept)
     const zip = new ZipFile()
     const failed = Promise.withResolvers<never>()
     // Heard in any case: the race below may be over.
@@ -103,11 +125,27 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
       rmSync(target, { force: true })
       throw thrown
     }
-    return count
+    return { files: count, faults }
   } catch (thrown) {
     throw unwritable(target, thrown)
   } finally {
     rmSync(place, { recursive: true, force: true })
+  }
+}
+
+/** Copies database and spool into a place; what is damaged in the copy, by all that `verify` looks at. */
+async function copyAll(store: Store, spool: string, place: string, keyring: Keyring): Promise<string[]> {
+  for (let again = true; ; again = false) {
+    // Before and after the database: a file that it names may go, or have come, while it is copied.
+    keepFiles(spool, join(place, 'spool'))
+    await store.copyTo(join(place, DATABASE))
+    keepFiles(spool, join(place, 'spool'))
+    const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
+      throw new OperatorError(`The database is damaged (${messageOf(thrown)}); "postrider verify" says more.`)
+    })
+    // A file that came and went while the database was copied is missing in this copy alone.
+    if (!again || !faults.some((fault) => fault.endsWith(`${MISSING}.`))) return faults
+    for (const end of ['', '-wal', '-shm']) rmSync(join(place, `${DATABASE}${end}`), { force: true })
   }
 }
 

@@ -101,7 +101,10 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'export list': ['postrider export list'],
   'export fetch': ['postrider export fetch 01985c7e-7c1a-7000-8000-000000000001 --out bundle.zip'],
   backup: ['postrider backup /backups/postrider.zip'],
-  restore: ['postrider restore /backups/postrider.zip'],
+  restore: [
+    'postrider restore /backups/postrider.zip',
+    'postrider restore --ledger /old/erasures.ledger /backups/postrider.zip',
+  ],
   verify: ['postrider verify'],
   openapi: ['postrider openapi > openapi.json'],
   completion: [

@@ -1,43 +1,39 @@
 // `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says so; and the erasures
 // that happened since the backup go with it, wherever they are written (D67).
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
-import { syncFile, syncPath } from '../base/durable.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { syncPath } from '../base/durable.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
-import { LEDGER } from '../privacy/ledger.ts'
-import { damageOf, sealedKeyIn } from '../store/copy.ts'
+import { sealedKeyIn } from '../store/copy.ts'
 import { opens, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, openArchive, unpack } from './backup-archive.ts'
 import { configOf, type Invocation } from './open.ts'
 import { adopt } from './ownership.ts'
+import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
+import { faultsOfCopy, listed } from './soundness.ts'
 import { answer } from './terminal.ts'
 
-interface Wishes {
-  ledger?: string[]
-  withoutLedger?: true
+interface Wishes extends LedgerWishes {
   replace?: true
+  force?: true
 }
 
 export function restoreCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('restore <file>')
     .description('put a backup into the data directory')
-    .option('--ledger <file...>', 'the erasures.ledger of the installation that made the backup, as it was last')
+    .option(
+      '--ledger <file>',
+      'the erasures.ledger of the installation that made the backup, as it was last; may be said again',
+      (file: string, before: string[] | undefined) => [...(before ?? []), file],
+    )
     .option('--without-ledger', 'restore although nobody knows who was forgotten since the backup')
+    .option('--force', 'restore although something in the backup is damaged')
     .option('--replace', 'move what is in the data directory aside first')
     .action(async (file: string, wishes: Wishes) => {
       const { data_dir, privacy } = configOf(invocation())
@@ -47,6 +43,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
         [
           `${done.files} files are in ${data_dir}.`,
           ...(done.set_aside === null ? [] : [`What was there before is in ${done.set_aside}.`]),
+          ...(done.faults.length === 0 ? [] : [`Damaged: ${listed(done.faults)}.`]),
           done.erasures === 0
             ? 'No erasure is known that would have to be done again.'
             : `Start the server: it does the ${done.erasures} erasures that are known again.`,
@@ -58,6 +55,8 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
 interface Restored {
   files: number
   erasures: number
+  /** What is damaged in it. */
+  faults: string[]
   set_aside: string | null
 }
 
@@ -77,7 +76,7 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
   try {
     place = mkdtempSync(join(dataDir, '.restore-'))
     const count = await unpack(archive, file, place)
-    prove(place, file)
+    const faults = await prove(place, file, wishes)
     const erasures = mergeLedgers(dataDir, place, wishes, copies)
     // From here on names are changed alone. The database goes last: until it is there, a start refuses and names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
@@ -89,7 +88,7 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
       if (existsSync(join(place, name))) renameSync(join(place, name), join(dataDir, name))
     done = true
     confirm(dataDir)
-    return { files: count, erasures, set_aside: aside ?? null }
+    return { files: count, erasures, faults, set_aside: aside ?? null }
   } finally {
     release()
     if (place !== undefined) clear(place)
@@ -118,41 +117,22 @@ function confirm(dataDir: string): void {
   }
 }
 
-/** The database is sound, the key beside it opens what is sealed in it, and every file of the spool is there. Throws an OperatorError. */
-function prove(place: string, file: string): void {
-  const damage = damageOf(join(place, DATABASE))
-  if (damage) throw new OperatorError(`${file} holds a damaged database (${damage}); take another backup.`)
+/**
+ * What is damaged in an unpacked backup: all that `verify` looks at. Throws an OperatorError where there is damage that
+ * nobody forces, or a key or a database of no use.
+ */
+async function prove(place: string, file: string, { force }: Wishes): Promise<string[]> {
   const keyring = openKeyring(place)
+  const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
+    throw new OperatorError(`${file} holds a damaged database (${messageOf(thrown)}); take another backup.`)
+  })
   const sealed = sealedKeyIn(join(place, DATABASE))
   if (sealed && !opens(keyring, sealed))
     throw new OperatorError(`${file} holds a key that does not open its database; take another backup.`)
-  for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
-}
-
-/** Writes all known erasures into the ledger beside the unpacked database; returns how many. Throws an OperatorError where none can be known. */
-function mergeLedgers(dataDir: string, place: string, wishes: Wishes, copies: readonly string[]): number {
-  const aside = existsSync(dataDir)
-    ? readdirSync(dataDir).flatMap((name) => (name.startsWith('set-aside-') ? [join(dataDir, name, LEDGER)] : []))
-    : []
-  const named = (wishes.ledger ?? []).map((each) => resolve(each))
-  for (const each of named) if (!existsSync(each)) throw new OperatorError(`The ledger ${each} is not there.`)
-  const current = [join(dataDir, LEDGER), ...aside, ...copies, ...named].filter((each) => existsSync(each))
-  if (current.length === 0 && !wishes.withoutLedger)
+  if (faults.length > 0 && !force)
     throw new OperatorError(
-      `${dataDir} has no ledger of erasures, so nobody knows who was forgotten since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`,
+      `${file} holds what is damaged: ${listed(faults)}; take another backup, or add --force to restore it as it is.`,
     )
-  const lines = [join(place, LEDGER), ...current].flatMap((each) => read(each).split('\n'))
-  const entries = [...new Set(lines)].filter((line) => line !== '')
-  writeFileSync(join(place, LEDGER), entries.map((line) => `${line}\n`).join(''), { mode: 0o600 })
-  syncFile(join(place, LEDGER))
-  return entries.length
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (thrown) {
-    if (codeOf(thrown) === 'ENOENT') return ''
-    throw new OperatorError(`The ledger ${file} cannot be read (${codeOf(thrown)}).`)
-  }
+  for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
+  return faults
 }

@@ -1,17 +1,11 @@
 // `postrider verify`: reads every octet of the database and the spool and says what is damaged or missing, each in a sentence.
-import { createHash } from 'node:crypto'
-import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { codeOf } from '../base/errors.ts'
-import { proofOf } from '../base/spooled.ts'
-import { filesOf } from '../outbound/body.ts'
-import { opens, sealedKey } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { scanLog } from '../store/log-scan.ts'
 import { DATABASE } from '../store/open.ts'
-import { db } from '../store/query.ts'
-import { configOf, withDesk, type Desk, type Invocation } from './open.ts'
+import { configOf, withDesk, type Invocation } from './open.ts'
+import { faultsOf } from './soundness.ts'
 import { answer } from './terminal.ts'
 
 export function verifyCommand(program: Command, invocation: () => Invocation): void {
@@ -22,8 +16,9 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
       // Before the database is opened: SQLite takes the rest of a damaged log for its end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDesk(invocation(), async (desk) => {
-        const faults = [...log, ...desk.store.verify(), ...keyFaults(desk), ...(await spoolFaults(desk))]
-        const quarantine = await desk.spool.quarantined()
+        const faults = [...log, ...(await faultsOf(desk))]
+        const told = faults.join()
+        const quarantine = (await desk.spool.quarantined()).filter((name) => !told.includes(name))
         answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine }, () =>
           [
             ...(faults.length === 0 ? ['Database and spool are sound.'] : faults),
@@ -50,36 +45,4 @@ function logFaults(dataDir: string): string[] {
   } finally {
     release?.()
   }
-}
-
-function keyFaults({ keyring, store }: Desk): string[] {
-  const sealed = sealedKey(store)
-  return sealed && !opens(keyring, sealed) ? ['The key instance.key does not open the DKIM keys of the database.'] : []
-}
-
-/** Files that a row names and that are not there, or not what was written. */
-async function spoolFaults({ spool, store }: Desk): Promise<string[]> {
-  const bodies = store.all(db.selectFrom('outbound_bodies').select('spool').where('spool', 'is not', null))
-  const messages = store.all(db.selectFrom('inbound_messages').select('spool').where('spool', 'is not', null))
-  const faults: string[] = []
-  for (const name of [...bodies.flatMap((row) => filesOf(row.spool)), ...messages.map((row) => row.spool!)]) {
-    const fault = await faultOf(spool.path(name))
-    if (fault) faults.push(`The file ${name} of the spool ${fault}.`)
-  }
-  return faults
-}
-
-async function faultOf(path: string): Promise<string | undefined> {
-  const proof = proofOf(path)
-  const hash = createHash('sha256')
-  try {
-    const { size } = statSync(path)
-    if (proof && size !== proof.octets) return `has ${size} octets and should have ${proof.octets}`
-    for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) hash.update(chunk)
-  } catch (thrown) {
-    return codeOf(thrown) === 'ENOENT' ? 'is missing' : `cannot be read (${codeOf(thrown)})`
-  }
-  return proof && hash.digest('base64url') !== proof.digest
-    ? 'is damaged: its octets are not those that were written'
-    : undefined
 }

@@ -1,5 +1,6 @@
 // Who may be written to here (D46): inboxes (with +tags), return paths and unsubscribe addresses by their signed token, postmaster and
-// abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later.
+// abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later. While no
+// domain is set up at all, it is refused for now only.
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
@@ -50,6 +51,10 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 const ROLES = ['postmaster', 'abuse']
 export const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
 const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
+/** A server without any domain may be one whose data is not there yet: nothing is refused for good on its word. */
+const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet' }
+
+const anyDomain = raw<{ key: number }>('select key from domains limit 1')
 
 export interface RecipientDesk {
   store: Reader
@@ -77,7 +82,8 @@ export function judgeRecipient({ store, keyring }: RecipientDesk, address: strin
   const domain = store.first(hosted(host))
   const answering = ROLES.includes(local) ? (domain ?? store.first(hostedReturnPath(host))) : undefined
   if (answering) return { kind: 'role', address: whole, domain: answering.key }
-  return domain || parentOf(store, host) ? UNKNOWN : FOREIGN
+  if (domain || parentOf(store, host)) return UNKNOWN
+  return store.first(anyDomain) ? FOREIGN : UNSET
 }
 
 export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged

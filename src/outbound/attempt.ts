@@ -15,6 +15,7 @@ import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
+import { damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
 import { emailOf, moveEmail, type Delivery } from './settle.ts'
 import { suppressedFor } from './suppressions.ts'
@@ -81,6 +82,12 @@ export async function attemptOrWait(
   sessions: Sessions,
 ): Promise<Attempted> {
   try {
+    const damage = damageOf(work)
+    if (damage !== undefined) {
+      desk.log.error('mail is damaged', { id: work.email.id, error: damage })
+      const verdict = waitsForUs({ stage: 'compose' }, damage)
+      return { verdicts: work.deliveries.map(() => verdict), connection: open }
+    }
     return await attempt(desk, lane, work, open, sessions)
   } catch (thrown) {
     desk.log.fault(`delivery of ${work.email.message_id}`, thrown)

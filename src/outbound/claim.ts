@@ -2,6 +2,7 @@
 // that a crash in the middle is seen as an attempt and never as a mail that was forgotten.
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
+import { digestNumber } from '../store/digests.ts'
 import { db, raw, statement } from '../store/query.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Queue } from '../store/due.ts'
@@ -34,6 +35,7 @@ export interface ClaimedEmail {
   from: string
   to: string
   cc: string | null
+  bcc: string | null
   reply_to: string | null
   subject: string
   agent_id: string | null
@@ -47,6 +49,10 @@ export interface ClaimedEmail {
   created_at: number
   content: string | null
   spool: string | null
+  /** What was written when it was accepted (store/digests.ts); null: unknown. */
+  email_digest: Uint8Array | null
+  body_digest: Uint8Array | null
+  domain_digest: Uint8Array | null
 }
 
 /** Longer than any session lives. A lease ends earlier only with its process, see `releaseAll`. */
@@ -59,13 +65,25 @@ const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[]
     parameters: [now + LEASE, now, lane, now, limit],
   })
 
+const [OF_EMAIL, OF_BODY, OF_DOMAIN] = ['outbound_emails', 'outbound_bodies', 'domains'].map(digestNumber) as [
+  number,
+  number,
+  number,
+]
+
 const emailByKey = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .innerJoin('users as u', 'u.key', 'e.user_key')
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
+    .leftJoin('digests as de', (on) => on.on('de.of', '=', OF_EMAIL).onRef('de.row_key', '=', 'e.key'))
+    .leftJoin('digests as db', (on) => on.on('db.of', '=', OF_BODY).onRef('db.row_key', '=', 'e.key'))
+    .leftJoin('digests as dd', (on) => on.on('dd.of', '=', OF_DOMAIN).onRef('dd.row_key', '=', 'd.key'))
     .select([
+      'de.digest as email_digest',
+      'db.digest as body_digest',
+      'dd.digest as domain_digest',
       'e.key',
       'e.id',
       'e.user_key',
@@ -80,6 +98,7 @@ const emailByKey = statement<{ key: number }>()((arg) =>
       'e.from',
       'e.to',
       'e.cc',
+      'e.bcc',
       'e.reply_to',
       'e.subject',
       'e.agent_id',
@@ -133,7 +152,9 @@ const domainFacts = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('domains as d')
     .innerJoin('users as u', 'u.key', 'd.user_key')
+    .leftJoin('digests as dd', (on) => on.on('dd.of', '=', OF_DOMAIN).onRef('dd.row_key', '=', 'd.key'))
     .select([
+      'dd.digest as domain_digest',
       'd.id as domain_id',
       'd.name as domain',
       'd.mail_from_prefix',
@@ -160,12 +181,15 @@ const domainFacts = statement<{ key: number }>()((arg) =>
 const LEAN = {
   from: '',
   cc: null,
+  bcc: null,
   reply_to: null,
   subject: '',
   agent_id: null,
   ai_disclosure: null,
   content: null,
   spool: null,
+  email_digest: null,
+  body_digest: null,
 }
 
 /** Claims mails of campaigns: one recipient each, and what they share is read once. */

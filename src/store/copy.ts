@@ -1,20 +1,10 @@
 // A look into a database file that nobody works on: a copy in a backup, before it is trusted.
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
-import { messageOf } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
+import { Store } from './database.ts'
 import type { Sealed } from './instance.ts'
 import { explained } from './open.ts'
-
-/** What is wrong with the pages of a database file, in SQLite's words; undefined when they are sound. */
-export function damageOf(file: string): string | undefined {
-  try {
-    const [first] = look(file, (database) => database.pragma('quick_check(1)') as { quick_check: string }[])
-    return first?.quick_check === 'ok' ? undefined : (first?.quick_check ?? 'no answer')
-  } catch (thrown) {
-    return messageOf(thrown)
-  }
-}
 
 /** Any one DKIM key that lies sealed in it. */
 export const sealedKeyIn = (file: string): Sealed | undefined =>
@@ -25,6 +15,26 @@ export const sealedKeyIn = (file: string): Sealed | undefined =>
         .prepare('select id, sealed_private_key as box from dkim_keys where sealed_private_key is not null limit 1')
         .get() as Sealed | undefined,
   )
+
+/** Whether any of these accounts, by their ids, stands in it. */
+export const holdsUser = (file: string, ids: readonly string[]): boolean =>
+  look(
+    file,
+    (database) =>
+      database
+        .prepare('select 1 from users where id in (select value from json_each(?)) limit 1')
+        .get(JSON.stringify(ids)) !== undefined,
+  )
+
+/** Works on it as on a store that cannot be written, whatever its schema is. Throws as SQLite does. */
+export async function withCopy<T>(file: string, work: (store: Store) => Promise<T>): Promise<T> {
+  const store = new Store(new Database(file, { readonly: true, ...sqliteAddon(dirname(file)) }))
+  try {
+    return await work(store)
+  } finally {
+    store.close()
+  }
+}
 
 function look<T>(file: string, work: (database: Database.Database) => T): T {
   const database = new Database(file, { readonly: true, ...sqliteAddon(dirname(file)) })

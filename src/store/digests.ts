@@ -1,6 +1,6 @@
-// Digests of what people wrote: the texts of mails stand in rows whose octets SQLite's own check does not look at. Triggers keep a digest of
-// them in a table of its own, so that no statement can forget it; `verify` computes it once more. Rows of version 0.1.0 have none and are
-// believed.
+// Digests of what is sent, pushed to or authorises: such texts stand in rows whose octets SQLite's own check does not
+// look at. Triggers keep a digest of them in a table of its own, so that no statement can forget it; `verify` computes
+// it once more. Rows of version 0.1.0 have none and are believed.
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 
@@ -14,7 +14,8 @@ interface Digested {
   unless?: string
 }
 
-const DIGESTED: readonly Digested[] = [
+/** Those that version 0.2.0 began with; the text of its migration is made of them. */
+const FIRST: readonly Digested[] = [
   { of: 1, table: 'outbound_bodies', key: 'email_key', columns: ['content'] },
   {
     of: 2,
@@ -33,17 +34,41 @@ const DIGESTED: readonly Digested[] = [
   { of: 5, table: 'inbound_bodies', key: 'message_key', columns: ['headers', 'text', 'html', 'attachments'] },
 ]
 
+const rows = (of: number, table: string, columns: string): Digested => ({
+  of,
+  table,
+  key: 'key',
+  columns: columns.split(' '),
+})
+
+/** What else is sent, pushed to or shown, or authorises somebody. */
+const SECOND: readonly Digested[] = [
+  rows(6, 'users', 'email name password_hash plan operator reads_for sealed_totp'),
+  rows(7, 'tokens', 'user_key name scopes hash agent_id daily expires_at'),
+  rows(8, 'domains', 'name mail_from_prefix tls_policy tracking_redirect_mode'),
+  rows(9, 'dkim_keys', 'domain_key selector public_key sealed_private_key'),
+  rows(10, 'records', 'domain_key record_type name value'),
+  rows(11, 'inboxes', 'user_key domain_key name address'),
+  rows(12, 'webhooks', 'user_key domain_key name url events sealed_secret sealed_previous'),
+  rows(13, 'audiences', 'user_key domain_key name description'),
+  rows(14, 'contacts', 'email name preferences custom_fields'),
+  rows(15, 'campaigns', 'name subject body_html body_text from_address reply_to test_recipient_email'),
+  rows(16, 'suppressions', 'domain_key email reason source scope'),
+  rows(17, 'oauth_clients', 'name redirect_uris'),
+  rows(18, 'oauth_grants', 'client_key user_key redirect_uri challenge resource code_hash'),
+  rows(19, 'passkeys', 'user_key name public_key transports'),
+  rows(20, 'sessions', 'user_key open_as hash'),
+  rows(21, 'notices', 'user_key recipient subject text'),
+  rows(22, 'privacy_requests', 'user_key kind recipient_hash sealed_recipient'),
+  rows(23, 'outbound_webhooks', 'webhook_key event payload'),
+]
+
+/** Every table whose texts have digests, with the columns that they cover. */
+export const DIGESTED: readonly Digested[] = [...FIRST, ...SECOND]
+
 const list = (columns: readonly string[], of = ''): string => columns.map((name) => `${of}"${name}"`).join(', ')
 
-/** The table and its triggers, as a migration. */
-export const digestSchema = `
-create table digests (
-  "of" integer not null,
-  row_key integer not null,
-  digest blob not null,
-  primary key ("of", row_key)
-) strict, without rowid;
-${DIGESTED.map(({ columns, key, of, table, unless }) => {
+const firstTriggers = FIRST.map(({ columns, key, of, table, unless }) => {
   const keep = `insert or replace into digests values (${of}, new.${key}, row_digest(${list(columns, 'new.')}))`
   return `
 create trigger ${table}_digest_of_new after insert on ${table} ${unless === undefined ? '' : `when not (new.${unless})`}
@@ -52,25 +77,83 @@ create trigger ${table}_digest_of_changed after update of ${list(columns)} on ${
   when exists (select 1 from digests where "of" = ${of} and row_key = new.${key}) begin ${keep}; end;
 create trigger ${table}_digest_of_gone after delete on ${table}
   begin delete from digests where "of" = ${of} and row_key = old.${key}; end;`
-}).join('')}
+}).join('')
+
+/** The table and its first triggers, as a migration. */
+export const digestSchema = `
+create table digests (
+  "of" integer not null,
+  row_key integer not null,
+  digest blob not null,
+  primary key ("of", row_key)
+) strict, without rowid;
+${firstTriggers}
 `
+
+/**
+ * The conflict clause of the statement that fires a trigger counts in place of those inside it: these have none, so that
+ * they do the same below "insert … on conflict" and "update or replace".
+ */
+const upsertTriggers = SECOND.map(({ columns, key, of, table }) => {
+  const place = `"of" = ${of} and row_key = new.${key}`
+  const digest = `row_digest(${list(columns, 'new.')})`
+  return `
+create trigger ${table}_digest_of_new after insert on ${table}
+  begin delete from digests where ${place}; insert into digests values (${of}, new.${key}, ${digest}); end;
+create trigger ${table}_digest_of_changed after update of ${list(columns)} on ${table}
+  begin update digests set digest = ${digest} where ${place}; end;
+create trigger ${table}_digest_of_gone after delete on ${table}
+  begin delete from digests where "of" = ${of} and row_key = old.${key}; end;`
+}).join('')
+
+/** The further triggers, and the digests of the rows that there are; needs `defineDigest`. */
+export const widerDigestSchema = `${upsertTriggers}
+${SECOND.map(
+  ({ columns, key, of, table }) =>
+    `insert or replace into digests select ${of}, ${key}, row_digest(${list(columns)}) from ${table};`,
+).join('\n')}
+`
+
+type Value = string | number | Uint8Array | null
+
+function digestOf(values: readonly Value[]): Buffer {
+  const hash = createHash('sha256')
+  for (const value of values) {
+    const octets = typeof value === 'number' ? String(value) : value
+    // Lengths and nulls are part of it: "ab", "c" is not "a", "bc".
+    const length = typeof octets === 'string' ? Buffer.byteLength(octets) : octets?.length
+    hash.update(`${length ?? '-'}:`).update(octets ?? '')
+  }
+  return hash.digest()
+}
+
+/**
+ * Whether a row that was read is what was written. `row` holds every column that its digest covers; `digest` is null
+ * for a row of version 0.1.0, which is believed.
+ */
+export function isIntact(table: string, row: Record<string, unknown>, digest: Uint8Array | null): boolean {
+  if (digest === null) return true
+  const { columns } = DIGESTED.find((each) => each.table === table)!
+  return digestOf(columns.map((name) => row[name] as Value)).equals(digest)
+}
+
+/** The number of a table in the table of digests. */
+export const digestNumber = (table: string): number => DIGESTED.find((each) => each.table === table)!.of
 
 /** Makes `row_digest` known to a connection; the triggers need it. */
 export function defineDigest(database: Database.Database): void {
-  database.function('row_digest', { varargs: true, deterministic: true }, (...values: unknown[]) => {
-    const hash = createHash('sha256')
-    for (const value of values as (string | Uint8Array | null)[]) {
-      // Lengths and nulls are part of it: "ab", "c" is not "a", "bc".
-      const length = typeof value === 'string' ? Buffer.byteLength(value) : value?.length
-      hash.update(`${length ?? '-'}:`).update(value ?? '')
-    }
-    return hash.digest()
-  })
+  database.function('row_digest', { varargs: true, deterministic: true }, (...values: unknown[]) =>
+    digestOf(values as Value[]),
+  )
 }
 
 /** Sentences that name the rows whose texts are not what was written. Reads every text. */
 export function damagedRows(database: Database.Database): string[] {
+  const known = database.prepare(`select 1 from sqlite_schema where name = 'digests'`).get()
+  // In the copy of an older version.
+  if (known === undefined) return []
   return DIGESTED.flatMap(({ columns, key, of, table }) => {
+    if (!database.prepare('select 1 from digests where "of" = ? limit 1').get(of)) return []
     const rows = database
       .prepare(
         `select t.${key} as key from digests d join ${table} t on t.${key} = d.row_key

@@ -11,7 +11,8 @@ import { QUARANTINE } from './spool.ts'
 import { raw } from './query.ts'
 
 /** What an installation leaves in its data directory beside the database. */
-const BELONGINGS = [KEY_FILE, 'erasures.ledger', `${DATABASE}-wal`]
+const LEDGER = 'erasures.ledger'
+const BELONGINGS = [KEY_FILE, LEDGER, `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
   /** Hears that committed transactions cannot be read from the log any more. Only for who holds the lock: the log must stand still. */
@@ -28,7 +29,7 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
   refuseRemains(dataDir)
   const damage = options.logDamaged && scanLog(join(dataDir, DATABASE))
   if (damage) options.logDamaged?.(damage)
-  const store = openStore(dataDir, options)
+  const store = openStore(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
   try {
     const sealed = sealedKey(store)
     const key = join(dataDir, KEY_FILE)
@@ -51,8 +52,12 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
 /** The files of an installation whose database is missing or empty; empty when there is a database, or nothing at all. */
 function remains(dataDir: string): string[] {
   const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
-  if (database && database.size > 0) return []
-  return [...BELONGINGS, ...(spooled(dataDir) ? ['spool'] : [])].filter((name) => {
+  return database && database.size > 0 ? [] : belongings(dataDir, BELONGINGS)
+}
+
+/** Which of these files, and of the spool, are there and hold something. */
+function belongings(dataDir: string, names: readonly string[]): string[] {
+  return [...names, ...(spooled(dataDir) ? ['spool'] : [])].filter((name) => {
     const found = statSync(join(dataDir, name), { throwIfNoEntry: false })
     return found !== undefined && (found.isDirectory() || found.size > 0)
   })

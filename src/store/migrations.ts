@@ -7,6 +7,7 @@
 import { agents } from './schema-agents.ts'
 import { campaigns } from './schema-campaigns.ts'
 import { console_ } from './schema-console.ts'
+import { digests } from './schema-digests.ts'
 import { foundation } from './schema-foundation.ts'
 import { frontDoor } from './schema-front-door.ts'
 import { inbound } from './schema-inbound.ts'
@@ -32,4 +33,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'submission', sql: submission },
   { name: 'front-door', sql: frontDoor },
   { name: 'console', sql: console_ },
+  { name: 'digests', sql: digests },
 ]

@@ -6,6 +6,7 @@ import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
+import { defineDigest } from './digests.ts'
 import { migrations } from './migrations.ts'
 
 const BUSY_TIMEOUT = 5000
@@ -31,6 +32,8 @@ export interface OpenOptions {
   migrates?: boolean
   /** Hears, before the first migration of a database that holds something, from which schema to which. */
   migrating?: (from: number, to: number) => void
+  /** What already lies beside a database that has no tables yet, by names: such a database is not believed. */
+  newBeside?: () => string[]
 }
 
 /** Opens the database of a data directory, making it where there is none. Throws an OperatorError. */
@@ -40,6 +43,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   let database: Database.Database | undefined
   try {
     database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
+    refuseStrange(database, file, options)
     // What is free can go back to the disk a little at a time.
     if (database.pragma('page_count', { simple: true }) === 0) database.pragma('auto_vacuum = INCREMENTAL')
     database.pragma('journal_mode = WAL')
@@ -51,6 +55,8 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
     database.pragma('wal_autocheckpoint = 4000')
+    // The triggers of digests ask for it, and the migration that makes them.
+    defineDigest(database)
     migrate(database, file, options)
     return new Store(database, file)
   } catch (thrown) {
@@ -83,6 +89,24 @@ export function removeCopies(dataDir: string, before = Infinity): void {
     const file = join(dataDir, name)
     if (/^postrider\.db\.schema-\d+$/.test(name) && statSync(file).mtimeMs < before) rmSync(file, { force: true })
   }
+}
+
+/** Tables that every version has; without them a file that has others is not ours. */
+const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'outbound_bodies', 'deliveries', 'events']
+
+/**
+ * A database that holds something else, or nothing beside the belongings of an installation, is another one: that the
+ * right one lacks.
+ */
+function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
+  const tables = database.prepare(`select name from sqlite_schema where type = 'table'`).pluck().all() as string[]
+  const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
+  const ways =
+    'Is its disk mounted? If the database is lost, put a backup back with "postrider restore --replace FILE", or begin anew with "postrider init --new", which moves what is there aside.'
+  if (begun && !OURS.every((name) => tables.includes(name)))
+    throw new OperatorError(`${file} is no database of Postrider: its tables are not there. ${ways}`)
+  const beside = begun ? [] : (newBeside?.() ?? [])
+  if (beside.length > 0) throw new OperatorError(`${file} is empty, but ${beside.join(', ')} lies beside it. ${ways}`)
 }
 
 function migrate(database: Database.Database, file: string, { migrates = true, migrating }: OpenOptions): void {

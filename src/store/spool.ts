@@ -1,5 +1,6 @@
-// Letters too large for the database: files in the data directory's spool, on the disk before anybody is told yes. A file
-// is named by the row that refers to it; one that no row refers to is moved into the quarantine at start, and removed 30 days later.
+// Letters too large for the database: files in the data directory's spool, on the disk before anybody is told yes. A
+// file is named by the row that refers to it; one that no row refers to is moved into the quarantine at start, and
+// removed 30 days later, unless a row of a later start refers to it: then it is moved back.
 import { createHash } from 'node:crypto'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -91,13 +92,22 @@ export class Spool {
     await rm(this.path(name), { force: true })
   }
 
-  /** Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its row. Should the
-   *  database be the one that is wrong, nothing is lost. Answers their names. */
-  async sweep(known: (name: string) => boolean): Promise<string[]> {
-    const unknown = (await filesIn(this.#directory)).filter((name) => !known(name))
+  /**
+   * Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its
+   * row. Should the database be the one that is wrong, nothing is lost: what the right one knows is moved back. Answers
+   * the names of both.
+   */
+  async sweep(known: (name: string) => boolean): Promise<{ unknown: string[]; back: string[] }> {
+    const here = await filesIn(this.#directory)
+    const unknown = here.filter((name) => !known(name))
+    const back = (await this.quarantined()).filter((name) => known(name) && !here.includes(name))
     if (unknown.length > 0) await mkdir(this.#quarantine, { recursive: true, mode: 0o700 })
-    await Promise.all(unknown.map((name) => rename(this.path(name), join(this.#quarantine, name))))
-    return unknown
+    await Promise.all([
+      ...unknown.map((name) => rename(this.path(name), join(this.#quarantine, name))),
+      ...back.map((name) => rename(join(this.#quarantine, name), this.path(name))),
+    ])
+    if (back.length > 0) for (const each of [this.#directory, this.#quarantine]) syncPath(each)
+    return { unknown, back }
   }
 
   /** The files that nobody names, by their names. */

@@ -200,3 +200,45 @@ test('verify finds a damaged database and a missing file of the spool', async ()
   assert.equal(damaged.code, 1)
   assert.match(damaged.stdout + damaged.stderr, /damaged|malformed|corrupt|invalid page/i)
 })
+
+test('backup and restore name what is damaged, and keep it only by --force', async () => {
+  const dataDir = place()
+  const postrider = await startTestAppliance({ dataDir })
+  try {
+    await postrider.activeDomain('here.test')
+    await send(postrider, 'bob@there.test', `<p>${'y'.repeat(400_000)}</p>`)
+    await send(postrider, 'eve@there.test', '<p>An unusual sentence</p>')
+  } finally {
+    await postrider.stop()
+  }
+  const [name] = readdirSync(join(dataDir, 'spool'))
+  const spooled = join(dataDir, 'spool', name!)
+  const whole = readFileSync(spooled)
+  const database = join(dataDir, 'postrider.db')
+  const rows = readFileSync(database)
+  const flipped = Buffer.from(rows)
+  flipped[rows.indexOf('An unusual sentence')]! ^= 1
+  for (const [harm, said] of [
+    [() => writeFileSync(spooled, Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)])), /is damaged: its/],
+    [() => rmSync(spooled), /is missing/],
+    [() => writeFileSync(database, flipped), /Texts in outbound_bodies are damaged: row \d/],
+  ] as const) {
+    harm()
+    const file = `${place()}.zip`
+    const refusal = await refused(dataDir, 'backup', file)
+    assert.match(refusal, said)
+    assert.match(refusal, /--force/)
+    assert.equal(existsSync(file), false)
+    assert.match(await well(dataDir, 'backup', '--force', file), said)
+    const target = place()
+    const unrestored = await refused(target, 'restore', '--without-ledger', file)
+    assert.match(unrestored, said)
+    assert.match(unrestored, /--force/)
+    assert.equal(existsSync(target), false)
+    assert.match(await well(target, 'restore', '--without-ledger', '--force', file), said)
+    assert.match((await run(target, 'verify')).stdout, said)
+    writeFileSync(spooled, whole)
+    writeFileSync(database, rows)
+  }
+  await well(dataDir, 'backup', `${place()}.zip`)
+})

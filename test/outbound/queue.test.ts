@@ -1,7 +1,7 @@
 // The queue as a whole: the operator's hand on it, stopping and starting again, and many mails at once within the window.
 // Standards SC9, decisions D25, D26; contract `queue hold|release|retry|drop`, `serve` on SIGTERM.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -9,6 +9,7 @@ import { silentLog } from '../../src/base/log.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
 import { listQueue, moveQueued, retryNow, showQueued } from '../../src/outbound/queue.ts'
 import { raw } from '../../src/store/query.ts'
+import { Commands } from '../cli/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
@@ -390,7 +391,7 @@ test('mail to an inbox of this server that waits over a restart finds the listen
     assert.deepEqual(statuses(second), { delivered: 1 })
   }))
 
-test('files in the spool that no email refers to go into quarantine at the next start; the others stay', () =>
+test('files in the spool that no email refers to go into quarantine at the next start; the others stay or come back', () =>
   withRestarts(async (first, restart, mails) => {
     mails.receiver('spooled.test')
     rcpt.set('a@spooled.test', '451 later')
@@ -404,6 +405,16 @@ test('files in the spool that no email refers to go into quarantine at the next 
     writeFileSync(join(spool, 'orphan'), 'left by a crash')
     writeFileSync(join(spool, 'half.part'), 'left by a crash')
     await first.appliance.stop()
+    // As a start with the database of another installation leaves it.
+    mkdirSync(join(spool, 'quarantine'))
+    renameSync(join(spool, kept[0]!), join(spool, 'quarantine', kept[0]!))
+    const beside = Commands.beside(first)
+    try {
+      const { faults } = JSON.parse((await beside.run(['--json', 'verify'])).stdout) as { faults: string[] }
+      assert.match(faults.join(), /lies in its quarantine; the next start brings it back/)
+    } finally {
+      await beside.close()
+    }
     const second = await restart()
     assert.deepEqual(readdirSync(spool).toSorted(), [...kept, 'quarantine'].toSorted())
     assert.deepEqual(readdirSync(join(spool, 'quarantine')).toSorted(), ['half.part', 'orphan'])

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   renameSync,
@@ -90,6 +91,34 @@ test('no database beside a key, a spool or a log: refused, with both ways out', 
     if (gone === 'missing') unlinkSync(join(dir, 'postrider.db'))
     else truncateSync(join(dir, 'postrider.db'))
     assert.match(refused(dir), /instance\.key but no database.*mounted.*restore FILE.*init --new/)
+  }
+})
+
+test('a database without our tables: refused beside a key, a ledger or a spool, and wherever it holds others', async () => {
+  for (const [sql, said] of [
+    ['vacuum', /is empty, but instance\.key lies beside it.*mounted.*restore --replace FILE.*init --new/],
+    ['create table notes (text)', /is no database of Postrider.*mounted.*restore --replace FILE.*init --new/],
+    [`pragma user_version = ${migrations.length}`, /is no database of Postrider/],
+  ] as const) {
+    const dir = await installation()
+    const harm = (place: string): void => {
+      rmSync(join(place, 'postrider.db'), { force: true })
+      const other = new Database(join(place, 'postrider.db'))
+      other.pragma('journal_mode = WAL')
+      other.exec(sql)
+      other.close()
+    }
+    harm(dir)
+    assert.match(refused(dir), said)
+    const alone = dataDir()
+    harm(alone)
+    if (sql === 'vacuum') opened(alone)
+    else assert.match(refused(alone), said)
+    const spool = dataDir()
+    mkdirSync(join(spool, 'spool', 'quarantine'), { recursive: true })
+    writeFileSync(join(spool, 'spool', 'a-mail'), 'x')
+    harm(spool)
+    assert.match(refused(spool), sql === 'vacuum' ? /is empty, but spool lies beside it/ : said)
   }
 })
 

@@ -1,0 +1,27 @@
+// A server without any domain: its data may not be there yet, so that nothing is refused for good (D46).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { registerDomain } from '../../src/domains/register.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { RawClient } from '../smtp/raw.ts'
+
+test('without any domain mail is refused for now only; with one, for good', async () => {
+  const postrider = await startTestAppliance()
+  try {
+    const { desk, smtp } = postrider.appliance
+    const rcpt = async (address: string): Promise<string> => {
+      const client = await RawClient.greeted(smtp[0]!.port)
+      await client.ask('MAIL FROM:<ann@there.test>')
+      const said = await client.said(`RCPT TO:<${address}>`)
+      client.destroy()
+      return said
+    }
+    for (const address of ['box@here.test', 'postmaster@here.test', `${'a'.repeat(26)}@bounces.here.test`])
+      assert.equal(await rcpt(address), '451 4.3.0', address)
+    await registerDomain({ ...desk, ring: () => {} }, postrider.user.key, { name: 'here.test', purpose: 'both' })
+    assert.equal(await rcpt('box@else.test'), '554 5.7.1')
+    assert.equal(await rcpt('box@here.test'), '554 5.7.1')
+  } finally {
+    await postrider.stop()
+  }
+})

@@ -1,0 +1,96 @@
+// A mail that is damaged in the database is not sent, to nobody: it waits as local trouble that names its id (D72), and
+// goes out once the row is whole again.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { createLog } from '../../src/base/log.ts'
+import { retryNow } from '../../src/outbound/queue.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf } from './mails.ts'
+
+let postrider: TestAppliance
+let exchanger: TestExchanger
+const said: string[] = []
+const mails = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  const clock = new ManualClock()
+  const log = createLog({ clock, level: 'error', form: 'json', write: (line) => void said.push(line) })
+  postrider = await startTestAppliance({ clock, log, config: { delivery: { port: exchanger.port } } })
+  await postrider.activeDomain('here.test')
+})
+after(async () => {
+  await postrider.stop()
+  await exchanger.close()
+})
+
+const DAMAGE: readonly [what: string, table: string, harm: string, mend: string, part: RegExp][] = [
+  [
+    'the body',
+    'outbound_bodies',
+    `content = replace(content, 'Hello', 'Hemlo')`,
+    `content = replace(content, 'Hemlo', 'Hello')`,
+    /body/,
+  ],
+  ['the sender', 'outbound_emails', `"from" = 'anm@here.test'`, `"from" = 'ann@here.test'`, /header or sender/],
+  [
+    'the header',
+    'outbound_emails',
+    `"to" = replace("to", 'b', 'c')`,
+    `"to" = replace("to", 'c', 'b')`,
+    /header or sender/,
+  ],
+  [
+    'the address',
+    'deliveries',
+    `address = replace(address, 'bob', 'cob')`,
+    `address = replace(address, 'cob', 'bob')`,
+    /recipient/,
+  ],
+  ['the return path', 'domains', `mail_from_prefix = 'counce'`, `mail_from_prefix = 'bounce'`, /sending domain/],
+]
+
+for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
+  test(`${what} is another one: the mail waits and is not sent, until it is whole`, async () => {
+    const { desk } = postrider.appliance
+    const domain = `there${index}.test`
+    mails.receiver(domain)
+    exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
+    const id = await mails.post({ to: `bob@${domain}` })
+    await mails.attempted(id, 1)
+    delete exchanger.script.answer
+    const before = exchanger.heard.length
+    // Damage fires no trigger.
+    const triggers = desk.store.all(
+      raw<{ name: string; sql: string }>(
+        `select name, sql from sqlite_schema where type = 'trigger' and tbl_name = ? and name like '%_digest_of_changed'`,
+        [table],
+      ),
+    )
+    const set = (sql: string) =>
+      desk.store.write((tx) => {
+        for (const { name } of triggers) tx.run(raw(`drop trigger ${name}`))
+        tx.run(raw(`update ${table} set ${sql}`))
+        for (const trigger of triggers) tx.run(raw(trigger.sql))
+      })
+    const again = async (): Promise<void> => {
+      await retryNow(desk, id)
+      postrider.appliance.engine.ring()
+    }
+    await set(harm)
+    await again()
+    await until(() => desk.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
+    assert.ok(desk.troubles.list().some(({ name }) => name === 'delivery'))
+    const lines = said.filter((line) => line.includes('mail is damaged') && line.includes(id))
+    assert.match(lines.join(), part)
+    assert.equal(exchanger.heard.length, before)
+    await set(mend)
+    postrider.clock.leap(60_000)
+    await again()
+    await mails.become(id, 'delivered')
+    assert.equal(exchanger.heard.length, before + 1)
+  })
