@@ -11,6 +11,7 @@ import { createResolver } from '../base/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
 import { addUser, findUser, listUsers } from '../accounts/users.ts'
 import { listDomains } from '../domains/find.ts'
+import { followConfig } from '../domains/issue.ts'
 import { registerDomain } from '../domains/register.ts'
 import { recordsOf } from '../domains/records.ts'
 import { recordsText, zoneFile } from './domain.ts'
@@ -80,6 +81,8 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
           const domain =
             listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
             (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
+          // Another hostname stands in the records of every domain: what is printed is what is to be published now.
+          await followConfig(desk)
           const records = recordsOf(desk.store, domain.key)
           answer(
             now.terminal,

@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import Database from 'better-sqlite3'
 import { loadConfig } from '../../src/base/config.ts'
 import {
   configPlace,
@@ -120,6 +121,34 @@ describe('init', () => {
     const changed = readFileSync(place, 'utf8')
     assert.equal(changed, before.replace('hostname = "mx.init.test"', 'hostname = "mail.init.test"'))
     assert.match(changed, /The operator's own line/)
+  })
+
+  test('the records of a new host name are printed beside a domain that was verified under the old one', async () => {
+    const file = join(folder, 'renamed.toml')
+    const dir = join(folder, 'renamed')
+    const renamed = (...argv: string[]) => run(file, ['init', ...argv])
+    assert.equal((await renamed(...all.slice(0, -1), dir)).code, 0)
+    const db = new Database(join(dir, 'postrider.db'))
+    db.exec("UPDATE records SET verified = 1, observed = value; UPDATE domains SET status = 'active'")
+    db.close()
+    const { code, stdout } = await renamed('--hostname', 'new.init.test')
+    assert.equal(code, 0)
+    const { zone } = JSON.parse((await run(file, ['--json', 'init'])).stdout)
+    for (const text of [stdout.slice(stdout.indexOf('\n1. ')), zone as string]) {
+      assert.match(text, /^bounce\.init\.test\. \d+ IN MX 10 new\.init\.test\.$/m)
+      assert.match(text, /^bounce\.init\.test\. \d+ IN TXT ".*\bnew\.init\.test\b.*"$/m)
+      assert.doesNotMatch(text, /mx\.init\.test/)
+    }
+    for (const record of ['SPF', 'MAIL_FROM_MX']) assert.match(stdout, new RegExp(`^missing +${record} `, 'm'))
+    assert.match(stdout, /^ok +DKIM /m)
+  })
+
+  test('--json prints the records of the new host name as well', async () => {
+    const file = join(folder, 'renamed.toml')
+    const { stdout } = await run(file, ['--json', 'init', '--hostname', 'third.init.test'])
+    const { zone } = JSON.parse(stdout)
+    assert.match(zone, / MX 10 third\.init\.test\.$/m)
+    assert.doesNotMatch(zone, /new\.init\.test/)
   })
 
   test('a name without an address in DNS is a warning', async () => {
