@@ -301,6 +301,23 @@ describe('token', () => {
     assert.deepEqual((await commands.json(...create('--scopes', 'all'))).scopes, [...SCOPES])
   })
 
+  test('agent and cap: none takes them away, what is no name or number is wrong usage', async () => {
+    const { id } = await commands.json(...create('--scopes', 'all', '--daily', 'none'))
+    assert.deepEqual(await commands.json('token', 'set', id, '--daily', '5', '--agent', 'shop'), {
+      id,
+      agent: 'shop',
+      daily: 5,
+    })
+    assert.deepEqual(await commands.json('token', 'set', id, '--daily', 'none', '--agent', 'none'), {
+      id,
+      agent: null,
+      daily: null,
+    })
+    for (const agent of ['', 'x'.repeat(129), 'two\nlines'])
+      for (const argv of [create('--scopes', 'all'), ['token', 'set', id]])
+        assert.match(await commands.misused(...argv, '--agent', agent), /1 to 128 characters/)
+  })
+
   test('revoke ends it', async () => {
     const { id } = await commands.json(...create('--scopes', 'all'))
     await commands.json('token', 'revoke', id)
