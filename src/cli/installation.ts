@@ -24,7 +24,7 @@ import { dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { DATABASE } from '../store/open.ts'
-import { SYSTEM_CONFIG, type Invocation } from './open.ts'
+import { namedConfig, SYSTEM_CONFIG, type Invocation } from './open.ts'
 import { SERVICE_USER, serviceUser } from './ownership.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
@@ -45,7 +45,7 @@ export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
   { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
 ): string {
-  const named = configFile ?? environment['POSTRIDER_CONFIG']
+  const named = namedConfig({ configFile, environment })
   if (named !== undefined) return resolve(named)
   if (root) return SYSTEM_CONFIG
   if (installed)

@@ -27,13 +27,19 @@ export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
 /** Counts where no system-wide one is: a command beside an installed service means that service. */
 const HERE = './postrider.toml'
 
+/** The configuration file that is named; an empty variable names none. */
+export const namedConfig = ({
+  configFile,
+  environment,
+}: Pick<Invocation, 'configFile' | 'environment'>): string | undefined =>
+  configFile ?? (environment['POSTRIDER_CONFIG'] || undefined)
+
 /** The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, ./postrider.toml; undefined = defaults. */
 export function findConfig({
   configFile,
   environment,
 }: Pick<Invocation, 'configFile' | 'environment'>): string | undefined {
-  const named = configFile ?? environment['POSTRIDER_CONFIG']
-  return named ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
+  return namedConfig({ configFile, environment }) ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
 /** A line of its own on stderr, once. */

@@ -712,6 +712,7 @@ describe('the configuration', () => {
     const two = join(folder, 'two.toml')
     assert.deepEqual(await dataOf({}), ['one.test'])
     assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }), ['two.test'])
+    assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: '' }), ['one.test'], 'an empty variable names none')
     assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }, '--config', join(folder, 'postrider.toml')), ['one.test'])
     assert.deepEqual(await dataOf({ POSTRIDER_DATA_DIR: join(folder, 'data-two') }), ['two.test'])
   })
