@@ -252,6 +252,39 @@ describe('user', () => {
     assert.equal((await commands.json('user', 'list')).length, 1)
   })
 
+  test('operators, and people who look at the account of another', async () => {
+    const [ann] = await commands.json('user', 'list')
+    assert.partialDeepStrictEqual(ann, { email: 'ann@owner.test', operator: true, reads_for: null })
+    assert.partialDeepStrictEqual(await commands.json('user', 'add', 'op@other.test', '--operator'), {
+      operator: true,
+      reads_for: null,
+    })
+    const reader = ['user', 'add', 'reader@other.test', '--reads-for']
+    assert.match(await commands.fails(...reader, 'nobody@other.test'), /nobody@other\.test/)
+    assert.partialDeepStrictEqual(await commands.json(...reader, 'ann@owner.test'), {
+      operator: false,
+      reads_for: 'ann@owner.test',
+    })
+    assert.match(
+      await commands.fails('user', 'add', 'third@other.test', '--reads-for', 'reader@other.test'),
+      /no account of its own/,
+    )
+    const { stdout } = await commands.run(['user', 'list'])
+    assert.match(stdout, /^EMAIL +NAME +OPERATOR +READS FOR +PLAN /)
+    assert.match(stdout, /^op@other\.test +op +yes +- +unlimited /m)
+    assert.match(stdout, /^reader@other\.test +reader +no +ann@owner\.test +unlimited /m)
+    const set = (...more: string[]) => commands.json('user', 'set', 'op@other.test', ...more)
+    assert.partialDeepStrictEqual(await set('--operator', 'no'), { operator: false, summary: 'none' })
+    assert.partialDeepStrictEqual(await set('--operator', 'yes', '--summary', 'daily'), {
+      operator: true,
+      summary: 'daily',
+    })
+    assert.partialDeepStrictEqual(await set('--summary', 'none'), { operator: true, summary: 'none' })
+    assert.match(await commands.fails('user', 'set', 'op@other.test'), /--operator/)
+    assert.match(await commands.misused('user', 'set', 'op@other.test', '--operator', 'perhaps'), /perhaps/)
+    for (const name of ['op', 'reader']) await commands.json('user', 'remove', `${name}@other.test`)
+  })
+
   test('what cannot be done is said in a sentence', async () => {
     assert.match(await commands.fails('user', 'add', 'ann@owner.test'), /ann@owner\.test/)
     assert.match(await commands.fails('user', 'add', 'ANN@OWNER.TEST'), /exists|already|is there/i)
