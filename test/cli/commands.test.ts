@@ -96,6 +96,20 @@ describe('usage', () => {
     visit(createProgram({}), 'postrider')
   })
 
+  test('README names every command, and the configuration reserves no key', () => {
+    const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
+    // The cell of each row of its table of commands.
+    const cells = [...read('README.md').matchAll(/^\| (`postrider [^|]*?) \|/gm)].map(([, cell]) => cell!)
+    const missing = leaves(createProgram({}))
+      .map(([path]) => path)
+      .filter((path) => {
+        const words = path.split(' ')
+        return !cells.some((cell) => words.every((word) => new RegExp(`[ \`]${word}(?=[ \`])`).test(cell)))
+      })
+    assert.deepEqual(missing, ['help'])
+    assert.doesNotMatch(read('config/postrider.toml'), /reserved/)
+  })
+
   test('the help of every command ends with examples, which are command lines of it', async () => {
     const all = new Map(leaves(createProgram({})))
     assert.deepEqual([...all.keys()].toSorted(), Object.keys(EXAMPLES).toSorted())
