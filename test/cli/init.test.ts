@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -204,6 +205,33 @@ describe('init', () => {
     assert.match(readFileSync(place, 'utf8'), /^hostname = "mail\.init\.test"$/m)
   })
 
+  test('what fails leaves nothing behind, and the next try is not held to it', async () => {
+    const file = join(folder, 'failing', 'postrider.toml')
+    const at = (dir: string): string[] => [...all.slice(0, -1), dir]
+    const open = join(folder, 'open-to-all')
+    mkdirSync(open)
+    chmodSync(open, 0o755)
+    assert.match(await fails(file, at(open)), /Other users may read the data directory/)
+    const foreign = join(folder, 'foreign')
+    mkdirSync(foreign, { mode: 0o700 })
+    writeFileSync(join(foreign, 'letter.txt'), 'mine')
+    assert.match(await fails(file, at(foreign)), /files that are not Postrider's/)
+    // It fails only when the configuration has been written.
+    const made = join(folder, 'made-for-nothing', 'data')
+    assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
+    const empty = join(folder, 'empty-before')
+    mkdirSync(empty, { mode: 0o700 })
+    assert.match(await fails(file, at(empty), { POSTRIDER_REGIONS: 'UPPER' }), /POSTRIDER_REGIONS/)
+    assert.ok(!existsSync(file) && !existsSync(join(folder, 'made-for-nothing')))
+    assert.deepEqual([readdirSync(open), readdirSync(foreign), readdirSync(empty)], [[], ['letter.txt'], []])
+    // A file of comments alone, as the package installs it, is put back.
+    mkdirSync(join(folder, 'failing'), { recursive: true })
+    writeFileSync(file, '# nothing yet\n')
+    assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
+    assert.equal(readFileSync(file, 'utf8'), '# nothing yet\n')
+    assert.equal((await run(file, ['init', ...at(empty)])).code, 0)
+  })
+
   test('what is not given is named, and nothing is written', async () => {
     const path = join(folder, 'never.toml')
     const said = await fails(path, ['--hostname', 'mx.a.test'])
@@ -271,7 +299,7 @@ describe('the data directory', { skip: root ? false : 'only root can give files 
   const owner = { uid: 61_231, gid: 61_232 }
   const fresh = (name: string): string => {
     const dir = join(folder, name)
-    mkdirSync(dir)
+    mkdirSync(dir, { mode: 0o700 })
     return dir
   }
 
