@@ -158,6 +158,22 @@ export function setSummary(
   })
 }
 
+/** Whether a user sees and steers the whole server. Who no longer does is signed out: a session may be looking at another account. Throws
+ *  an OperatorError when there is no such user. */
+export function setOperator(desk: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
+  return desk.store.write((tx) => {
+    const { key } = requireUser(tx, email)
+    tx.run(
+      db
+        .updateTable('users')
+        .set({ operator: operator ? 1 : 0, updated_at: desk.clock.now() })
+        .where('key', '=', key),
+    )
+    if (!operator) endSessions(tx, key)
+    return requireUser(tx, email)
+  })
+}
+
 /** Users whose last summary was made before a time (ms). */
 export function summaryDue(reader: Reader, before: number): User[] {
   return reader.all(

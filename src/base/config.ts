@@ -62,6 +62,7 @@ export const schema = z.strictObject({
     listen: z.array(endpoint()).default([]),
     tls_listen: z.array(endpoint()).default([]),
     max_connections: z.int().min(1).max(10_000).default(1000),
+    max_connections_per_address: z.int().min(1).max(10_000).default(50),
     max_recipients: z.int().min(1).max(1000).default(100),
   }),
   tls: section({

@@ -31,6 +31,8 @@ interface Shown {
 export class Certificates {
   readonly #deps: CertificateDeps
   readonly #shown: Shown[] = []
+  /** Why files could not be read, as it was logged. */
+  readonly #told = new Set<string>()
   readonly #contexts = new Map<string, SecureContext>()
 
   constructor(deps: CertificateDeps) {
@@ -45,7 +47,10 @@ export class Certificates {
       return this.#read(door)
     } catch (thrown) {
       if (!(thrown instanceof Unreadable)) throw thrown
-      log.error('certificate cannot be read, a self-made one is shown', { error: thrown.message })
+      // Once for all listeners that would show it.
+      if (!this.#told.has(thrown.message))
+        log.error('certificate cannot be read, a self-made one is shown', { error: thrown.message })
+      this.#told.add(thrown.message)
       return this.#selfMade()
     }
   }
@@ -59,6 +64,7 @@ export class Certificates {
   renew(): void {
     const fresh = this.#shown.map(({ door, renew }) => ({ certificate: this.#read(door), renew }))
     this.#contexts.clear()
+    this.#told.clear()
     for (const { certificate, renew } of fresh) renew(certificate)
   }
 
@@ -136,12 +142,23 @@ function checked(cert: Named, key: Named): Certificate {
   try {
     if (!new X509Certificate(pem).checkPrivateKey(createPrivateKey(secret)))
       throw new Error('they do not belong together')
+    // What is sound may still be too weak for TLS as it is spoken here.
+    createSecureContext({ cert: pem, key: secret, ...TLS_POLICY })
     return { cert: pem, key: secret }
   } catch (thrown) {
+    const named = [cert, key].map(([name, path]) => `"${name}" (${path})`).join(' and ')
     throw new OperatorError(
-      `The certificate of ${cert[0]} and the key of ${key[0]} are no use: ${thrown instanceof Error ? thrown.message : String(thrown)}.`,
+      `The certificate and key of ${named} are no use: ${reasonOf(thrown)}; name a PEM certificate and the key that belongs to it, ECDSA or RSA of 2048 bits or more.`,
     )
   }
+}
+
+/** In OpenSSL's words without their codes. */
+function reasonOf(thrown: unknown): string {
+  const { message, reason } = thrown as { message?: string; reason?: string }
+  if (/^(?:ee|ca) key too small$/.test(reason ?? '')) return 'the key is too weak'
+  if (reason === 'ca md too weak') return 'the signature is too weak'
+  return reason ?? message ?? String(thrown)
 }
 
 function readPem([key, path]: Named, [cert, secret]: readonly [Named, Named]): string {

@@ -16,10 +16,14 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'user add': [
     'postrider user add ann@example.org --name "Ann Owner"',
     'postrider user add ann@example.org --plan growth --password-stdin < password.txt',
+    'postrider user add ben@example.org --reads-for ann@example.org --password-stdin < password.txt',
   ],
   'user list': ['postrider user list'],
   'user passwd': ['postrider user passwd ann@example.org < password.txt'],
-  'user set': ['postrider user set ann@example.org --summary daily'],
+  'user set': [
+    'postrider user set ann@example.org --summary daily',
+    'postrider user set ann@example.org --operator yes',
+  ],
   'user remove': ['postrider user remove ann@example.org'],
   'subscription set': [
     'postrider subscription set ann@example.org --plan growth',

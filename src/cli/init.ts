@@ -11,6 +11,7 @@ import { createResolver } from '../base/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
 import { addUser, findUser, listUsers } from '../accounts/users.ts'
 import { listDomains } from '../domains/find.ts'
+import { followConfig } from '../domains/issue.ts'
 import { registerDomain } from '../domains/register.ts'
 import { recordsOf } from '../domains/records.ts'
 import { recordsText, zoneFile } from './domain.ts'
@@ -18,10 +19,12 @@ import {
   configPlace,
   giveDataDir,
   hasUnit,
+  keepConfig,
   prepareDataDir,
   serviceOwner,
   sets,
   settingsIn,
+  withFrontDoor,
   withSetting,
   writeConfig,
   type Owner,
@@ -30,7 +33,7 @@ import { configOf, SYSTEM_CONFIG, withDesk, type Desk, type Invocation } from '.
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
-import { answer } from './terminal.ts'
+import { answer, type Terminal } from './terminal.ts'
 
 interface Answers {
   domain: string
@@ -69,38 +72,59 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
       heedEnvironment(now, answers)
       if (known) sameData(configFile, answers, known)
       const owner = serviceOwner()
-      prepareDataDir(answers.data, owner)
-      const aside = anew ? beginAnew(answers.data) : undefined
-      const done = settings
-        ? change(configFile, settings, { answers, from: known?.hostname, owner })
-        : write(configFile, answers, owner, acceptTerms === true)
+      const putBack = keepConfig(configFile, owner)
+      const clear = prepareDataDir(answers.data, owner)
+      let done = false
       try {
-        await withDesk(now, async (desk) => {
-          const user = findUser(desk.store, answers.email) ?? (await addUser(desk, { email: answers.email }))
-          const domain =
-            listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
-            (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
-          const records = recordsOf(desk.store, domain.key)
-          answer(
-            now.terminal,
-            {
-              config: configFile,
-              data_dir: desk.config.data_dir,
-              hostname: desk.config.hostname,
-              user: user.email,
-              domain: domain.name,
-              status: domain.status,
-              zone: zoneFile(records),
-              warnings: await warnings(desk),
-              set_aside: aside ?? null,
-            },
-            (shown) => person(shown, done, recordsText(records)),
-          )
-        })
+        const aside = anew ? beginAnew(answers.data) : undefined
+        const written = settings
+          ? change(configFile, settings, { answers, from: known?.hostname, owner })
+          : write(configFile, answers, owner, acceptTerms === true)
+        await withDesk(now, (desk) => install(desk, { answers, aside, configFile, terminal: now.terminal, written }))
+        done = true
       } finally {
-        if (owner) giveDataDir(answers.data, owner)
+        // What failed leaves nothing behind that the next try would be held to.
+        if (!done) {
+          putBack()
+          clear()
+        }
+        if (owner && existsSync(answers.data)) giveDataDir(answers.data, owner)
       }
     })
+}
+
+interface Installation {
+  answers: Answers
+  aside: string | undefined
+  configFile: string
+  terminal: Terminal
+  written: Done
+}
+
+/** The first user and domain, and what is to be done next. */
+async function install(desk: Desk, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
+  const user = findUser(desk.store, answers.email) ?? (await addUser(desk, { email: answers.email }))
+  const domain =
+    listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
+    (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
+  // Another hostname stands in the records of every domain: what is printed is what is to be published now.
+  await followConfig(desk)
+  const records = recordsOf(desk.store, domain.key)
+  answer(
+    terminal,
+    {
+      config: configFile,
+      data_dir: desk.config.data_dir,
+      hostname: desk.config.hostname,
+      user: user.email,
+      domain: domain.name,
+      status: domain.status,
+      zone: zoneFile(records),
+      warnings: await warnings(desk),
+      set_aside: aside ?? null,
+    },
+    (shown) => person(shown, written, recordsText(records)),
+  )
 }
 
 interface Shown {
@@ -183,27 +207,6 @@ function write(file: string, answers: Answers, owner: Owner | undefined, open: b
   writeConfig(file, open ? withFrontDoor(text, answers) : text, owner)
   return { verb: 'Wrote' }
 }
-
-/** A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be changed. */
-function withFrontDoor(text: string, { email, hostname }: Answers): string {
-  const changes: [section: string, key: string, value: string][] = [
-    ['http', 'tls_listen', bothFamilies(443)],
-    ['http', 'public_url', `"https://${hostname}"`],
-    ['submission', 'listen', bothFamilies(587)],
-    ['submission', 'tls_listen', bothFamilies(465)],
-    ['acme', 'enabled', 'true'],
-    ['acme', 'email', JSON.stringify(email)],
-    ['acme', 'accept_terms', 'true'],
-  ]
-  return changes.reduce((changed, [section, key, value]) => {
-    const place = new RegExp(`(^\\[${section}\\]$[\\s\\S]*?^${key} = ).*$`, 'm')
-    const next = changed.replace(place, (_, before: string) => before + value)
-    if (next === changed) throw new Error(`${section}.${key} does not stand in the configuration.`)
-    return next
-  }, text)
-}
-
-const bothFamilies = (port: number): string => `["[::]:${port}", "0.0.0.0:${port}"]`
 
 /** The operator's file stays as it is but for the host name. */
 function change(

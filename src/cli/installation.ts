@@ -16,6 +16,7 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -23,13 +24,13 @@ import {
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
-import { DATABASE } from '../store/open.ts'
-import { SYSTEM_CONFIG, type Invocation } from './open.ts'
+import { DATABASE, demandClosed } from '../store/open.ts'
+import { namedConfig, SYSTEM_CONFIG, type Invocation } from './open.ts'
 import { SERVICE_USER, serviceUser } from './ownership.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
 /** What says of a directory that it is, or was, a data directory. */
-const OURS = [DATABASE, KEY_FILE, 'serve.lock', 'spool']
+const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.lock', 'spool']
 
 export interface Owner {
   uid: number
@@ -45,7 +46,7 @@ export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
   { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
 ): string {
-  const named = configFile ?? environment['POSTRIDER_CONFIG']
+  const named = namedConfig({ configFile, environment })
   if (named !== undefined) return resolve(named)
   if (root) return SYSTEM_CONFIG
   if (installed)
@@ -86,6 +87,34 @@ export function withSetting(text: string, key: string, value: string): string {
   return topLevel(key).test(head) ? head.replace(topLevel(key), () => line) + rest : `${line}\n${text}`
 }
 
+/** A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be changed. */
+export function withFrontDoor(text: string, { email, hostname }: { email: string; hostname: string }): string {
+  const changes: [section: string, key: string, value: string][] = [
+    ['http', 'tls_listen', bothFamilies(443)],
+    ['http', 'public_url', `"https://${hostname}"`],
+    ['submission', 'listen', bothFamilies(587)],
+    ['submission', 'tls_listen', bothFamilies(465)],
+    ['acme', 'enabled', 'true'],
+    ['acme', 'email', JSON.stringify(email)],
+    ['acme', 'accept_terms', 'true'],
+  ]
+  return changes.reduce((changed, [section, key, value]) => {
+    const place = new RegExp(`(^\\[${section}\\]$[\\s\\S]*?^${key} = ).*$`, 'm')
+    const next = changed.replace(place, (_, before: string) => before + value)
+    if (next === changed) throw new Error(`${section}.${key} does not stand in the configuration.`)
+    return next
+  }, text)
+}
+
+/** How to put a configuration file back as it is now. */
+export function keepConfig(file: string, owner: Owner | undefined): () => void {
+  const former = existsSync(file) ? readFileSync(file, 'utf8') : undefined
+  return () => {
+    if (former === undefined) rmSync(file, { force: true })
+    else if (readFileSync(file, 'utf8') !== former) writeConfig(file, former, owner)
+  }
+}
+
 /** Writes a configuration whole or not at all; a file that is replaced keeps its owner and mode. Throws an OperatorError. */
 export function writeConfig(file: string, text: string, owner: Owner | undefined): void {
   let draft: string | undefined
@@ -112,12 +141,13 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
   }
 }
 
-/** Makes a folder that everybody may look into, and those that lead there, whatever the umask. */
-function makeOpen(folder: string): void {
-  if (existsSync(folder)) return
-  makeOpen(dirname(folder))
+/** Makes a folder that everybody may look into, and those that lead there, whatever the umask; answers those that it made. */
+function makeOpen(folder: string): string[] {
+  if (existsSync(folder)) return []
+  const above = makeOpen(dirname(folder))
   mkdirSync(folder)
   chmodSync(folder, 0o755)
+  return [...above, folder]
 }
 
 const notWritten = (file: string, thrown: unknown): OperatorError => {
@@ -152,8 +182,9 @@ const textOf = (file: string): string => {
 const nameOf = (uid: number): string =>
   new RegExp(`^([^:]+):[^:]*:${uid}:`, 'm').exec(textOf('/etc/passwd'))?.[1] ?? `user ${uid}`
 
-/** Makes the data directory, or refuses one that is not to be used or given to `owner`. Throws an OperatorError. */
-export function prepareDataDir(dir: string, owner: Owner | undefined): void {
+/** Makes the data directory, or refuses one that is not to be used or given to `owner`; answers how to take back what an installation that
+ *  fails has made in it. Throws an OperatorError, having changed nothing. */
+export function prepareDataDir(dir: string, owner: Owner | undefined): () => void {
   if (!existsSync(dir)) return makeDataDir(dir)
   const { uid } = statSync(dir)
   if (owner === undefined) {
@@ -164,22 +195,44 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): void {
         `The data directory ${dir} belongs to ${nameOf(uid)}: run "sudo -u ${nameOf(uid)} postrider init", or choose another with --data.`,
       )
     }
-    return
-  }
-  if (uid !== 0 && uid !== owner.uid)
+  } else if (uid !== 0 && uid !== owner.uid)
     throw new OperatorError(
       `The data directory ${dir} belongs to ${nameOf(uid)}: "chown -R ${SERVICE_USER}:${SERVICE_USER} ${dir}" gives it to the service, or choose another with --data.`,
     )
-  const entries = readdirSync(dir).filter((name) => name !== 'lost+found')
-  if (entries.length > 0 && !entries.some((name) => OURS.includes(name)))
+  const entries = entriesOf(dir)
+  const ours = entries.some((name) => OURS.includes(name))
+  if (entries.length > 0 && !ours && !entries.some((name) => name.startsWith('set-aside-')))
     throw new OperatorError(`${dir} holds files that are not Postrider's; choose an empty directory with --data.`)
+  demandClosed(dir)
+  // What an installation left is never touched.
+  return () => {
+    if (!ours) clear(dir, entries)
+  }
 }
 
-function makeDataDir(dir: string): void {
+/** What a directory holds; a file in its place has nothing in it and is refused later. */
+function entriesOf(dir: string): string[] {
+  return statSync(dir).isDirectory() ? readdirSync(dir).filter((name) => name !== 'lost+found') : []
+}
+
+/** Removes all but these from a directory. */
+function clear(dir: string, but: readonly string[]): void {
+  for (const name of entriesOf(dir)) if (!but.includes(name)) rmSync(join(dir, name), { recursive: true, force: true })
+}
+
+/** Makes the data directory and those that lead there; answers how to take them back. */
+function makeDataDir(dir: string): () => void {
+  let made: string[] = []
+  const takeBack = (): void => {
+    if (existsSync(dir)) clear(dir, [])
+    for (const folder of [dir, ...made.toReversed()])
+      if (existsSync(folder) && readdirSync(folder).length === 0) rmdirSync(folder)
+  }
   try {
     // The service must reach it: what leads there is open, it alone is closed.
-    makeOpen(dirname(dir))
+    made = makeOpen(dirname(dir))
     mkdirSync(dir, { mode: 0o700 })
+    return takeBack
   } catch (thrown) {
     throw new OperatorError(
       ['EACCES', 'EPERM'].includes(codeOf(thrown))
@@ -199,3 +252,5 @@ export function giveDataDir(dir: string, { uid, gid }: Owner): void {
   }
   give(realpathSync(dir))
 }
+
+const bothFamilies = (port: number): string => `["[::]:${port}", "0.0.0.0:${port}"]`

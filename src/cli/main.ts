@@ -21,7 +21,7 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from './queue.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
-import { answerError, printable, standardTerminal, type Spoken, type Terminal } from './terminal.ts'
+import { answerError, complain, printable, standardTerminal, type Spoken, type Terminal } from './terminal.ts'
 import { subscriptionCommand } from './subscription.ts'
 import { suppressionCommand } from './suppression.ts'
 import { oauthCommand } from './oauth.ts'
@@ -142,7 +142,7 @@ function failed(thrown: unknown, terminal: Terminal): number {
   const expected = why instanceof OperatorError || why instanceof Refusal
   const message = messageOf(why)
   const told = expected ? printable(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
-  terminal.err(`postrider: ${told}\n`)
+  complain(terminal, told)
   const code = why instanceof Refusal ? why.problems[0]!.code : expected ? 'refused' : 'internal'
   answerError(terminal, message, code)
   return 1

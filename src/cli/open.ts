@@ -1,6 +1,6 @@
 // What a command works with. Commands open the data directory themselves, beside a running server, which notices their
 // changes within a second.
-import { existsSync, fstatSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -12,7 +12,7 @@ import { openInstance, type Instance } from '../store/instance.ts'
 import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { adopt } from './ownership.ts'
-import { printableJson, type Terminal } from './terminal.ts'
+import { isJournal, printableJson, type Terminal } from './terminal.ts'
 
 export interface Invocation {
   terminal: Terminal
@@ -27,13 +27,19 @@ export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
 /** Counts where no system-wide one is: a command beside an installed service means that service. */
 const HERE = './postrider.toml'
 
+/** The configuration file that is named; an empty variable names none. */
+export const namedConfig = ({
+  configFile,
+  environment,
+}: Pick<Invocation, 'configFile' | 'environment'>): string | undefined =>
+  configFile ?? (environment['POSTRIDER_CONFIG'] || undefined)
+
 /** The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, ./postrider.toml; undefined = defaults. */
 export function findConfig({
   configFile,
   environment,
 }: Pick<Invocation, 'configFile' | 'environment'>): string | undefined {
-  const named = configFile ?? environment['POSTRIDER_CONFIG']
-  return named ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
+  return namedConfig({ configFile, environment }) ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
 /** A line of its own on stderr, once. */
@@ -98,25 +104,14 @@ function opened(dataDir: string): Instance {
 
 /** The log of a server: JSON lines, or text where a person looks on. */
 export function serverLog(terminal: Terminal, level: Config['log']['level'], write = terminal.out): Log {
-  const text = terminal.interactive && !terminal.json && !isJournal()
+  const journal = isJournal(1)
+  const text = terminal.interactive && !terminal.json && !journal
   return createLog({
     clock: systemClock,
     level,
-    form: text ? 'text' : isJournal() ? 'journal' : 'json',
+    form: text ? 'text' : journal ? 'journal' : 'json',
     write: text ? write : (line) => write(printableJson(line)),
   })
-}
-
-/** Whether stdout leads to systemd's journal (systemd.exec(5), $JOURNAL_STREAM). */
-function isJournal(): boolean {
-  const stream = process.env['JOURNAL_STREAM']
-  if (stream === undefined) return false
-  try {
-    const { dev, ino } = fstatSync(1)
-    return stream === `${dev}:${ino}`
-  } catch {
-    return false
-  }
 }
 
 /** A password from standard input: its first line. Throws an OperatorError when it is empty. */

@@ -2,36 +2,55 @@
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { explainedFile } from '../store/open.ts'
 import { startAppliance, type Appliance } from './appliance.ts'
 import { configOf, serverLog, type Invocation } from './open.ts'
+import { complain, standardTerminal } from './terminal.ts'
 
 export function serveCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('serve')
     .description('run the appliance in the foreground')
-    .action(async () => {
-      const now = invocation()
-      const config = configOf(now)
-      const log = serverLog(now.terminal, config.log.level)
-      // A lost data directory: nothing can be finished, and every answer until the end would be a promise too many.
-      const fatal = (reason: OperatorError): never => {
-        now.terminal.err(`postrider: ${reason.message}\n`)
-        process.exit(1)
-      }
-      const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
-      const readAgain = async (): Promise<void> => {
-        try {
-          // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
-          Object.assign(config, configOf(now))
-          await appliance.reload()
-          log.always('configuration read again')
-        } catch (thrown) {
-          log.error('configuration not read again', { error: messageOf(thrown) })
-        }
-      }
-      process.on('SIGHUP', () => void readAgain())
-      await untilSignal(appliance)
-    })
+    .action(() => serve(invocation()))
+}
+
+/** Resolves when a signal has stopped the appliance. Throws what kept it from starting or from ending well, having logged it. */
+async function serve(now: Invocation): Promise<void> {
+  // The log is no document: with --json what went wrong follows it as one.
+  const { out } = standardTerminal(now.terminal.json)
+  // Of the default level until the configuration is read.
+  let log = serverLog(now.terminal, 'info', out)
+  try {
+    const config = configOf(now)
+    log = serverLog(now.terminal, config.log.level, out)
+    await run(now, config, log)
+  } catch (thrown) {
+    log.error('stopped', { error: messageOf(explainedFile(thrown)) })
+    throw thrown
+  }
+}
+
+async function run(now: Invocation, config: Config, log: Log): Promise<void> {
+  // A lost data directory: nothing can be finished, and every answer until the end would be a promise too many.
+  const fatal = (reason: OperatorError): never => {
+    complain(now.terminal, reason.message)
+    process.exit(1)
+  }
+  const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
+  const readAgain = async (): Promise<void> => {
+    try {
+      // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
+      Object.assign(config, configOf(now))
+      await appliance.reload()
+      log.always('configuration read again')
+    } catch (thrown) {
+      log.error('configuration not read again', { error: messageOf(thrown) })
+    }
+  }
+  process.on('SIGHUP', () => void readAgain())
+  await untilSignal(appliance)
 }
 
 /** npm, timeout(1) and terminals signal a whole group and its members once more: what comes this soon repeats the first. */

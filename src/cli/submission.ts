@@ -45,6 +45,7 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         implicitTls,
         maxBytes: config.inbound.max_message_bytes,
         maxConnections: submission.max_connections,
+        maxPerAddress: submission.max_connections_per_address,
         maxRecipients: submission.max_recipients,
         login: (password, client) => senders.login(password, client),
         welcome: (_, who) => submissions.welcome(who as Sender),

@@ -2,6 +2,7 @@
 // strangers (subjects, replies, names, cells of a file): no character of theirs moves the cursor or turns the order of the text around,
 // and in a cell of a table or a quoted value none ends the line.
 import { once } from 'node:events'
+import { fstatSync } from 'node:fs'
 
 export interface Terminal {
   json: boolean
@@ -56,6 +57,24 @@ export function standardTerminal(json: boolean, spoken: Spoken = { begun: false 
     },
     draw: (text) => void stderr.write(text),
   }
+}
+
+/** Whether a descriptor (1: stdout, 2: stderr) leads to systemd's journal (systemd.exec(5), $JOURNAL_STREAM). */
+export function isJournal(descriptor: 1 | 2): boolean {
+  const stream = process.env['JOURNAL_STREAM']
+  if (!stream) return false
+  try {
+    const { dev, ino } = fstatSync(descriptor)
+    return stream === `${dev}:${ino}`
+  } catch {
+    return false
+  }
+}
+
+/** Says on stderr what went wrong; the journal files it among the errors (sd-daemon(3)). */
+export function complain({ err }: Terminal, text: string): void {
+  const lines = `postrider: ${text}\n`
+  err(isJournal(2) ? lines.replaceAll(/^(?=.)/gm, '<3>') : lines)
 }
 
 /** Prints an answer: the document with --json, else what `human` makes of it. */

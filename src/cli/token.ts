@@ -6,6 +6,7 @@ import { OperatorError } from '../base/errors.ts'
 import { isScope, SCOPES } from '../accounts/scopes.ts'
 import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { requireUser } from '../accounts/users.ts'
+import { line } from '../api/schemas.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -45,12 +46,29 @@ const smtpText = ({ host, ports, tls_ports, user }: NonNullable<ReturnType<typeo
     '  password  the token',
   ].join('\n')
 
+/** A cap of a day as it is given: a number, or "none". The library leaves the text as it was where a parser answers null. */
+type Daily = number | 'none'
+
 const dailyOption = (): Option =>
-  new Option('--daily <n>', 'recipients that it may write to in a day (UTC); none = no cap').argParser((text) => {
-    if (text === 'none') return null
-    if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1, or none.')
-    return Number(text)
+  new Option('--daily <n>', 'recipients that it may write to in a day (UTC); none = no cap').argParser(
+    (text): Daily => {
+      if (text === 'none') return text
+      if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1, or none.')
+      return Number(text)
+    },
+  )
+
+/** The cap as it is kept: null is none. */
+const capOf = (daily: Daily): number | null => (daily === 'none' ? null : daily)
+
+/** The name of an agent, as `agent_id` of the API takes it. */
+const agentOption = (about: string): Option =>
+  new Option('--agent <name>', about).argParser((text) => {
+    if (!AGENT.safeParse(text).success) throw new InvalidArgumentError('It must be one line of 1 to 128 characters.')
+    return text
   })
+
+const AGENT = line(128, 'characters').min(1)
 
 export function tokenCommand(program: Command, invocation: () => Invocation): void {
   const token = program.command('token').description('create, list and revoke API tokens')
@@ -63,17 +81,10 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .addOption(
       new Option('--duration <duration>', 'how long it lives').choices(Object.keys(DURATIONS)).makeOptionMandatory(),
     )
-    .option('--agent <name>', 'the agent that its mail is of when it names none')
+    .addOption(agentOption('the agent that its mail is of when it names none'))
     .addOption(dailyOption())
     .action(
-      (options: {
-        user: string
-        name: string
-        scopes: string
-        duration: Duration
-        agent?: string
-        daily?: number | null
-      }) =>
+      (options: { user: string; name: string; scopes: string; duration: Duration; agent?: string; daily?: Daily }) =>
         withDesk(invocation(), async (desk) => {
           const scopes = parseScopes(options.scopes)
           const { key } = requireUser(desk.store, options.user)
@@ -82,7 +93,7 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
             scopes,
             duration: options.duration,
             agentId: options.agent,
-            daily: options.daily ?? undefined,
+            daily: (options.daily === undefined ? undefined : capOf(options.daily)) ?? undefined,
           })
           const smtp = scopes.includes('emails:send') ? smtpSettings(desk.config) : null
           answer(
@@ -106,15 +117,15 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
   token
     .command('set <id>')
     .description('change the agent that a token sends as, or its recipients in a day')
-    .option('--agent <name>', 'the agent that its mail is of when it names none; none = no agent')
+    .addOption(agentOption('the agent that its mail is of when it names none; none = no agent'))
     .addOption(dailyOption())
-    .action((id: string, { agent, daily }: { agent?: string; daily?: number | null }) =>
+    .action((id: string, { agent, daily }: { agent?: string; daily?: Daily }) =>
       withDesk(invocation(), async (desk) => {
         if (agent === undefined && daily === undefined)
           throw new OperatorError('Say what to change: --agent NAME or --daily N.')
         const change = {
           ...(agent === undefined ? {} : { agent_id: agent === 'none' ? null : agent }),
-          ...(daily === undefined ? {} : { daily }),
+          ...(daily === undefined ? {} : { daily: capOf(daily) }),
         }
         if (!(await changeToken(desk, id, change)))
           throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)

@@ -2,19 +2,44 @@
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { addUser, listUsers, removeUser, setPassword, setSummary, type User } from '../accounts/users.ts'
+import {
+  addUser,
+  listUsers,
+  removeUser,
+  requireUser,
+  setOperator,
+  setPassword,
+  setSummary,
+  userByKey,
+  type User,
+} from '../accounts/users.ts'
+import type { Reader } from '../store/database.ts'
 import { readPassword, withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
-const show = ({ id, email, name, plan, subscription_state, summary, created_at }: User) => ({
+const show = (
+  reader: Reader,
+  { id, email, name, operator, plan, reads_for, subscription_state, summary, created_at }: User,
+) => ({
   id,
   email,
   name,
+  operator: operator === 1,
+  /** The address of the user whose account this one looks at. */
+  reads_for: reads_for === null ? null : (userByKey(reader, reads_for)?.email ?? null),
   plan,
   subscription_state,
   summary,
   created_at: iso(created_at),
 })
+
+interface Adding {
+  name?: string
+  operator?: true
+  passwordStdin?: true
+  plan: string
+  readsFor?: string
+}
 
 export function userCommand(program: Command, invocation: () => Invocation): void {
   const user = program.command('user').description('add, list and remove users')
@@ -24,15 +49,25 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .option('--name <name>', 'how they are called')
     .option('--password-stdin', 'read a password for the console from standard input')
     .option('--plan <plan>', 'a plan of the configuration', 'unlimited')
-    .action((email: string, { name, passwordStdin, plan }: { name?: string; passwordStdin?: true; plan: string }) =>
+    .option('--operator', 'they see and steer the whole server; the first user does in any case')
+    .option('--reads-for <email>', 'they look at the account of this user, and change nothing')
+    .action((email: string, options: Adding) =>
       withDesk(invocation(), async (desk) => {
+        const { name, operator, passwordStdin, plan, readsFor } = options
         if (plan !== 'unlimited' && !Object.hasOwn(desk.config.plans, plan))
           throw new OperatorError(
             `There is no plan "${plan}"; the configuration has unlimited, ${Object.keys(desk.config.plans).join(', ')}.`,
           )
         const password = passwordStdin ? { password: await readPassword() } : {}
-        const added = await addUser(desk, { email, plan, ...(name === undefined ? {} : { name }), ...password })
-        answer(invocation().terminal, show(added), () => `Added ${added.email}.`)
+        const added = await addUser(desk, {
+          email,
+          plan,
+          operator: operator === true,
+          ...(name === undefined ? {} : { name }),
+          ...(readsFor === undefined ? {} : { readsFor }),
+          ...password,
+        })
+        answer(invocation().terminal, show(desk.store, added), () => `Added ${added.email}.`)
       }),
     )
   user
@@ -40,11 +75,22 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .description('list all users')
     .action(() =>
       withDesk(invocation(), ({ store }) =>
-        answer(invocation().terminal, listUsers(store).map(show), (users) =>
-          table(
-            ['EMAIL', 'NAME', 'PLAN', 'SUBSCRIPTION', 'SINCE'],
-            users.map((one) => [one.email, one.name, one.plan, one.subscription_state, one.created_at]),
-          ),
+        answer(
+          invocation().terminal,
+          listUsers(store).map((one) => show(store, one)),
+          (users) =>
+            table(
+              ['EMAIL', 'NAME', 'OPERATOR', 'READS FOR', 'PLAN', 'SUBSCRIPTION', 'SINCE'],
+              users.map((one) => [
+                one.email,
+                one.name,
+                one.operator ? 'yes' : 'no',
+                one.reads_for,
+                one.plan,
+                one.subscription_state,
+                one.created_at,
+              ]),
+            ),
         ),
       ),
     )
@@ -54,25 +100,31 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .action((email: string) =>
       withDesk(invocation(), async (desk) => {
         const changed = await setPassword(desk, email, await readPassword())
-        answer(invocation().terminal, show(changed), () => `The password of ${changed.email} is set.`)
+        answer(invocation().terminal, show(desk.store, changed), () => `The password of ${changed.email} is set.`)
       }),
     )
   user
     .command('set <email>')
-    .description('whether a user is mailed a summary of each day on which something happened or needs a hand')
-    .addOption(
-      new Option('--summary <when>', 'a summary of the day, after midnight UTC')
-        .choices(['daily', 'none'])
-        .makeOptionMandatory(),
+    .description(
+      'whether a user steers the whole server, and is mailed a summary of each day on which something happened',
     )
-    .action((email: string, { summary }: { summary: User['summary'] }) =>
+    .addOption(new Option('--operator <answer>', 'whether they see and steer the whole server').choices(['yes', 'no']))
+    .addOption(new Option('--summary <when>', 'a summary of the day, after midnight UTC').choices(['daily', 'none']))
+    .action((email: string, { operator, summary }: { operator?: 'yes' | 'no'; summary?: User['summary'] }) =>
       withDesk(invocation(), async (desk) => {
-        const changed = await setSummary(desk, email, summary)
-        answer(invocation().terminal, show(changed), () =>
-          summary === 'daily'
-            ? `${changed.email} is mailed a summary of each day.`
-            : `${changed.email} is mailed no summaries.`,
-        )
+        if (operator === undefined && summary === undefined)
+          throw new OperatorError('Say what to change: --operator yes|no or --summary daily|none.')
+        const said: string[] = []
+        let changed = requireUser(desk.store, email)
+        if (operator !== undefined) {
+          changed = await setOperator(desk, email, operator === 'yes')
+          said.push(`${changed.email} is ${operator === 'yes' ? 'an operator' : 'no operator'}.`)
+        }
+        if (summary !== undefined) {
+          changed = await setSummary(desk, email, summary)
+          said.push(`${changed.email} is mailed ${summary === 'daily' ? 'a summary of each day' : 'no summaries'}.`)
+        }
+        answer(invocation().terminal, show(desk.store, changed), () => said.join('\n'))
       }),
     )
   user
@@ -81,7 +133,7 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .action((email: string) =>
       withDesk(invocation(), async (desk) => {
         const removed = await removeUser(desk, email)
-        answer(invocation().terminal, show(removed), () => `Removed ${removed.email}.`)
+        answer(invocation().terminal, show(desk.store, removed), () => `Removed ${removed.email}.`)
       }),
     )
 }

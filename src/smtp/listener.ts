@@ -1,15 +1,14 @@
 // A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It answers 250 after
 // the final dot only once the second was answered with yes (RFC 5321 §6.1).
-import type { AddressInfo, Socket } from 'node:net'
-import type { TLSSocket } from 'node:tls'
+import type { AddressInfo } from 'node:net'
 import { domainToASCII } from 'node:url'
-import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
+import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
 import { codeOf } from '../base/errors.ts'
-import { MINUTE, type Clock } from '../base/clock.ts'
-import { customerOf } from '../base/network.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { TLS_POLICY } from '../base/tls.ts'
-import { BARE_LINE_END, InboundSession } from './session.ts'
+import { HANDSHAKE, Server } from './server.ts'
+import { BARE_LINE_END } from './session.ts'
 
 /** A refusal: 550 and "5.1.1 No such mailbox"; without an enhanced code of its own the text gets the usual one. */
 export interface SmtpRefusal {
@@ -38,7 +37,7 @@ export interface ListenerOptions {
   clock: Clock
   certificate?: Certificate
   maxBytes: number
-  /** Sessions at once, of all clients and of one address. */
+  /** Connections at once, of all clients and of one address; each counts from the moment it is accepted. */
   maxConnections?: number
   maxPerAddress?: number
   maxRecipients?: number
@@ -46,6 +45,10 @@ export interface ListenerOptions {
   idle?: number
   /** Milliseconds that a client may take for one command; a message besides takes a second for each 500 octets at most. */
   deadline?: number
+  /** Milliseconds that a TLS handshake may take, from the first octet or after STARTTLS. */
+  handshake?: number
+  /** Milliseconds that a client who has yet to sign in may take for one command. */
+  signInDeadline?: number
   /** TLS from the first octet (RFC 8314 §3.3); else by STARTTLS, where there is a certificate. */
   implicitTls?: boolean
   /** Clients sign in (AUTH PLAIN and LOGIN, RFC 4954) before they may send: who a password belongs to, or why it is not taken. */
@@ -82,21 +85,10 @@ const IDLE = 5 * MINUTE
 /** A client that sends an octet a minute would keep its place for hours (Postfix: smtpd_per_request_deadline, smtpd_min_data_rate). */
 const DEADLINE = 5 * MINUTE
 const MIN_RATE = 500
+/** Programs have their password at hand. */
+const SIGN_IN_DEADLINE = 30 * SECOND
 /** A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has octets. */
 const BLOCK = 16 * 1024
-
-/** smtp-server with sessions of ours. */
-class Server extends SMTPServer {
-  readonly sessions = new Map<string, InboundSession>()
-
-  override connect(socket: Socket | TLSSocket, options?: ConstructorParameters<typeof InboundSession>[2]): void {
-    const session = new InboundSession(this, socket, options)
-    this.connections.add(session)
-    this.sessions.set(session.id, session)
-    session.on('error', (error) => this._onError(error as Error))
-    session.init()
-  }
-}
 
 export async function startListener(
   { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
@@ -105,9 +97,7 @@ export async function startListener(
   const { certificate, clock, login, maxConnections = MAX_CONNECTIONS, hostname } = options
   const { maxPerAddress = maxConnections } = options
   const fault = (thrown: unknown): void => options.fault?.(thrown)
-  const byAddress = new Map<string, number>()
-  const admitted = new Set<string>()
-  const server: Server = new Server({
+  const settings: SMTPServerOptions = {
     name: hostname,
     banner: 'Postrider',
     size: options.maxBytes,
@@ -132,24 +122,10 @@ export async function startListener(
     onAuth({ password }, { remoteAddress }, done) {
       void signIn(done, fault, () => login!(password ?? '', remoteAddress))
     },
-    onConnect({ id, remoteAddress }, done) {
-      const customer = customerOf(remoteAddress)
-      const open = (byAddress.get(customer) ?? 0) + 1
-      if (server.connections.size > maxConnections || open > maxPerAddress)
-        return done(Object.assign(new Error('4.7.0 Too many connections; try again later'), { responseCode: 421 }))
-      // Who is turned away takes no place, or whoever tries again at once would find it taken by themselves.
-      byAddress.set(customer, open)
-      admitted.add(id)
-      done()
-    },
-    onClose({ id, remoteAddress }) {
-      server.sessions.delete(id)
-      if (!admitted.delete(id)) return
-      const customer = customerOf(remoteAddress)
-      const left = (byAddress.get(customer) ?? 1) - 1
-      if (left > 0) byAddress.set(customer, left)
-      else byAddress.delete(customer)
-    },
+    // At once: the library's own answer comes a turn later, and clients that pipeline would have talked too soon.
+    onConnect: (_, done) => done(),
+    onSecure: (_, __, done) => done(),
+    onClose: ({ id }) => void server.sessions.delete(id),
     onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
     onRcptTo(address, session, done) {
       judge(done, fault, () => options.recipient(address.address, senderOf(session), whoOf(session)))
@@ -167,12 +143,22 @@ export async function startListener(
         return judged
       })
     },
-  })
+  }
+  const { deadline = DEADLINE, handshake = HANDSHAKE, signInDeadline = SIGN_IN_DEADLINE } = options
+  const server = new Server(settings, { connections: maxConnections, perAddress: maxPerAddress, handshake })
   server.on('error', () => {})
-  const { deadline = DEADLINE } = options
-  const watch = setInterval(() => {
-    for (const session of server.sessions.values()) if (session.overdue(deadline, MIN_RATE)) session.expire()
-  }, deadline / 10).unref()
+  const patience = {
+    request: deadline,
+    handshake,
+    signIn: login ? Math.min(signInDeadline, deadline) : deadline,
+    rate: MIN_RATE,
+  }
+  const watch = setInterval(
+    () => {
+      for (const session of server.sessions.values()) if (session.overdue(patience)) session.expire()
+    },
+    Math.min(patience.signIn, deadline, handshake) / 10,
+  ).unref()
   await new Promise<void>((resolve, reject) => {
     server.server.once('error', reject)
     server.listen({ port, host, ipv6Only }, resolve)
@@ -191,6 +177,7 @@ export async function startListener(
           inTime()
           resolve()
         })
+        server.endHandshakes()
         for (const session of server.sessions.values()) session.retire()
       }),
   }

@@ -2,6 +2,7 @@
 // 5321 §2.3.8; a bare CR or LF ends the session, so that no two servers can disagree where a message ends), replies carry enhanced
 // codes of our own, errors are counted, and a server that stops says 421.
 import { isUtf8 } from 'node:buffer'
+import type { Socket } from 'node:net'
 import { counters } from '../base/counters.ts'
 import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import type { SMTPStream } from 'smtp-server/lib/smtp-stream.js'
@@ -30,6 +31,15 @@ const ENHANCED: Readonly<Record<number, string>> = {
  *  under judgement then. */
 const streams = new WeakMap<SMTPConnection, StrictStream>()
 
+/** How long a client may take, in ms: for a command, for one before it has signed in, for the handshake after STARTTLS; a message besides
+ *  takes a second for each `rate` octets at most. */
+export interface Patience {
+  request: number
+  signIn: number
+  handshake: number
+  rate: number
+}
+
 export class InboundSession extends SMTPConnection {
   #errors = 0
   #refused = 0
@@ -38,6 +48,8 @@ export class InboundSession extends SMTPConnection {
   /** When the last reply was sent; ms of `performance.now()`. */
   #answered = performance.now()
   #retiring = false
+  /** The TLS socket as soon as there is one, also in its handshake. */
+  #top: Socket | undefined
 
   /** The library waits 100 ms for clients that talk too soon; every mail server would pay for it. */
   override init(): void {
@@ -117,18 +129,34 @@ export class InboundSession extends SMTPConnection {
     this.#junk = 0
   }
 
-  /** Whether the client takes longer for its request than `request` ms and, of octets, 1 s for each `rate` of them. What we ourselves take
-   *  our time over does not count. */
-  overdue(request: number, rate: number): boolean {
+  /** Whether the client takes longer than it may. What we ourselves take our time over does not count. */
+  overdue({ handshake, rate, request, signIn }: Patience): boolean {
     if (this._handlerPending) return false
+    const spent = performance.now() - this.#answered
+    if (this._upgrading) return spent > handshake
     const received = streams.get(this)?.received ?? 0
-    return performance.now() - this.#answered > request + (received / rate) * 1000
+    return spent > (this.session.user ? request : signIn) + (received / rate) * 1000
   }
 
   /** Ends a session that is overdue. */
   expire(): void {
+    // Nothing can be said in the middle of a handshake; TLS does not bear to lose the socket below it.
+    if (this._upgrading) return this.destroy()
     super.send(421, '4.4.2 Too slow; goodbye', false)
     this._socket.destroySoon()
+  }
+
+  /** STARTTLS. `upgrade` tells of the socket below, which has lost its listeners. */
+  override upgrade(callback: () => void, secureCallback?: () => void): void {
+    const below = this._socket
+    super.upgrade(callback, secureCallback)
+    this.emit('upgrade', below)
+  }
+
+  /** The library arms it on each socket that comes to stand uppermost. */
+  override _armTimeout(socket = this._socket): void {
+    this.#top = socket
+    super._armTimeout(socket)
   }
 
   handler_EXPN(_: Buffer, callback: () => void): void {
@@ -189,12 +217,13 @@ export class InboundSession extends SMTPConnection {
   retire(): void {
     if (this.#retiring) return
     this.#retiring = true
-    if (!this.#busy) this.#end(SHUTTING_DOWN)
+    if (this._upgrading) this.destroy()
+    else if (!this.#busy) this.#end(SHUTTING_DOWN)
   }
 
   /** Ends it without a word. */
   destroy(): void {
-    this._socket.destroy()
+    ;(this.#top ?? this._socket).destroy()
   }
 }
 

@@ -127,7 +127,11 @@ function leaves(tree: object, path: string[] = []): [string, unknown][] {
   )
 }
 /** What was added to the contract. */
-const ADDED = { 'smtp.max_connections': 1000, 'smtp.max_connections_per_address': 50 }
+const ADDED = {
+  'smtp.max_connections': 1000,
+  'smtp.max_connections_per_address': 50,
+  'submission.max_connections_per_address': 50,
+}
 const contract = new Map([...leaves(parse(CONTRACT)), ...Object.entries(ADDED)])
 
 describe('defaults', () => {
@@ -246,6 +250,7 @@ describe('environment', () => {
     'submission.listen': ['[::]:587', [{ host: '::', port: 587 }]],
     'submission.tls_listen': ['[::]:465', [{ host: '::', port: 465 }]],
     'submission.max_connections': ['20', 20],
+    'submission.max_connections_per_address': ['5', 5],
     'submission.max_recipients': ['50', 50],
     'tls.cert': ['/etc/cert.pem', '/etc/cert.pem'],
     'tls.key': ['/etc/key.pem', '/etc/key.pem'],

@@ -122,9 +122,10 @@ export function sentenceOf({ code, stdout, stderr }: Ran, what = ''): string {
   assert.match(stderr, /^postrider: [^\n]*[^\n.]\.\n$/, `${what}: not one sentence: ${stderr}`)
   assert.doesNotMatch(stderr, /\. [A-Z].*\. [A-Z]/, `${what}: too many sentences: ${stderr}`)
   const sentence = stderr.slice('postrider: '.length, -1)
-  // With --json the same once more, for programs.
-  if (stdout !== '') {
-    const { error } = JSON.parse(stdout) as { error: { message: string; code: string } }
+  // With --json the same once more, for programs; before it a server's log.
+  const document = stdout.replaceAll(/^\{"event":.*\n/gm, '')
+  if (document !== '') {
+    const { error } = JSON.parse(document) as { error: { message: string; code: string } }
     assert.deepEqual(Object.keys(error), ['message', 'code'], what)
     assert.equal(printable(error.message), sentence, what)
     assert.match(error.code, /^[a-z_]+$/, what)

@@ -96,6 +96,20 @@ describe('usage', () => {
     visit(createProgram({}), 'postrider')
   })
 
+  test('README names every command, and the configuration reserves no key', () => {
+    const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
+    // The cell of each row of its table of commands.
+    const cells = [...read('README.md').matchAll(/^\| (`postrider [^|]*?) \|/gm)].map(([, cell]) => cell!)
+    const missing = leaves(createProgram({}))
+      .map(([path]) => path)
+      .filter((path) => {
+        const words = path.split(' ')
+        return !cells.some((cell) => words.every((word) => new RegExp(`[ \`]${word}(?=[ \`])`).test(cell)))
+      })
+    assert.deepEqual(missing, ['help'])
+    assert.doesNotMatch(read('config/postrider.toml'), /reserved/)
+  })
+
   test('the help of every command ends with examples, which are command lines of it', async () => {
     const all = new Map(leaves(createProgram({})))
     assert.deepEqual([...all.keys()].toSorted(), Object.keys(EXAMPLES).toSorted())
@@ -252,6 +266,39 @@ describe('user', () => {
     assert.equal((await commands.json('user', 'list')).length, 1)
   })
 
+  test('operators, and people who look at the account of another', async () => {
+    const [ann] = await commands.json('user', 'list')
+    assert.partialDeepStrictEqual(ann, { email: 'ann@owner.test', operator: true, reads_for: null })
+    assert.partialDeepStrictEqual(await commands.json('user', 'add', 'op@other.test', '--operator'), {
+      operator: true,
+      reads_for: null,
+    })
+    const reader = ['user', 'add', 'reader@other.test', '--reads-for']
+    assert.match(await commands.fails(...reader, 'nobody@other.test'), /nobody@other\.test/)
+    assert.partialDeepStrictEqual(await commands.json(...reader, 'ann@owner.test'), {
+      operator: false,
+      reads_for: 'ann@owner.test',
+    })
+    assert.match(
+      await commands.fails('user', 'add', 'third@other.test', '--reads-for', 'reader@other.test'),
+      /no account of its own/,
+    )
+    const { stdout } = await commands.run(['user', 'list'])
+    assert.match(stdout, /^EMAIL +NAME +OPERATOR +READS FOR +PLAN /)
+    assert.match(stdout, /^op@other\.test +op +yes +- +unlimited /m)
+    assert.match(stdout, /^reader@other\.test +reader +no +ann@owner\.test +unlimited /m)
+    const set = (...more: string[]) => commands.json('user', 'set', 'op@other.test', ...more)
+    assert.partialDeepStrictEqual(await set('--operator', 'no'), { operator: false, summary: 'none' })
+    assert.partialDeepStrictEqual(await set('--operator', 'yes', '--summary', 'daily'), {
+      operator: true,
+      summary: 'daily',
+    })
+    assert.partialDeepStrictEqual(await set('--summary', 'none'), { operator: true, summary: 'none' })
+    assert.match(await commands.fails('user', 'set', 'op@other.test'), /--operator/)
+    assert.match(await commands.misused('user', 'set', 'op@other.test', '--operator', 'perhaps'), /perhaps/)
+    for (const name of ['op', 'reader']) await commands.json('user', 'remove', `${name}@other.test`)
+  })
+
   test('what cannot be done is said in a sentence', async () => {
     assert.match(await commands.fails('user', 'add', 'ann@owner.test'), /ann@owner\.test/)
     assert.match(await commands.fails('user', 'add', 'ANN@OWNER.TEST'), /exists|already|is there/i)
@@ -299,6 +346,23 @@ describe('token', () => {
     ])
     assert.doesNotMatch(JSON.stringify(list), new RegExp(made.token))
     assert.deepEqual((await commands.json(...create('--scopes', 'all'))).scopes, [...SCOPES])
+  })
+
+  test('agent and cap: none takes them away, what is no name or number is wrong usage', async () => {
+    const { id } = await commands.json(...create('--scopes', 'all', '--daily', 'none'))
+    assert.deepEqual(await commands.json('token', 'set', id, '--daily', '5', '--agent', 'shop'), {
+      id,
+      agent: 'shop',
+      daily: 5,
+    })
+    assert.deepEqual(await commands.json('token', 'set', id, '--daily', 'none', '--agent', 'none'), {
+      id,
+      agent: null,
+      daily: null,
+    })
+    for (const agent of ['', 'x'.repeat(129), 'two\nlines'])
+      for (const argv of [create('--scopes', 'all'), ['token', 'set', id]])
+        assert.match(await commands.misused(...argv, '--agent', agent), /1 to 128 characters/)
   })
 
   test('revoke ends it', async () => {
@@ -695,6 +759,7 @@ describe('the configuration', () => {
     const two = join(folder, 'two.toml')
     assert.deepEqual(await dataOf({}), ['one.test'])
     assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }), ['two.test'])
+    assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: '' }), ['one.test'], 'an empty variable names none')
     assert.deepEqual(await dataOf({ POSTRIDER_CONFIG: two }, '--config', join(folder, 'postrider.toml')), ['one.test'])
     assert.deepEqual(await dataOf({ POSTRIDER_DATA_DIR: join(folder, 'data-two') }), ['two.test'])
   })

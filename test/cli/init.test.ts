@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -13,6 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import Database from 'better-sqlite3'
 import { loadConfig } from '../../src/base/config.ts'
 import {
   configPlace,
@@ -127,6 +129,34 @@ describe('init', () => {
     assert.match(changed, /The operator's own line/)
   })
 
+  test('the records of a new host name are printed beside a domain that was verified under the old one', async () => {
+    const file = join(folder, 'renamed.toml')
+    const dir = join(folder, 'renamed')
+    const renamed = (...argv: string[]) => run(file, ['init', ...argv])
+    assert.equal((await renamed(...all.slice(0, -1), dir)).code, 0)
+    const db = new Database(join(dir, 'postrider.db'))
+    db.exec("UPDATE records SET verified = 1, observed = value; UPDATE domains SET status = 'active'")
+    db.close()
+    const { code, stdout } = await renamed('--hostname', 'new.init.test')
+    assert.equal(code, 0)
+    const { zone } = JSON.parse((await run(file, ['--json', 'init'])).stdout)
+    for (const text of [stdout.slice(stdout.indexOf('\n1. ')), zone as string]) {
+      assert.match(text, /^bounce\.init\.test\. \d+ IN MX 10 new\.init\.test\.$/m)
+      assert.match(text, /^bounce\.init\.test\. \d+ IN TXT ".*\bnew\.init\.test\b.*"$/m)
+      assert.doesNotMatch(text, /mx\.init\.test/)
+    }
+    for (const record of ['SPF', 'MAIL_FROM_MX']) assert.match(stdout, new RegExp(`^missing +${record} `, 'm'))
+    assert.match(stdout, /^ok +DKIM /m)
+  })
+
+  test('--json prints the records of the new host name as well', async () => {
+    const file = join(folder, 'renamed.toml')
+    const { stdout } = await run(file, ['--json', 'init', '--hostname', 'third.init.test'])
+    const { zone } = JSON.parse(stdout)
+    assert.match(zone, / MX 10 third\.init\.test\.$/m)
+    assert.doesNotMatch(zone, /new\.init\.test/)
+  })
+
   test('a name without an address in DNS is a warning', async () => {
     const { warnings } = await init()
     assert.equal(warnings.length, 1)
@@ -178,6 +208,33 @@ describe('init', () => {
       /POSTRIDER_HOSTNAME.*unset/,
     )
     assert.match(readFileSync(place, 'utf8'), /^hostname = "mail\.init\.test"$/m)
+  })
+
+  test('what fails leaves nothing behind, and the next try is not held to it', async () => {
+    const file = join(folder, 'failing', 'postrider.toml')
+    const at = (dir: string): string[] => [...all.slice(0, -1), dir]
+    const open = join(folder, 'open-to-all')
+    mkdirSync(open)
+    chmodSync(open, 0o755)
+    assert.match(await fails(file, at(open)), /Other users may read the data directory/)
+    const foreign = join(folder, 'foreign')
+    mkdirSync(foreign, { mode: 0o700 })
+    writeFileSync(join(foreign, 'letter.txt'), 'mine')
+    assert.match(await fails(file, at(foreign)), /files that are not Postrider's/)
+    // It fails only when the configuration has been written.
+    const made = join(folder, 'made-for-nothing', 'data')
+    assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
+    const empty = join(folder, 'empty-before')
+    mkdirSync(empty, { mode: 0o700 })
+    assert.match(await fails(file, at(empty), { POSTRIDER_REGIONS: 'UPPER' }), /POSTRIDER_REGIONS/)
+    assert.ok(!existsSync(file) && !existsSync(join(folder, 'made-for-nothing')))
+    assert.deepEqual([readdirSync(open), readdirSync(foreign), readdirSync(empty)], [[], ['letter.txt'], []])
+    // A file of comments alone, as the package installs it, is put back.
+    mkdirSync(join(folder, 'failing'), { recursive: true })
+    writeFileSync(file, '# nothing yet\n')
+    assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
+    assert.equal(readFileSync(file, 'utf8'), '# nothing yet\n')
+    assert.equal((await run(file, ['init', ...at(empty)])).code, 0)
   })
 
   test('what is not given is named, and nothing is written', async () => {
@@ -247,7 +304,7 @@ describe('the data directory', { skip: root ? false : 'only root can give files 
   const owner = { uid: 61_231, gid: 61_232 }
   const fresh = (name: string): string => {
     const dir = join(folder, name)
-    mkdirSync(dir)
+    mkdirSync(dir, { mode: 0o700 })
     return dir
   }
 

@@ -1,6 +1,17 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { execFile, spawnSync } from 'node:child_process'
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { createConnection, createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +22,7 @@ import { until } from '../kit/until.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, start, type Running } from './command.ts'
 
+const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
 const folder = mkdtempSync(join(tmpdir(), 'postrider-serve-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -134,9 +146,52 @@ describe('serve', () => {
     const env = { POSTRIDER_HTTP_LISTEN: http, POSTRIDER_DATA_DIR: join(folder, 'other-data') }
     for (let round = 0; round < 2; round++) {
       const { code, stdout, stderr } = await commands.run(['serve'], { env })
-      assert.deepEqual([code, stdout], [1, ''])
+      assert.equal(code, 1)
       assert.match(stderr, /^postrider: [^\n]*\.\n$/)
+      assert.deepEqual(
+        linesOf(stdout).map(({ event, level, error }) => ({ event, level, error })),
+        [{ event: 'stopped', level: 'error', error: stderr.slice('postrider: '.length, -1) }],
+      )
       assert.ok(stderr.includes(http) && stderr.includes('http.listen'), stderr)
+    }
+  })
+
+  test('whatever keeps it from starting is an error in the journal, as an event and as a sentence', async () => {
+    const wrong = join(folder, 'wrong.toml')
+    writeFileSync(wrong, 'no_such_key = 1\n')
+    const junk = join(folder, 'junk.pem')
+    writeFileSync(junk, 'no certificate')
+    const dataDir = join(folder, 'journal-data')
+    const env = { POSTRIDER_HTTP_LISTEN: '127.0.0.1:0', POSTRIDER_DATA_DIR: dataDir }
+    for (const [what, file, more, about] of [
+      ['a port in use', config, { POSTRIDER_HTTP_LISTEN: http }, /http\.listen/],
+      ['a wrong configuration', wrong, {}, /no_such_key/],
+      ['a lock that is held', config, { POSTRIDER_DATA_DIR: join(folder, 'data') }, /serves/],
+      [
+        'a certificate of no use',
+        config,
+        { POSTRIDER_SMTP_TLS_CERT: junk, POSTRIDER_SMTP_TLS_KEY: junk },
+        /smtp\.tls_cert/,
+      ],
+    ] as const) {
+      const journal = join(folder, 'journal')
+      const output = openSync(journal, 'w')
+      const { dev, ino } = fstatSync(output)
+      const { status } = spawnSync(process.execPath, [PROGRAM, '--config', file, 'serve'], {
+        cwd: folder,
+        env: { PATH: process.env['PATH'], JOURNAL_STREAM: `${dev}:${ino}`, ...env, ...more },
+        stdio: ['ignore', output, output],
+      })
+      closeSync(output)
+      const text = readFileSync(journal, 'utf8')
+      assert.equal(status, 1, what)
+      const errors = text.split('\n').filter((line) => line.startsWith('<3>'))
+      const stopped = errors.filter((line) => line.startsWith('<3>{"event":"stopped"'))
+      assert.equal(stopped.length, 1, text)
+      const { error } = JSON.parse(stopped[0]!.slice(3)) as { error: string }
+      assert.match(error, about)
+      assert.equal(errors.at(-1), `<3>postrider: ${error}`, what)
+      assert.doesNotMatch(text, /^(?!<[3-7]>)./m, what)
     }
   })
 

@@ -524,6 +524,103 @@ describe('limits', () => {
     for (const client of [...clients, third]) client.destroy()
   })
 
+  test('a connection counts before its TLS handshake, and closes without a word where there is no place', async () => {
+    const { port } = await listenerWith({ implicitTls: true, maxPerAddress: 2 })
+    const silent = [await RawClient.open(port), await RawClient.open(port)]
+    const third = await RawClient.open(port)
+    assert.deepEqual(await third.rest(), [])
+    const served = (localAddress: string): Promise<RawClient | undefined> =>
+      RawClient.overTls(port, { localAddress }).then(
+        async (client) => ((await client.next())?.code === 220 ? client : undefined),
+        () => undefined,
+      )
+    const elsewhere = await served('127.0.0.2')
+    assert.ok(elsewhere, 'another address has its own')
+    silent[0]!.destroy()
+    const later = await until(() => served('127.0.0.1'), 'a free place')
+    assert.equal(await later.said('EHLO client.test').then((said) => said.slice(0, 3)), '250')
+    assert.equal(await served('127.0.0.1'), undefined, 'it is taken')
+    for (const client of [...silent, third, elsewhere, later]) client.destroy()
+  })
+
+  test('a place is free again after a session in TLS', async () => {
+    const { port } = await listenerWith({ maxPerAddress: 1 })
+    for (let n = 0; n < 3; n++) {
+      const client = await until(async () => {
+        const next = await RawClient.open(port)
+        if ((await next.next())?.code === 220) return next
+        next.destroy()
+        return undefined
+      }, 'a free place')
+      await client.ask('EHLO client.test')
+      await client.startTls()
+      client.destroy()
+    }
+  })
+
+  test('a handshake that does not end is ended, from the first octet and after STARTTLS, and gives its place back', async () => {
+    const implicit = await listenerWith({ implicitTls: true, handshake: 60, maxPerAddress: 1 })
+    const silent = await RawClient.open(implicit.port)
+    // The beginning of a handshake whose end never comes.
+    silent.write(Buffer.from([0x16, 3, 1]))
+    assert.deepEqual(await silent.rest(), [])
+    await until(
+      () =>
+        RawClient.overTls(implicit.port).then(
+          (client) => client.destroy() === undefined,
+          () => false,
+        ),
+      'a free place',
+    )
+    const { port } = await listenerWith({ handshake: 60, maxPerAddress: 1 })
+    const client = await until(async () => {
+      const next = await RawClient.open(port)
+      next.write('EHLO client.test\r\nSTARTTLS\r\n')
+      await next.next()
+      await next.next()
+      if ((await next.next())?.code === 220) return next
+      next.destroy()
+      return undefined
+    }, 'STARTTLS')
+    assert.deepEqual(await client.rest(), [])
+    const later = await until(async () => {
+      const next = await RawClient.open(port)
+      if ((await next.next())?.code === 220) return next
+      next.destroy()
+      return undefined
+    }, 'a free place')
+    later.destroy()
+  })
+
+  test('who does not sign in is let go soon; who has signed in is not', async () => {
+    const login = async (password: string) => (password === 'right' ? { who: 1 } : { code: 535, text: '5.7.8 No' })
+    const { port } = await listenerWith({ login, signInDeadline: 200 })
+    const client = await until(async () => {
+      // Where the machine is busy its time may be up before it has come so far.
+      const next = await RawClient.open(port)
+      try {
+        await next.reply()
+        await next.ask('EHLO client.test')
+        await next.startTls()
+        await next.ask('EHLO client.test')
+        const { code } = await next.ask(`AUTH PLAIN ${Buffer.from('\0me\0right').toString('base64')}`)
+        return code === 235 ? next : undefined
+      } catch {
+        next.destroy()
+        return undefined
+      }
+    }, 'signed in')
+    const idle = await RawClient.open(port)
+    const replies = await idle.rest()
+    assert.deepEqual(codes(replies), [220, 421])
+    assert.match(replies[1]!.text, /^4\.4\.2 /)
+    const dripping = await RawClient.greeted(port)
+    dripping.write('NO')
+    assert.deepEqual(codes(await dripping.rest()), [421])
+    assert.equal(await client.said('NOOP'), '250 2.0.0')
+    for (const each of [client, idle, dripping]) each.destroy()
+  })
+
   test('10,000 recipients: a thousand are taken, the rest put off, and the thousand get their mail', async () => {
     let asked = 0
     const { kept, port } = await listenerWith({ recipient: () => void asked++ })
@@ -810,6 +907,16 @@ describe('what goes wrong', () => {
 })
 
 describe('shutting down', () => {
+  test('waits for no handshake', async () => {
+    const implicit = await listenerWith({ implicitTls: true })
+    const silent = await RawClient.open(implicit.port)
+    const plain = await listenerWith()
+    const upgrading = await RawClient.greeted(plain.port)
+    await upgrading.ask('STARTTLS')
+    await Promise.all([implicit.close(), plain.close()])
+    assert.deepEqual([await silent.rest(), await upgrading.rest()], [[], []])
+  })
+
   test('idle sessions hear 421, a message under way is finished first', async () => {
     const listener = await listenerWith()
     const { kept, port } = listener

@@ -31,6 +31,19 @@ export class RawClient {
     return client
   }
 
+  /** Connects with TLS from the first octet; throws what ends the handshake. */
+  static async overTls(port: number, options: ConnectionOptions & { localAddress?: string } = {}): Promise<RawClient> {
+    const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options })
+    const client = new RawClient(socket)
+    await new Promise<void>((resolve, reject) =>
+      socket
+        .once('secureConnect', resolve)
+        .once('error', reject)
+        .once('close', () => reject(new Error('closed'))),
+    )
+    return client
+  }
+
   /** Connects, hears the greeting and says EHLO. */
   static async greeted(port: number, helo = 'client.test'): Promise<RawClient> {
     const client = await RawClient.open(port)

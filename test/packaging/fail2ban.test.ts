@@ -1,0 +1,85 @@
+// The filter of fail2ban: it finds every failed sign-in as the server logs it, and nothing that a stranger has written.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { createLog, type Fields } from '../../src/base/log.ts'
+import { printableJson } from '../../src/cli/terminal.ts'
+import { ManualClock } from '../kit/clock.ts'
+
+const CONF = readFileSync(new URL('../../packaging/fail2ban/postrider.conf', import.meta.url), 'utf8')
+/** What fail2ban puts in place of its tags (fail2ban/server/failregex.py). */
+const ADDRESS = '(?<address>\\d{1,3}(?:\\.\\d{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)'
+const expressions = /^failregex = (.*(?:\n[ \t]+.*)*)/m
+  .exec(CONF)![1]!
+  .split('\n')
+  .map((line) => new RegExp(line.trim().replace(/<(?:ADDR|HOST)>/, () => ADDRESS)))
+
+const banned = (line: string): string | undefined =>
+  expressions.map((each) => each.exec(line)?.groups?.['address']).find((address) => address !== undefined)
+
+/** The line as each form of the log has it. */
+function logged(event: string, fields: Fields): string[] {
+  const lines: string[] = []
+  for (const form of ['json', 'journal', 'text'] as const)
+    createLog({
+      clock: new ManualClock(),
+      level: 'info',
+      form,
+      write: (line) => lines.push(form === 'text' ? line : printableJson(line)),
+    }).warn(event, fields)
+  return lines
+}
+
+/** A line as fail2ban gets it: bare, from the journal, from a file of syslog whose date is cut out. */
+const carried = (line: string): string[] => [
+  line,
+  `mail postrider[4711]: ${line}`,
+  `mail.example.org postrider: ${line}`,
+  ` mail postrider[4711]: ${line}`,
+]
+
+test('every failed sign-in names its address', () => {
+  for (const service of ['api', 'submission'])
+    for (const [address, expected] of [
+      ['192.0.2.7', '192.0.2.7'],
+      ['::ffff:192.0.2.7', '192.0.2.7'],
+      ['2001:db8::7', '2001:db8::7'],
+    ] as const) {
+      const [json, journal] = logged('authentication failed', { service, address })
+      for (const line of [...carried(json!), ...carried(journal!)]) assert.equal(banned(line), expected, line)
+    }
+})
+
+test('each expression begins at the start of the line', () => {
+  assert.ok(expressions.length > 0)
+  for (const { source } of expressions) assert.match(source, /^\^(?!.*\.\*)/)
+})
+
+test('nothing that a stranger writes bans anybody', () => {
+  const failed = JSON.stringify({
+    event: 'authentication failed',
+    service: 'api',
+    address: '198.51.100.77',
+    level: 'warn',
+  })
+  const hostile = [
+    '550 authentication failed service=submission address=198.51.100.77',
+    'WARN authentication failed service=api address=198.51.100.77',
+    failed,
+    `\n${failed}`,
+    `\r\n<4>${failed}`,
+    `mail postrider[1]: ${failed}`,
+    failed.slice(1),
+    `x"},${failed}`,
+    `x\u2028${failed}`,
+  ]
+  for (const text of hostile)
+    for (const [event, fields] of [
+      ['delivery', { message_id: text, to: text, result: 'bounced', code: 550, response: text, host: text }],
+      ['webhook', { error: text, url: text }],
+      ['authentication failed', { service: text, address: text }],
+      ['trouble', { nested: { event: 'authentication failed', service: 'api', address: '198.51.100.77' }, text }],
+    ] as [string, Fields][])
+      for (const line of logged(event, fields).flatMap((one) => carried(one)))
+        for (const part of line.split('\n')) assert.equal(banned(part), undefined, part)
+})
