@@ -363,6 +363,16 @@ describe('mail', () => {
     const receivers = (await ann.open('/receivers?period=24h')).text
     assert.match(receivers, /there\.test/)
     assert.match(receivers, /451 4\.7\.1 Try again later/)
+    assert.equal((await postrider.api('DELETE', '/recipients/later@there.test/forget')).status, 202)
+    await until(async () => {
+      postrider.clock.advance(1000)
+      return (await postrider.api('GET', '/privacy-requests?filter[status]=done')).body.data.length > 0
+    }, 'the erasure')
+    const left = (await postrider.api('GET', `/outbound-emails/${id}/attempts`)).body.data
+    assert.deepEqual(
+      left.filter(({ attributes: { outcome } }: { attributes: { outcome: string } }) => outcome === 'deferred'),
+      [],
+    )
     answer = () => undefined
   })
 

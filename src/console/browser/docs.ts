@@ -26,7 +26,7 @@ function samples(base: string, path: string, method: string, { requestBody }: Op
     ...(json === '' ? [] : [`-H 'Content-Type: ${MEDIA}'`, `-d '${json.replaceAll("'", "'\\''")}'`]),
   ].join(' \\\n  ')
   const headers = `    Authorization: 'Bearer TOKEN',${json === '' ? '' : `\n    'Content-Type': '${MEDIA}',`}`
-  const call = `const response = await fetch('${url}', {\n  method: '${verb}',\n  headers: {\n${headers}\n  },${json === '' ? '' : `\n  body: JSON.stringify(${json.replaceAll('\n', '\n  ')}),`}\n})\nconsole.log(await response.json())`
+  const call = `const response = await fetch('${url}', {\n  method: '${verb}',\n  headers: {\n${headers}\n  },${json === '' ? '' : `\n  body: JSON.stringify(${json.replaceAll('\n', '\n  ')}),`}\n})\nconst document = await response.json()`
   return [
     { lang: 'Shell', label: 'curl', source: curl },
     { lang: 'JavaScript', label: 'fetch', source: call },
