@@ -16,6 +16,8 @@ export interface Consignment {
   deliveries: Delivery[]
   /** The DKIM key to sign with, by its row; undefined when all are erased. */
   signingKey: number | undefined
+  /** How many connections refused it at MAIL. */
+  refusals?: number
 }
 
 export interface ClaimedEmail {

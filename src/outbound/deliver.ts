@@ -14,8 +14,8 @@ import { releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
-import { aboutTheHost, refusesConnection, wantsPatience } from './conclude.ts'
 import { Fates } from './fates.ts'
+import { isRefused, lessonOf, slowedBy, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
@@ -25,8 +25,9 @@ export interface DeliveryDesk extends AttemptDesk {
   troubles: Troubles
 }
 
-/** The connection if it can carry more; `refused`: the mail is nobody's yet. */
-type Used = Connection | 'refused' | undefined
+/** The connection if it can carry more. `refused`: the mail is nobody's yet, and goes over another connection; `narrowed`: there was a
+ *  connection too many. */
+type Used = Connection | 'refused' | 'narrowed' | undefined
 /** Consignments in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
 /** After local trouble a lane's other mail is tried again so much later, in ms. */
@@ -59,7 +60,7 @@ export class DeliveryEngine {
       opened: (session) => void this.#open.add(session),
       leave: ({ session }) => {
         this.#open.delete(session)
-        session.quit()
+        return session.quit()
       },
       closing: () => this.#stopping,
     }
@@ -138,7 +139,7 @@ export class DeliveryEngine {
     const { limits } = lane
     while (
       lane.waiting.length > 0 &&
-      lane.senders < lane.width.of(limits.domain_connections) &&
+      lane.senders < lane.width &&
       this.#senders < lane.shareOf(max_connections) &&
       this.#shaping.hasRoom(limits)
     ) {
@@ -154,7 +155,7 @@ export class DeliveryEngine {
       this.#track(sent, `sender for ${lane.domain}`)
     }
     // A connection that is kept without work ends where another lane needs its place.
-    if (lane.waiting.length > 0 && lane.senders < lane.width.of(limits.domain_connections) && this.#idle > 0)
+    if (lane.waiting.length > 0 && lane.senders < lane.width && this.#idle > 0)
       someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
   }
 
@@ -176,7 +177,7 @@ export class DeliveryEngine {
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
         // What comes in while the first are settled has the same fate.
-        while (lane.waiting.length > 0) await this.#settleWaiting(lane, route)
+        while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         lane.route = route
         lane.limits = this.#shaping.limitsFor(route.hosts[0])
@@ -203,13 +204,14 @@ export class DeliveryEngine {
         const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
         // Another connection works: this mail goes over that one, and this sender ends.
         if (used === 'refused') return this.#hand(lane, work)
-        connection = used
+        connection = used === 'narrowed' ? undefined : used
         this.#inMemory--
+        if (used === 'narrowed') return
         if (lane.due !== null) this.#loop.ring()
         work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
       }
     } finally {
-      if (connection) this.#sessions.leave(connection)
+      if (connection) void this.#sessions.leave(connection)
     }
   }
 
@@ -224,16 +226,18 @@ export class DeliveryEngine {
 
   /** One consignment, settled or released whatever happens, unless its connection was refused. */
   async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
-    const attempted = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
-    if (lane.senders > 1 && attempted.verdicts.length > 0 && attempted.verdicts.every(refusesConnection)) {
-      lane.width.refused(lane.senders, this.#desk.clock.now())
-      if (attempted.connection) this.#sessions.leave(attempted.connection)
+    const { clock } = this.#desk
+    const begunAt = clock.now()
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
+    if (isRefused(lane, work, verdicts, clock.now())) {
+      if (connection) void this.#sessions.leave(connection)
       return 'refused'
     }
-    if (attempted.withdrawn) {
+    if (withdrawn) {
       await this.#fates.withdraw(lane, work)
     } else {
-      const settled = this.#fates.settle(lane, work, attempted.verdicts)
+      const fates = slowedBy(lane, work, verdicts, { begunAt, now: clock.now() })
+      const settled = this.#fates.settle(lane, work, fates)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (lane.bulk && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -242,39 +246,46 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      this.#heed(lane, attempted.verdicts)
+      if (this.#heed(lane, lessonOf(lane, fates, connection, clock.now()))) {
+        if (connection) void this.#sessions.leave(connection)
+        return 'narrowed'
+      }
     }
-    const { connection } = attempted
-    if (!connection || (connection.session.usable && connection.mails < lane.limits.mails_per_connection))
+    const spent = verdicts.some(({ code }) => code === 421)
+    if (!connection || (!spent && connection.session.usable && connection.mails < lane.limits.mails_per_connection))
       return connection
-    this.#sessions.leave(connection)
+    // An exchanger that counts connections counts this one until it is closed.
+    await this.#sessions.leave(connection)
     return undefined
   }
 
-  /** An exchanger that nobody reaches, or that asks for patience, gets it. What else was claimed for it shares the verdict
-   *  where it would have had the same, and goes back into the queue where it might have had another. */
-  #heed(lane: Lane, verdicts: readonly Verdict[]): void {
-    const now = this.#desk.clock.now()
-    const host = verdicts.find(aboutTheHost)
-    const local = verdicts.find(({ kind }) => kind === 'waiting')
-    if (local) {
-      this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
-      lane.pauseUntil(now + LOCAL_PAUSE)
+  /** Acts on what a mail taught; true when its sender is one too many. */
+  #heed(lane: Lane, learned: Lesson): boolean {
+    if (learned?.lesson === 'narrower') return true
+    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict), `settle ${lane.domain}`)
+    else if (learned) {
+      if (learned.lesson === 'local') {
+        this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', learned.verdict.cause)
+        lane.pauseUntil(this.#desk.clock.now() + LOCAL_PAUSE)
+      }
       this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    } else if (host) {
-      lane.backOff(now)
-      this.#track(this.#settleWaiting(lane, { ...host, handed: false, dialogue: null }), `settle ${lane.domain}`)
-    } else if (verdicts.some(wantsPatience)) {
-      lane.backOff(now)
-      this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    } else if (verdicts.every(({ kind }) => kind !== 'deferred')) {
-      lane.relax()
-      lane.width.succeeded(now)
     }
+    return false
   }
 
-  async #settleWaiting(lane: Lane, verdict: Verdict): Promise<void> {
-    const others = lane.waiting.splice(0)
+  /** What waits for a lane that pauses. An exchanger that said nothing would have said nothing to any mail; what one said was said to the mail
+   *  in hand, and the others keep their attempts, but for those whose time is over. */
+  async #leaveAlone(lane: Lane, verdict: Verdict): Promise<void> {
+    const now = this.#desk.clock.now()
+    const { true: same = [], false: others = [] } = Object.groupBy(
+      lane.waiting.splice(0),
+      ({ deliveries }) =>
+        String(verdict.code === null || deliveries.some(({ expires_at }) => expires_at <= now)) as 'true' | 'false',
+    )
+    await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
+  }
+
+  async #settleAll(lane: Lane, others: Consignment[], verdict: Verdict): Promise<void> {
     this.#inMemory -= others.length
     await this.#fates.settleAll(lane, others, verdict)
   }

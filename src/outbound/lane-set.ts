@@ -5,12 +5,12 @@ import { becameDue, LANES } from './claim.ts'
 import { heldLanes } from './holds.ts'
 import { Lane } from './lanes.ts'
 import type { Shaping } from './shaping.ts'
-import { Widths } from './width.ts'
+import { Lessons } from './width.ts'
 
 export class LaneSet {
   readonly #lanes = new Map<string, Lane>()
   readonly #shaping: Shaping
-  readonly #widths = new Widths()
+  readonly #lessons = new Lessons()
   /** Receiving domains that the operator holds. */
   #held = new Set<string>()
 
@@ -21,7 +21,7 @@ export class LaneSet {
   of(name: string): Lane {
     const known = this.#lanes.get(name)
     if (known) return known
-    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#widths.of(name))
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#lessons.of(name))
     lane.held = this.#held.has(lane.domain)
     this.#lanes.set(name, lane)
     return lane
@@ -55,6 +55,6 @@ export class LaneSet {
   /** Forgets lanes without mail, and what was learned too long ago. */
   sweep(now: number): void {
     for (const lane of this.#lanes.values()) if (lane.empty) this.#lanes.delete(lane.name)
-    this.#widths.sweep(now, (name) => this.#lanes.has(name))
+    this.#lessons.sweep(now, (name) => this.#lanes.has(name))
   }
 }

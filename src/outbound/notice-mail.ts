@@ -123,7 +123,7 @@ export class NoticeMailer {
     try {
       const wire = Buffer.from(wireOf(this.#desk, notice))
       const [verdict] = await session.send({ from: '', recipients: [to.address] }, wire)
-      if (session.usable) session.quit()
+      if (session.usable) void session.quit()
       return verdict!
     } catch (thrown) {
       return own('waiting', messageOf(thrown))

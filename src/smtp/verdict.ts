@@ -37,6 +37,8 @@ export interface Verdict {
   dialogue: string | null
   /** Of local trouble: what the operator is told. */
   cause?: string
+  /** Of a deferral: the receiver asked for less at once. The mail goes back without an attempt, and its lane goes more slowly. */
+  soon?: true
 }
 
 export interface Circumstance {

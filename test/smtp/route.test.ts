@@ -310,7 +310,7 @@ async function laneTo(
   const route = await findRoute(desk, 'there.test')
   const answer = 'kind' in route ? route : await connectAlong(desk, 'there.test', route, policy)
   const session = 'kind' in answer ? undefined : answer
-  session?.quit()
+  void session?.quit()
   return { exchanger, asked, session, verdict: 'kind' in answer ? answer : undefined }
 }
 
