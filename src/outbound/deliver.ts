@@ -15,7 +15,7 @@ import { findRoute } from './connect.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
-import { isRefused, lessonOf, slowedBy, type Lesson } from './lessons.ts'
+import { isRefused, lessonOf, sharing, slowedBy, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
@@ -176,6 +176,7 @@ export class DeliveryEngine {
       const route = await findRoute(this.#desk, lane.domain)
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
+        if (route.kind === 'waiting') this.#waitsForUs(lane, route)
         // What comes in while the first are settled has the same fate.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
@@ -264,24 +265,19 @@ export class DeliveryEngine {
     if (learned?.lesson === 'narrower') return true
     if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict), `settle ${lane.domain}`)
     else if (learned) {
-      if (learned.lesson === 'local') {
-        this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', learned.verdict.cause)
-        lane.pauseUntil(this.#desk.clock.now() + LOCAL_PAUSE)
-      }
+      if (learned.lesson === 'local') this.#waitsForUs(lane, learned.verdict)
       this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
     }
     return false
   }
 
-  /** What waits for a lane that pauses. An exchanger that said nothing would have said nothing to any mail; what one said was said to the mail
-   *  in hand, and the others keep their attempts, but for those whose time is over. */
+  #waitsForUs(lane: Lane, { cause }: Verdict): void {
+    this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', cause)
+    lane.pauseUntil(this.#desk.clock.now() + LOCAL_PAUSE)
+  }
+
   async #leaveAlone(lane: Lane, verdict: Verdict): Promise<void> {
-    const now = this.#desk.clock.now()
-    const { true: same = [], false: others = [] } = Object.groupBy(
-      lane.waiting.splice(0),
-      ({ deliveries }) =>
-        String(verdict.code === null || deliveries.some(({ expires_at }) => expires_at <= now)) as 'true' | 'false',
-    )
+    const { same, others } = sharing(lane.waiting.splice(0), verdict, this.#desk.clock.now())
     await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
   }
 

@@ -60,10 +60,23 @@ export function lessonOf(
     return { lesson: 'closed', verdict: { ...host, handed: false, dialogue: null } }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
-  if (verdicts.every(({ kind }) => kind !== 'deferred')) {
+  // Only what it said itself says something of it.
+  if (verdicts.some(({ code }) => code !== null) && verdicts.every(({ kind }) => kind !== 'deferred')) {
     lane.relax()
     lane.learned.width.succeeded(now)
     lane.learned.pace.succeeded(now)
   }
   return undefined
+}
+
+/** Of mails that wait for a lane that pauses, those that share its verdict: an exchanger that said nothing would have said nothing to any of
+ *  them; what one said was said to the mail in hand, and the others keep their attempts, but for those whose time is over. */
+export function sharing(
+  waiting: readonly Consignment[],
+  { code }: Verdict,
+  now: number,
+): { same: Consignment[]; others: Consignment[] } {
+  const shares = ({ deliveries }: Consignment): boolean =>
+    code === null || deliveries.some(({ expires_at }) => expires_at <= now)
+  return { same: waiting.filter(shares), others: waiting.filter((work) => !shares(work)) }
 }

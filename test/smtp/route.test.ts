@@ -493,3 +493,28 @@ test('delivery.source that is not of this machine: mail waits for this server, a
   // An address of the other family leaves this one to the system.
   assert.ok((await laneTo({}, ZONE, { delivery: { source: ['2001:db8::1'] } })).session)
 })
+
+test('DNS that could not be asked for want of a descriptor: the mail waits for this server, whatever was asked (D72)', async () => {
+  const local = { kind: 'failed', reason: 'EMFILE', local: true } as const
+  const verdicts = [
+    await hostsFor(local),
+    ...(await Promise.all(
+      [
+        { a: local, aaaa: local },
+        { a: FAILED, aaaa: local },
+        { a: NONE, aaaa: local },
+      ].map(({ a, aaaa }) =>
+        findAddresses(
+          resolverOf({ a: { 'mx.there.test': a }, aaaa: { 'mx.there.test': aaaa } }),
+          { name: 'mx.there.test', port: 25 },
+          () => true,
+        ),
+      ),
+    )),
+  ] as Verdict[]
+  for (const { cause, kind, text } of verdicts) {
+    assert.equal(kind, 'waiting')
+    assert.match(cause ?? '', /could not be looked up \(EMFILE\)/)
+    assert.doesNotMatch(text, /EMFILE/)
+  }
+})
