@@ -9,7 +9,7 @@ import type { Pool } from '../base/pool.ts'
 import type { CampaignRecipient } from '../message/campaign.ts'
 import type { CampaignJob, ComposeJob, Signing } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
-import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
+import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -169,7 +169,8 @@ async function composed(
   // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
   const stopped = email.campaign_key === null ? stoppedBy(desk.store, work) : undefined
   if (stopped) return stopped
-  const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
+  if (work.signingKey && 'unseen' in work.signingKey) return waitsForRecord(at, work.signingKey.unseen)
+  const key = work.signingKey && keys.get(work.signingKey.key)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
   const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId, time: desk.clock.now() }
   const job = email.campaign_key === null ? composeJob(desk, work, signature) : campaignJob(desk, work, signature)

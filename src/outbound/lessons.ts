@@ -47,7 +47,7 @@ export function lessonOf(
   connection: Connection | undefined,
   now: number,
 ): Lesson {
-  const local = verdicts.find(({ kind }) => kind === 'waiting')
+  const local = verdicts.find(({ kind, record }) => kind === 'waiting' && record === undefined)
   if (local) return { lesson: 'local', verdict: local }
   const host = verdicts.find(aboutTheHost)
   // A session that carried mail is merely at its end.

@@ -181,7 +181,7 @@ function wireOf(
   const message = [...compose(mail)].join('')
   const domain = hostedAbove(store, from.domain)
   const held = domain && signingKeyOf(store, domain.key)
-  const key = held === undefined ? undefined : keys.get(held)
+  const key = held && 'key' in held ? keys.get(held.key) : undefined
   const signed =
     domain && key
       ? sign(message, {
