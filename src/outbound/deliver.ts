@@ -12,6 +12,7 @@ import type { Verdict } from '../smtp/verdict.ts'
 import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
 import { releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
+import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
@@ -38,6 +39,7 @@ const MAX_SETTLING = 100
 export class DeliveryEngine {
   readonly #desk: DeliveryDesk
   readonly #lanes: LaneSet
+  readonly #memory: LaneMemory
   readonly #loop: Loop
   readonly #shaping: Shaping
   readonly #open = new Set<SmtpSession>()
@@ -55,6 +57,7 @@ export class DeliveryEngine {
     this.#desk = desk
     this.#shaping = shaping
     this.#lanes = new LaneSet(shaping)
+    this.#memory = new LaneMemory(desk, (now) => this.#lanes.learned(now))
     this.#fates = new Fates(desk, () => this.#loop.ring())
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
@@ -67,8 +70,9 @@ export class DeliveryEngine {
     this.#loop = new Loop({ name: 'deliveries', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  /** Takes back what a dead process had claimed. */
+  /** Takes back what a dead process had claimed, and knows what it had learned. */
   async recover({ clock, log, store } = this.#desk): Promise<void> {
+    this.#lanes.recall(this.#memory.recall())
     const count = await releaseAll(store, clock.now())
     if (count > 0) log.info('deliveries of an earlier process released', { count })
   }
@@ -98,6 +102,7 @@ export class DeliveryEngine {
       await this.#release(lane, lane.waiting.splice(0))
     }
     await Promise.all(this.#running)
+    await this.#memory.write()
     inTime()
   }
 
@@ -114,7 +119,7 @@ export class DeliveryEngine {
     const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
     for (const consignment of claimed) this.#dispatch(consignment)
     for (const lane of served) this.#lanes.served(lane)
-    this.#lanes.sweep(now)
+    if (this.#lanes.sweep(now)) this.#memory.note()
     return next
   }
 
@@ -205,9 +210,9 @@ export class DeliveryEngine {
         const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
         // Another connection works: this mail goes over that one, and this sender ends.
         if (used === 'refused') return this.#hand(lane, work)
-        connection = used === 'narrowed' ? undefined : used
         this.#inMemory--
-        if (used === 'narrowed') return
+        if (used === 'narrowed') return void (connection = undefined)
+        connection = used
         if (lane.due !== null) this.#loop.ring()
         work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
       }

@@ -99,6 +99,11 @@ export class Lane {
     this.pausedUntil = Math.max(this.pausedUntil, time)
   }
 
+  /** Until when no connection is tried because none worked; null when that is over. */
+  pauseLearned(now: number): number | null {
+    return this.#pause > 0 && this.pausedUntil > now ? this.pausedUntil : null
+  }
+
   relax(): void {
     this.#pause = 0
   }

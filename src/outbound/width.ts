@@ -33,6 +33,22 @@ export class Width {
     this.#raisedAt = now
   }
 
+  /** What was learned; Infinity when nothing was. */
+  get allowed(): number {
+    return this.#allowed
+  }
+
+  /** When it was learned last; -Infinity for never. */
+  get learnedAt(): number {
+    return this.#refusedAt
+  }
+
+  /** What was learned at a time, by this process or an earlier one. */
+  restore(allowed: number, at: number): void {
+    this.#allowed = allowed
+    this.#refusedAt = this.#raisedAt = at
+  }
+
   /** Whether nothing is remembered that would still matter. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
@@ -43,6 +59,11 @@ export class Width {
 export class Learned {
   readonly width = new Width()
   readonly pace = new Pace()
+
+  /** Whether there is anything to remember. */
+  get isAny(): boolean {
+    return this.width.allowed < Infinity || this.pace.perSecond < Infinity
+  }
 
   stale(now: number): boolean {
     return this.width.stale(now) && this.pace.stale(now)
@@ -57,6 +78,10 @@ export class Lessons {
     const known = this.#known.get(lane) ?? new Learned()
     this.#known.set(lane, known)
     return known
+  }
+
+  entries(): IterableIterator<[string, Learned]> {
+    return this.#known.entries()
   }
 
   /** Forgets what is too old; `inUse` says which lanes exist. */

@@ -10,6 +10,7 @@ import { console_ } from './schema-console.ts'
 import { foundation } from './schema-foundation.ts'
 import { frontDoor } from './schema-front-door.ts'
 import { inbound } from './schema-inbound.ts'
+import { lanes } from './schema-lanes.ts'
 import { notices } from './schema-notices.ts'
 import { oauthAllowed } from './schema-oauth-allowed.ts'
 import { promises } from './schema-promises.ts'
@@ -32,4 +33,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'submission', sql: submission },
   { name: 'front-door', sql: frontDoor },
   { name: 'console', sql: console_ },
+  { name: 'lanes', sql: lanes },
 ]

@@ -3,7 +3,10 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
+import { learnedLanes, learnedOf } from '../../src/outbound/lane-memory.ts'
+import { LaneSet } from '../../src/outbound/lane-set.ts'
 import { Pace } from '../../src/outbound/pace.ts'
+import { Shaping } from '../../src/outbound/shaping.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type Script, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
@@ -278,4 +281,57 @@ test('answers to mails that were under way together are one; a mail that is refu
     [true, true, true, true, true, true, true, true, false, false],
   )
   assert.equal(pace.spares(8), true)
+})
+
+test('what was learned stands in the store, is taken over by the next process, and is forgotten after an hour', async () => {
+  const exchanger = await startTestExchanger({
+    greeting: (open) => (open > 2 ? '421 4.7.0 Too many connections' : WELCOME),
+    answer: (command) => (command.includes('slow@') ? '451 4.7.0 Slow down' : undefined),
+  })
+  const server = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  const { clock } = server
+  await server.activeDomain('here.test')
+  const mails = mailsOf(() => server)
+  mails.receiver('narrow.test')
+  mails.receiver('slow.test')
+  mails.receiver('away.test', '127.0.0.2')
+  const learned = () => learnedLanes(server.appliance.desk.store, clock.now())
+  const ids = await Promise.all(Array.from({ length: 20 }, (_, n) => mails.post({ to: `n${n}@narrow.test` })))
+  for (const id of ids) await mails.attempted(id, 1)
+  await mails.post({ to: 'slow@slow.test' })
+  await mails.post({ to: 'a@away.test' })
+  const shown = await until(() => {
+    clock.advance(500)
+    const lanes = learned()
+    return lanes.length === 3 ? lanes : undefined
+  })
+  assert.deepEqual(
+    shown.map(({ connections, lane, paused_until, per_second }) => [
+      lane,
+      connections !== null,
+      per_second !== null,
+      paused_until !== null,
+    ]),
+    [
+      ['away.test', false, false, true],
+      ['narrow.test', true, false, false],
+      ['slow.test', false, true, false],
+    ],
+  )
+  assert.ok(shown[1]!.connections! <= 2)
+  assert.deepEqual(learnedOf(shown, 'narrow.test'), {
+    connections: shown[1]!.connections,
+    per_second: null,
+    paused_until: null,
+  })
+  const after = new LaneSet(new Shaping())
+  after.recall(shown)
+  assert.equal(after.of('narrow.test').width, shown[1]!.connections)
+  assert.equal(after.of('slow.test').learned.pace.perSecond, shown[2]!.per_second)
+  // A restart tries again at once.
+  assert.equal(after.of('away.test').pausedUntil, 0)
+  clock.leap(61 * MINUTE)
+  assert.deepEqual(learned(), [])
+  await server.stop()
+  await exchanger.close()
 })

@@ -154,7 +154,7 @@ test('a database that could not be written is said, and said to be over though n
 test('DNS that cannot be asked for want of descriptors: the mail waits without an attempt, and is sent later', async () => {
   receiver('unasked.test')
   const { resolver } = postrider.appliance.desk
-  const { mx } = resolver
+  const mx = resolver.mx.bind(resolver)
   resolver.mx = () => Promise.resolve({ kind: 'failed', reason: 'EMFILE', local: true })
   const id = await post({ to: 'a@unasked.test' })
   await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
