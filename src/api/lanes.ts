@@ -4,13 +4,14 @@ import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { heldLanes, holdLane, laneStates, type LaneState } from '../outbound/holds.ts'
+import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/lane-memory.ts'
 import { moveLane, retryLane } from '../outbound/queue.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
 
 const MAX_LANES = 1000
 
-const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>) => ({
+const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>, learned: readonly LearnedLane[]) => ({
   key: index,
   id: lane.domain,
   domain: lane.domain,
@@ -20,11 +21,13 @@ const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>) => ({
   held: lane.held,
   next_attempt_at: lane.next,
   response: lane.response,
+  ...learnedOf(learned, lane.domain),
 })
 
-const list = ({ parts: { store } }: Pick<Call<ApiDesk>, 'parts'>) => {
+const list = ({ parts: { clock, store } }: Pick<Call<ApiDesk>, 'parts'>) => {
   const held = heldLanes(store)
-  return laneStates(store, MAX_LANES).map((lane, index) => rowOf(lane, index, held))
+  const learned = learnedLanes(store, clock.now())
+  return laneStates(store, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
 }
 
 /** Does something with one lane, and answers how it stands then. */
@@ -34,8 +37,9 @@ async function act(call: Call<ApiDesk>, run: (parts: ApiDesk, domain: string) =>
   await run(call.parts, domain)
   call.parts.bells.queue()
   const none = { domain, queued: 0, active: 0, held: 0, oldest: null, next: null, response: null }
-  const held = heldLanes(call.parts.store)
-  return { row: list(call).find(({ id }) => id === domain) ?? rowOf(none, 0, held) }
+  const { clock, store } = call.parts
+  const row = list(call).find(({ id }) => id === domain)
+  return { row: row ?? rowOf(none, 0, heldLanes(store), learnedLanes(store, clock.now())) }
 }
 
 const common = { kind: 'act', free: true, operator: true, scope: 'emails:write' } as const
@@ -51,6 +55,13 @@ export const lanes = define('lanes', {
     held: count('Recipients whose mail is held by itself, or with its campaign.'),
     next_attempt_at: timeOrNull('When the next of them is tried.'),
     response: wordsOrNull('What was said last of those that wait.'),
+    connections: field(z.int().nullable(), {
+      about: 'Connections at once that its exchangers take, as it was learned in the last hour.',
+    }),
+    per_second: field(z.number().nullable(), {
+      about: 'Mails per second that its exchangers take, as it was learned in the last hour.',
+    }),
+    paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
   },
   actions: [
     {

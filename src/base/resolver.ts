@@ -1,7 +1,8 @@
 // DNS, asked of `dns.servers` (the system's when empty). What the world answers is a value with four distinct kinds, because
 // mail turns on the difference between "there is none" and "we could not find out" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
-import { codeOf } from './errors.ts'
+import { closeSync, openSync } from 'node:fs'
+import { codeOf, isLocal } from './errors.ts'
 import { gate } from './gate.ts'
 import { formatEndpoint } from './network.ts'
 
@@ -11,8 +12,8 @@ export type Answer<T> =
   | { kind: 'none' }
   /** The name does not exist (NXDOMAIN). */
   | { kind: 'nxdomain' }
-  /** SERVFAIL, a timeout, a refused query: nothing is known. */
-  | { kind: 'failed'; reason: string }
+  /** SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or memory to ask with. */
+  | { kind: 'failed'; reason: string; local?: true }
 
 export interface Mx {
   /** Lower case without final dot; '' is the null MX. */
@@ -90,7 +91,7 @@ export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverO
   }
 }
 
-async function ask<T>(question: () => Promise<T[]>): Promise<Answer<T>> {
+async function ask<T>(question: () => Promise<T[]>, again = true): Promise<Answer<T>> {
   try {
     const records = await question()
     return records.length > 0 ? { kind: 'found', records: records.slice(0, MAX_RECORDS) } : { kind: 'none' }
@@ -98,6 +99,20 @@ async function ask<T>(question: () => Promise<T[]>): Promise<Answer<T>> {
     const code = codeOf(thrown)
     if (code === 'ENODATA') return { kind: 'none' }
     if (code === 'ENOTFOUND' || code === 'EBADNAME') return { kind: 'nxdomain' }
+    const want = isLocal(thrown) ? code : wantOfDescriptors()
+    if (want) return { kind: 'failed', reason: want, local: true }
+    // Descriptors may be free again by now: then the question is asked, and who refuses it is a server.
+    if (code === 'ECONNREFUSED' && again) return ask(question, false)
     return { kind: 'failed', reason: code || 'unknown' }
+  }
+}
+
+/** The code of the error where this process can open no descriptor. c-ares says ECONNREFUSED of a socket that it could not open. */
+function wantOfDescriptors(): string | undefined {
+  try {
+    closeSync(openSync('/dev/null', 'r'))
+    return undefined
+  } catch (thrown) {
+    return isLocal(thrown) ? codeOf(thrown) : undefined
   }
 }

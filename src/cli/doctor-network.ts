@@ -42,7 +42,7 @@ export async function judgeWayOut({ config, resolver }: World, probe: string): P
     for (const address of Array.isArray(addresses) ? addresses.slice(0, 2) : []) {
       const session = await greet(config, host.name, address, host.port)
       if (!('kind' in session)) {
-        session.quit()
+        void session.quit()
         return well(check, `${host.name} (${address}) answers`)
       }
       last = `${host.name} (${address}): ${session.text}`
@@ -69,7 +69,7 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
       `nothing answers at ${formatEndpoint(local, listening.port)}: ${near.text}`,
       'Start it: "systemctl start postrider" where it is installed, else "postrider serve".',
     )
-  near.quit()
+  void near.quit()
   const answer = await resolver.a(config.hostname)
   const [address] = answer.kind === 'found' ? answer.records : []
   const shown = formatEndpoint(local, listening.port)
@@ -86,7 +86,7 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
       `${shown} answers; ${address}:25 does not from here`,
       'Open port 25 in the firewall, and lead it to the listener; from another machine: "swaks --to postmaster@YOUR-DOMAIN --quit-after RCPT".',
     )
-  far.quit()
+  void far.quit()
   return well(check, `${shown} and ${address}:25 answer`)
 }
 

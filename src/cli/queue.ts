@@ -4,6 +4,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
+import { learnedLanes, shownLane, type LearnedLane } from '../outbound/lane-memory.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, printable, table } from './terminal.ts'
@@ -70,6 +71,28 @@ export function detail(mail: Shown): string {
   return [...head, ...each].join('\n')
 }
 
+/** What was learned of an exchanger, as it is shown. */
+const showLane = (row: LearnedLane) => ({
+  ...shownLane(row),
+  connections: row.connections,
+  per_second: row.per_second,
+  paused_until: row.paused_until === null ? null : iso(row.paused_until),
+  learned_at: iso(row.learned_at),
+})
+
+const lanesTable = (lanes: readonly ReturnType<typeof showLane>[]): string =>
+  table(
+    ['LANE', 'MAIL', 'CONNECTIONS', 'PER SECOND', 'PAUSED UNTIL', 'LEARNED'],
+    lanes.map((lane) => [
+      lane.domain,
+      lane.campaigns ? 'campaigns' : 'other',
+      lane.connections,
+      lane.per_second,
+      lane.paused_until,
+      lane.learned_at,
+    ]),
+  )
+
 /** Why no recipient of a mail can be tried now. */
 function whyNothing(id: string, mail: QueuedMail | undefined): string {
   if (!mail) return `There is no mail ${id}.`
@@ -86,13 +109,29 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .description('list mails with undecided recipients, oldest first')
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain }: { domain?: string }) =>
-      withDesk(invocation(), ({ store }) => {
+      withDesk(invocation(), ({ clock, store }) => {
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
         // Mail of a removed domain may still wait.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
+        const lanes = learnedLanes(store, clock.now()).map(showLane)
+        // The JSON answer is the list of mails alone: "queue lanes" has the rest.
         answer(terminal(), mails.map(showMail), (shown) =>
-          shown.length === 0 ? 'The queue is empty.' : listing(shown),
+          [
+            shown.length === 0 ? 'The queue is empty.' : listing(shown),
+            ...(lanes.length === 0 ? [] : ['', lanesTable(lanes)]),
+          ].join('\n'),
+        )
+      }),
+    )
+  queue
+    .command('lanes')
+    .description('list what receiving domains take, as it was learned in the last hour')
+    .action(() =>
+      withDesk(invocation(), ({ clock, store }) => {
+        const lanes = learnedLanes(store, clock.now()).map(showLane)
+        answer(terminal(), lanes, (shown) =>
+          shown.length === 0 ? 'No limit of a receiving domain was met in the last hour.' : lanesTable(shown),
         )
       }),
     )

@@ -121,14 +121,15 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
 // The newest key whose record was seen at the last check and that is not a mere standby; where none was, the signing one (D68).
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
-    .selectFrom('dkim_keys')
-    .select('key')
-    .where('domain_key', '=', arg.domain_key)
-    .where('role', 'in', ['signing', 'retired'])
-    .where('sealed_private_key', 'is not', null)
-    .orderBy('verified_at', 'desc')
-    .orderBy((eb) => eb.case().when('role', '=', 'signing').then(0).else(1).end())
-    .orderBy('key', 'desc')
+    .selectFrom('dkim_keys as k')
+    .innerJoin('domains as d', 'd.key', 'k.domain_key')
+    .select(['k.key', 'k.selector', 'k.verified_at', 'd.name', 'd.checked_at'])
+    .where('k.domain_key', '=', arg.domain_key)
+    .where('k.role', 'in', ['signing', 'retired'])
+    .where('k.sealed_private_key', 'is not', null)
+    .orderBy('k.verified_at', 'desc')
+    .orderBy((eb) => eb.case().when('k.role', '=', 'signing').then(0).else(1).end())
+    .orderBy('k.key', 'desc')
     .limit(1),
 )
 
@@ -139,9 +140,15 @@ export interface SigningKey {
   privateKey: string
 }
 
-/** The `key` of the key that mail of a domain is signed with now: the last verified one (D21). */
-export function signingKeyOf(reader: Reader, domainKey: number): number | undefined {
-  return reader.first(forSigning({ domain_key: domainKey }))?.key
+/** What mail of a domain is signed with now: the `key` of a key; `unseen`, the name of the record without which none is used, when the last
+ *  check of the domain saw the record of no key (D68); undefined when all keys are erased. A domain that was never checked signs. */
+export type SignedWith = { key: number } | { unseen: string } | undefined
+
+export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {
+  const row = reader.first(forSigning({ domain_key: domainKey }))
+  if (!row) return undefined
+  const { checked_at, key, name, selector, verified_at } = row
+  return verified_at === null && checked_at !== null ? { unseen: `${selector}._domainkey.${name}` } : { key }
 }
 
 /** Opens keys and keeps them open: a key never changes, only which one is used does. */

@@ -9,11 +9,12 @@ import type { Pool } from '../base/pool.ts'
 import type { CampaignRecipient } from '../message/campaign.ts'
 import type { CampaignJob, ComposeJob, Signing } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
-import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
+import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
+import { aboutTheHost, endsSession, maybeTheMail } from './conclude.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
 import { damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
@@ -55,6 +56,8 @@ export interface BulkLetter {
 export interface Connection {
   session: SmtpSession
   mails: number
+  /** The exchanger gave an answer to one of them that was about the mail. */
+  worked: boolean
 }
 
 export interface Attempted {
@@ -68,7 +71,8 @@ export interface Attempted {
 /** Hooks of whoever keeps account of open sessions. */
 export interface Sessions {
   opened(session: SmtpSession): void
-  leave(connection: Connection): void
+  /** Resolves when it is closed. */
+  leave(connection: Connection): Promise<void>
   /** No new connection is opened any more. */
   closing(): boolean
 }
@@ -172,7 +176,8 @@ async function composed(
   // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
   const stopped = email.campaign_key === null ? stoppedBy(desk.store, work) : undefined
   if (stopped) return stopped
-  const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
+  if (work.signingKey && 'unseen' in work.signingKey) return waitsForRecord(at, work.signingKey.unseen)
+  const key = work.signingKey && keys.get(work.signingKey.key)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
   const signature = { domain: email.domain, selector: key.selector, keyId: key.keyId, time: desk.clock.now() }
   const job = email.campaign_key === null ? composeJob(desk, work, signature) : campaignJob(desk, work, signature)
@@ -202,7 +207,7 @@ async function talk(
   const policy = work.email.tls_policy
   let connection = open
   if (connection && policy === 'Require' && connection.session.tls === null) {
-    sessions.leave(connection)
+    void sessions.leave(connection)
     connection = undefined
   }
   for (;;) {
@@ -211,7 +216,7 @@ async function talk(
       const session = await connectAlong(desk, lane.domain, lane.route!, policy)
       if ('kind' in session) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       sessions.opened(session)
-      connection = { session, mails: 0 }
+      connection = { session, mails: 0, worked: false }
     }
     const halted = work.email.campaign_key !== null ? desk.bulk.halted(work.email.campaign_key) : undefined
     if (halted) return { connection, verdicts: [], withdrawn: halted }
@@ -221,12 +226,14 @@ async function talk(
     if ('kind' in fit) return { connection, verdicts: work.deliveries.map(() => fit) }
     const verdicts = await sendToAll(desk, connection.session, work, fit)
     connection.mails++
-    // The server had closed an idle connection: that says nothing about this mail.
-    const stale =
-      reused &&
-      verdicts.every(({ code, handed, stage }) => !handed && stage === 'mail' && (code === null || code === 421))
-    if (!stale || sessions.closing()) return { connection, verdicts }
-    sessions.leave(connection)
+    const ended = verdicts.every(endsSession)
+    // The session is at its end, or was cut while it was idle: that says nothing about this mail.
+    if (!reused || !ended || sessions.closing() || (!connection.worked && verdicts.some(maybeTheMail))) {
+      connection.worked ||= !verdicts.some((verdict) => endsSession(verdict) || aboutTheHost(verdict))
+      return { connection, verdicts }
+    }
+    // An exchanger that counts connections counts the old one until it is closed.
+    await sessions.leave(connection)
     connection = undefined
   }
 }

@@ -7,7 +7,7 @@ import { db, raw, statement } from '../store/query.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Queue } from '../store/due.ts'
 import { moveAll, takeAll } from '../store/move.ts'
-import { signingKeyOf } from '../domains/keys.ts'
+import { signingKeyOf, type SignedWith } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
 /** What one transaction with an exchanger carries: an email and its recipients on one lane. */
@@ -15,8 +15,10 @@ export interface Consignment {
   lane: string
   email: ClaimedEmail
   deliveries: Delivery[]
-  /** The DKIM key to sign with, by its row; undefined when all are erased. */
-  signingKey: number | undefined
+  /** The DKIM key to sign with, or why there is none. */
+  signingKey: SignedWith
+  /** How many connections refused it at MAIL. */
+  refusals?: number
 }
 
 export interface ClaimedEmail {
@@ -194,10 +196,7 @@ const LEAN = {
 
 /** Claims mails of campaigns: one recipient each, and what they share is read once. */
 export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
-  const domains = new Map<
-    number,
-    { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: number | undefined }
-  >()
+  const domains = new Map<number, { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: SignedWith }>()
   return claimRows(tx, lane, now, limit).map((delivery) => {
     const { domain_key } = delivery
     let known = domains.get(domain_key)
@@ -216,7 +215,7 @@ export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Con
 /** Claims up to `limit` deliveries of a lane, grouped by email. */
 export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
   const groups = new Map<number, Consignment>()
-  const keys = new Map<number, number | undefined>()
+  const keys = new Map<number, SignedWith>()
   for (const delivery of claimRows(tx, lane, now, limit)) {
     const { domain_key, email_key } = delivery
     const group = groups.get(email_key)

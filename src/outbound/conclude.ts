@@ -82,22 +82,47 @@ export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly 
 /** Stages whose failure says nothing of the mail and all of the exchanger; TLS is the sending domain's own wish. */
 const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
 
+/** A receiver that says: fewer connections, or fewer mails on one. */
+const CROWDED =
+  /too many (?:concurrent |simultaneous )?(?:connections|sessions)|(?:messages?|mails?|recipients?) (?:per|in|for|on) (?:this |one |a |the )?(?:connection|session)/i
+
+/** A receiver that says: not so much at once. */
+const THROTTLED =
+  /\brates?\b|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down|too much mail|too many (?:messages|e-?mails|mails)/i
+
+/** Stages at which an answer to one mail may say something of all. */
+const MAIL_STAGES: readonly Stage[] = ['mail', 'rcpt', 'data', 'final dot']
+
+/** A rate answer: the receiver takes mail, more slowly. Greylisting means one mail, not the sender. */
+export const asksForLess = ({ code, enhanced, kind, stage, text }: Verdict): boolean =>
+  // X.2.X is about the one mailbox (RFC 3463 §3.3).
+  kind === 'deferred' &&
+  code !== null &&
+  MAIL_STAGES.includes(stage) &&
+  !enhanced?.startsWith('4.2.') &&
+  THROTTLED.test(text) &&
+  !CROWDED.test(text)
+
+/** What ends the session, or says that there are too many. */
+const closes = ({ code, text }: Verdict): boolean => code === 421 || (code !== null && CROWDED.test(text))
+
 /** A deferral that any other mail would have met as well. */
-export const aboutTheHost = ({ code, kind, stage }: Verdict): boolean =>
-  kind === 'deferred' && (code === 421 || HOST_STAGES.includes(stage))
+export const aboutTheHost = (verdict: Verdict): boolean =>
+  verdict.kind === 'deferred' && !asksForLess(verdict) && (closes(verdict) || HOST_STAGES.includes(verdict.stage))
 
 /** A connection that the exchanger refused or cut before the mail was its matter: another one may still work (D64). */
-export const refusesConnection = ({ code, handed, kind, stage }: Verdict): boolean =>
-  kind === 'deferred' &&
-  !handed &&
-  stage !== 'dns' &&
-  stage !== 'auth' &&
-  (code === 421 || HOST_STAGES.includes(stage) || (stage === 'mail' && code !== null))
+export const refusesConnection = (verdict: Verdict): boolean =>
+  aboutTheHost(verdict) ? !verdict.handed && verdict.stage !== 'dns' && verdict.stage !== 'auth' : maybeTheMail(verdict)
 
-const THROTTLED =
-  /too many (?:connections|messages|mails|sessions)|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down/i
+/** 4xx at MAIL means the connection or the mail: which of them, other connections show. */
+export const maybeTheMail = (verdict: Verdict): boolean =>
+  verdict.kind === 'deferred' &&
+  verdict.stage === 'mail' &&
+  verdict.code !== null &&
+  !closes(verdict) &&
+  !asksForLess(verdict)
 
-/** A deferral by which the receiver says: not so much at once. Greylisting means one mail, not the sender. */
-export const wantsPatience = ({ code, enhanced, kind, text }: Verdict): boolean =>
-  // X.2.X is about the one mailbox (RFC 3463 §3.3).
-  kind === 'deferred' && code !== null && !enhanced?.startsWith('4.2.') && THROTTLED.test(text)
+/** An answer, or none, by which a session that carried mail before is at its end: the mail is tried on a new one. */
+export const endsSession = (verdict: Verdict): boolean =>
+  refusesConnection(verdict) ||
+  (verdict.kind === 'deferred' && !verdict.handed && verdict.code === null && MAIL_STAGES.includes(verdict.stage))

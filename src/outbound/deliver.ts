@@ -12,10 +12,11 @@ import type { Verdict } from '../smtp/verdict.ts'
 import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
 import { releaseAll, type Consignment } from './claim.ts'
 import { findRoute } from './connect.ts'
+import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
-import { aboutTheHost, refusesConnection, wantsPatience } from './conclude.ts'
 import { Fates } from './fates.ts'
+import { isRefused, lessonOf, sharing, slowedBy, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
@@ -25,8 +26,9 @@ export interface DeliveryDesk extends AttemptDesk {
   troubles: Troubles
 }
 
-/** The connection if it can carry more; `refused`: the mail is nobody's yet. */
-type Used = Connection | 'refused' | undefined
+/** The connection if it can carry more. `refused`: the mail is nobody's yet, and goes over another connection; `narrowed`: there was a
+ *  connection too many. */
+type Used = Connection | 'refused' | 'narrowed' | undefined
 /** Consignments in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
 /** After local trouble a lane's other mail is tried again so much later, in ms. */
@@ -37,6 +39,7 @@ const MAX_SETTLING = 100
 export class DeliveryEngine {
   readonly #desk: DeliveryDesk
   readonly #lanes: LaneSet
+  readonly #memory: LaneMemory
   readonly #loop: Loop
   readonly #shaping: Shaping
   readonly #open = new Set<SmtpSession>()
@@ -54,20 +57,22 @@ export class DeliveryEngine {
     this.#desk = desk
     this.#shaping = shaping
     this.#lanes = new LaneSet(shaping)
+    this.#memory = new LaneMemory(desk, (now) => this.#lanes.learned(now))
     this.#fates = new Fates(desk, () => this.#loop.ring())
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
       leave: ({ session }) => {
         this.#open.delete(session)
-        session.quit()
+        return session.quit()
       },
       closing: () => this.#stopping,
     }
     this.#loop = new Loop({ name: 'deliveries', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  /** Takes back what a dead process had claimed. */
+  /** Takes back what a dead process had claimed, and knows what it had learned. */
   async recover({ clock, log, store } = this.#desk): Promise<void> {
+    this.#lanes.recall(this.#memory.recall())
     const count = await releaseAll(store, clock.now())
     if (count > 0) log.info('deliveries of an earlier process released', { count })
   }
@@ -97,6 +102,7 @@ export class DeliveryEngine {
       await this.#release(lane, lane.waiting.splice(0))
     }
     await Promise.all(this.#running)
+    await this.#memory.write()
     inTime()
   }
 
@@ -113,7 +119,7 @@ export class DeliveryEngine {
     const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
     for (const consignment of claimed) this.#dispatch(consignment)
     for (const lane of served) this.#lanes.served(lane)
-    this.#lanes.sweep(now)
+    if (this.#lanes.sweep(now)) this.#memory.note()
     return next
   }
 
@@ -138,7 +144,7 @@ export class DeliveryEngine {
     const { limits } = lane
     while (
       lane.waiting.length > 0 &&
-      lane.senders < lane.width.of(limits.domain_connections) &&
+      lane.senders < lane.width &&
       this.#senders < lane.shareOf(max_connections) &&
       this.#shaping.hasRoom(limits)
     ) {
@@ -154,7 +160,7 @@ export class DeliveryEngine {
       this.#track(sent, `sender for ${lane.domain}`)
     }
     // A connection that is kept without work ends where another lane needs its place.
-    if (lane.waiting.length > 0 && lane.senders < lane.width.of(limits.domain_connections) && this.#idle > 0)
+    if (lane.waiting.length > 0 && lane.senders < lane.width && this.#idle > 0)
       someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
   }
 
@@ -175,8 +181,9 @@ export class DeliveryEngine {
       const route = await findRoute(this.#desk, lane.domain)
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
+        if (route.kind === 'waiting') this.#waitsForUs(lane, route)
         // What comes in while the first are settled has the same fate.
-        while (lane.waiting.length > 0) await this.#settleWaiting(lane, route)
+        while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         lane.route = route
         lane.limits = this.#shaping.limitsFor(route.hosts[0])
@@ -203,13 +210,14 @@ export class DeliveryEngine {
         const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
         // Another connection works: this mail goes over that one, and this sender ends.
         if (used === 'refused') return this.#hand(lane, work)
-        connection = used
         this.#inMemory--
+        if (used === 'narrowed') return void (connection = undefined)
+        connection = used
         if (lane.due !== null) this.#loop.ring()
         work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
       }
     } finally {
-      if (connection) this.#sessions.leave(connection)
+      if (connection) void this.#sessions.leave(connection)
     }
   }
 
@@ -224,16 +232,18 @@ export class DeliveryEngine {
 
   /** One consignment, settled or released whatever happens, unless its connection was refused. */
   async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
-    const attempted = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
-    if (lane.senders > 1 && attempted.verdicts.length > 0 && attempted.verdicts.every(refusesConnection)) {
-      lane.width.refused(lane.senders, this.#desk.clock.now())
-      if (attempted.connection) this.#sessions.leave(attempted.connection)
+    const { clock } = this.#desk
+    const begunAt = clock.now()
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
+    if (isRefused(lane, work, verdicts, clock.now())) {
+      if (connection) void this.#sessions.leave(connection)
       return 'refused'
     }
-    if (attempted.withdrawn) {
+    if (withdrawn) {
       await this.#fates.withdraw(lane, work)
     } else {
-      const settled = this.#fates.settle(lane, work, attempted.verdicts)
+      const fates = slowedBy(lane, work, verdicts, { begunAt, now: clock.now() })
+      const settled = this.#fates.settle(lane, work, fates)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (lane.bulk && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -242,39 +252,41 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      this.#heed(lane, attempted.verdicts)
+      if (this.#heed(lane, lessonOf(lane, fates, connection, clock.now()))) {
+        if (connection) void this.#sessions.leave(connection)
+        return 'narrowed'
+      }
     }
-    const { connection } = attempted
-    if (!connection || (connection.session.usable && connection.mails < lane.limits.mails_per_connection))
+    const spent = verdicts.some(({ code }) => code === 421)
+    if (!connection || (!spent && connection.session.usable && connection.mails < lane.limits.mails_per_connection))
       return connection
-    this.#sessions.leave(connection)
+    // An exchanger that counts connections counts this one until it is closed.
+    await this.#sessions.leave(connection)
     return undefined
   }
 
-  /** An exchanger that nobody reaches, or that asks for patience, gets it. What else was claimed for it shares the verdict
-   *  where it would have had the same, and goes back into the queue where it might have had another. */
-  #heed(lane: Lane, verdicts: readonly Verdict[]): void {
-    const now = this.#desk.clock.now()
-    const host = verdicts.find(aboutTheHost)
-    const local = verdicts.find(({ kind }) => kind === 'waiting')
-    if (local) {
-      this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
-      lane.pauseUntil(now + LOCAL_PAUSE)
+  /** Acts on what a mail taught; true when its sender is one too many. */
+  #heed(lane: Lane, learned: Lesson): boolean {
+    if (learned?.lesson === 'narrower') return true
+    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict), `settle ${lane.domain}`)
+    else if (learned) {
+      if (learned.lesson === 'local') this.#waitsForUs(lane, learned.verdict)
       this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    } else if (host) {
-      lane.backOff(now)
-      this.#track(this.#settleWaiting(lane, { ...host, handed: false, dialogue: null }), `settle ${lane.domain}`)
-    } else if (verdicts.some(wantsPatience)) {
-      lane.backOff(now)
-      this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    } else if (verdicts.every(({ kind }) => kind !== 'deferred')) {
-      lane.relax()
-      lane.width.succeeded(now)
     }
+    return false
   }
 
-  async #settleWaiting(lane: Lane, verdict: Verdict): Promise<void> {
-    const others = lane.waiting.splice(0)
+  #waitsForUs(lane: Lane, { cause }: Verdict): void {
+    this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', cause)
+    lane.pauseUntil(this.#desk.clock.now() + LOCAL_PAUSE)
+  }
+
+  async #leaveAlone(lane: Lane, verdict: Verdict): Promise<void> {
+    const { same, others } = sharing(lane.waiting.splice(0), verdict, this.#desk.clock.now())
+    await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
+  }
+
+  async #settleAll(lane: Lane, others: Consignment[], verdict: Verdict): Promise<void> {
     this.#inMemory -= others.length
     await this.#fates.settleAll(lane, others, verdict)
   }

@@ -3,14 +3,15 @@ import type { Reader } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
 import { becameDue, LANES } from './claim.ts'
 import { heldLanes } from './holds.ts'
+import type { LearnedLane } from './lane-memory.ts'
 import { Lane } from './lanes.ts'
 import type { Shaping } from './shaping.ts'
-import { Widths } from './width.ts'
+import { Lessons } from './width.ts'
 
 export class LaneSet {
   readonly #lanes = new Map<string, Lane>()
   readonly #shaping: Shaping
-  readonly #widths = new Widths()
+  readonly #lessons = new Lessons()
   /** Receiving domains that the operator holds. */
   #held = new Set<string>()
 
@@ -21,10 +22,32 @@ export class LaneSet {
   of(name: string): Lane {
     const known = this.#lanes.get(name)
     if (known) return known
-    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#widths.of(name))
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#lessons.of(name))
     lane.held = this.#held.has(lane.domain)
     this.#lanes.set(name, lane)
     return lane
+  }
+
+  /** Takes over what an earlier process learned; its pauses end with it, so that a restart tries again at once. */
+  recall(lanes: readonly LearnedLane[]): void {
+    for (const { connections, lane, learned_at, per_second } of lanes) {
+      const { pace, width } = this.#lessons.of(lane)
+      if (connections !== null) width.restore(connections, learned_at)
+      if (per_second !== null) pace.restore(per_second, learned_at)
+    }
+  }
+
+  /** What is known now. */
+  learned(now: number): LearnedLane[] {
+    return [...this.#lessons.entries()].flatMap(([lane, { pace, width }]) => {
+      const known = this.#lanes.get(lane)
+      const paused = known?.pauseLearned(now) ?? null
+      const connections = width.stale(now) || width.allowed === Infinity ? null : width.allowed
+      const perSecond = pace.stale(now) || pace.perSecond === Infinity ? null : Number(pace.perSecond.toFixed(3))
+      if (connections === null && perSecond === null && paused === null) return []
+      const learned_at = Math.max(width.learnedAt, pace.learnedAt, paused === null ? 0 : known!.pausedAt)
+      return [{ lane, connections, per_second: perSecond, paused_until: paused, learned_at }]
+    })
   }
 
   values(): IterableIterator<Lane> {
@@ -52,9 +75,14 @@ export class LaneSet {
     if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
   }
 
-  /** Forgets lanes without mail, and what was learned too long ago. */
-  sweep(now: number): void {
-    for (const lane of this.#lanes.values()) if (lane.empty) this.#lanes.delete(lane.name)
-    this.#widths.sweep(now, (name) => this.#lanes.has(name))
+  /** Forgets lanes without mail, and what was learned too long ago; returns whether there is anything to remember. */
+  sweep(now: number): boolean {
+    let any = false
+    for (const lane of this.#lanes.values()) {
+      any ||= lane.learned.isAny || lane.pauseLearned(now) !== null
+      if (lane.empty) this.#lanes.delete(lane.name)
+    }
+    this.#lessons.sweep(now, (name) => this.#lanes.has(name))
+    return any
   }
 }

@@ -5,7 +5,7 @@ import type { Consignment } from './claim.ts'
 import type { Route } from './connect.ts'
 import { domainOf, isBulk } from './lane-names.ts'
 import type { Limits } from './shaping.ts'
-import { Width } from './width.ts'
+import { Learned } from './width.ts'
 
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
@@ -42,17 +42,17 @@ export class Lane {
   limits: Limits
   /** The operator holds it: nothing is claimed. */
   held = false
-  /** No new work before this time: the exchanger asked for patience (421) or cannot be reached. */
+  /** No new work before this time: no connection to its exchangers works. */
   pausedUntil = 0
   /** When that pause began. */
   pausedAt = 0
   #pause = 0
 
-  /** How many connections its exchangers take, as far as that was learned. */
-  readonly width: Width
+  /** What its exchangers take, as far as that was learned. */
+  readonly learned: Learned
 
-  constructor(name: string, limits: Limits, width = new Width()) {
-    this.width = width
+  constructor(name: string, limits: Limits, learned = new Learned()) {
+    this.learned = learned
     this.name = name
     this.bulk = isBulk(name)
     this.domain = domainOf(name)
@@ -66,14 +66,19 @@ export class Lane {
 
   /** How many more mails may be claimed now. */
   room(now: number): number {
-    return this.held || now < this.pausedUntil || this.unwritten > 0
-      ? 0
-      : this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
+    if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
+    const ahead = this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
+    return Math.min(ahead, this.learned.pace.room(now))
   }
 
   /** When there may be something to claim; null when nothing is known of. */
   wakeAt(): number | null {
-    return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil)
+    return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
+  }
+
+  /** How many connections it may have. */
+  get width(): number {
+    return this.learned.width.of(this.limits.domain_connections)
   }
 
   knowsWay(now: number): boolean {
@@ -92,6 +97,11 @@ export class Lane {
   /** Nothing new before a time; says nothing about the exchanger. */
   pauseUntil(time: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, time)
+  }
+
+  /** Until when no connection is tried because none worked; null when that is over. */
+  pauseLearned(now: number): number | null {
+    return this.#pause > 0 && this.pausedUntil > now ? this.pausedUntil : null
   }
 
   relax(): void {

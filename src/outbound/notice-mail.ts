@@ -123,7 +123,7 @@ export class NoticeMailer {
     try {
       const wire = Buffer.from(wireOf(this.#desk, notice))
       const [verdict] = await session.send({ from: '', recipients: [to.address] }, wire)
-      if (session.usable) session.quit()
+      if (session.usable) void session.quit()
       return verdict!
     } catch (thrown) {
       return own('waiting', messageOf(thrown))
@@ -181,7 +181,7 @@ function wireOf(
   const message = [...compose(mail)].join('')
   const domain = hostedAbove(store, from.domain)
   const held = domain && signingKeyOf(store, domain.key)
-  const key = held === undefined ? undefined : keys.get(held)
+  const key = held && 'key' in held ? keys.get(held.key) : undefined
   const signed =
     domain && key
       ? sign(message, {

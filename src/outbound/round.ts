@@ -40,6 +40,7 @@ export async function claimRound(
         const due = groupDue(tx, LANES, lane.name)
         // A commit that fails leaves the lane as due as it was.
         tx.afterCommit(() => void (lane.due = due))
+        lane.learned.pace.went(consignments.length, now)
         space -= consignments.length
         held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
         return consignments

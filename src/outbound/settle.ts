@@ -98,6 +98,10 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   }
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
   if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
+  if (verdict.soon && now < delivery.expires_at) {
+    const next = { ...reply, attempts: delivery.attempts - 1, next_attempt_at: now }
+    return void move(tx, deliveryMachine, delivery.key, 'lapse', next)
+  }
   const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
   const paced = verdict.kind === 'deferred' && email.agent_id !== null
   const next = paced ? retrySlot(tx, email.user_key, email.agent_id!, soonest) : soonest

@@ -1,6 +1,7 @@
 // How many connections an exchanger takes from us at once, as it was learned (D64): a connection that is refused while another works lowers
 // the number, successes raise it again slowly. What was learned outlives the lane for an hour.
 import { HOUR, SECOND } from '../base/clock.ts'
+import { Pace } from './pace.ts'
 
 /** Successes raise the number by one at most this often. */
 const RAISE_EVERY = 10 * SECOND
@@ -32,24 +33,59 @@ export class Width {
     this.#raisedAt = now
   }
 
+  /** What was learned; Infinity when nothing was. */
+  get allowed(): number {
+    return this.#allowed
+  }
+
+  /** When it was learned last; -Infinity for never. */
+  get learnedAt(): number {
+    return this.#refusedAt
+  }
+
+  /** What was learned at a time, by this process or an earlier one. */
+  restore(allowed: number, at: number): void {
+    this.#allowed = allowed
+    this.#refusedAt = this.#raisedAt = at
+  }
+
   /** Whether nothing is remembered that would still matter. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
   }
 }
 
-/** What was learned, by lane. */
-export class Widths {
-  readonly #known = new Map<string, Width>()
+/** What was learned of a lane's exchangers. */
+export class Learned {
+  readonly width = new Width()
+  readonly pace = new Pace()
 
-  of(lane: string): Width {
-    const known = this.#known.get(lane) ?? new Width()
+  /** Whether there is anything to remember. */
+  get isAny(): boolean {
+    return this.width.allowed < Infinity || this.pace.perSecond < Infinity
+  }
+
+  stale(now: number): boolean {
+    return this.width.stale(now) && this.pace.stale(now)
+  }
+}
+
+/** What was learned, by lane. */
+export class Lessons {
+  readonly #known = new Map<string, Learned>()
+
+  of(lane: string): Learned {
+    const known = this.#known.get(lane) ?? new Learned()
     this.#known.set(lane, known)
     return known
   }
 
+  entries(): IterableIterator<[string, Learned]> {
+    return this.#known.entries()
+  }
+
   /** Forgets what is too old; `inUse` says which lanes exist. */
   sweep(now: number, inUse: (lane: string) => boolean): void {
-    for (const [lane, width] of this.#known) if (!inUse(lane) && width.stale(now)) this.#known.delete(lane)
+    for (const [lane, learned] of this.#known) if (!inUse(lane) && learned.stale(now)) this.#known.delete(lane)
   }
 }

@@ -114,6 +114,6 @@ export async function post({ hostname, listener }: Answered, from: string, to: s
   if ('kind' in session) throw new Error(session.text)
   const wire = Buffer.from(`${message.replace(/^\./gm, '..')}.\r\n`, 'latin1')
   const [verdict] = await session.send({ from, recipients: [to] }, wire)
-  session.quit()
+  void session.quit()
   if (verdict?.kind !== 'delivered') throw new Error(verdict?.text ?? 'no answer')
 }

@@ -141,13 +141,20 @@ export class Channel {
     return this.#socket.writableLength === 0
   }
 
-  /** Says goodbye without waiting for the answer. */
-  quit(): void {
+  /** Says goodbye. Resolves when the connection is closed, at the latest after 5 s. */
+  quit(): Promise<void> {
     if (this.broken === null) this.#socket.end('QUIT\r\n')
     this.broken ??= { failure: 'closed by us' }
     const socket = this.#socket
-    // Whoever does not close within this is cut.
-    socket.setTimeout(5 * SECOND, () => socket.destroy())
+    if (socket.closed) return Promise.resolve()
+    return new Promise((resolve) => {
+      // Whoever does not close within this is cut.
+      const timer = setTimeout(() => socket.destroy(), 5 * SECOND)
+      socket.once('close', () => {
+        clearTimeout(timer)
+        resolve()
+      })
+    })
   }
 
   destroy(): void {

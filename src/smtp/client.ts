@@ -86,8 +86,9 @@ export class SmtpSession {
     return this.#channel.tls
   }
 
-  quit(): void {
-    this.#channel.quit()
+  /** Says goodbye; resolves when the connection is closed, which takes seconds at most. */
+  quit(): Promise<void> {
+    return this.#channel.quit()
   }
 
   destroy(): void {
@@ -291,6 +292,6 @@ export async function openSession(options: ConnectOptions): Promise<SmtpSession 
   }
   const session = new SmtpSession(channel, options)
   const verdict = await session.open(options)
-  if (verdict) session.quit()
+  if (verdict) void session.quit()
   return verdict ?? session
 }

@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
 import type { Answer, Resolver } from '../base/resolver.ts'
-import { ownVerdict, type Verdict } from './verdict.ts'
+import { ownVerdict, waitsForUs, type Circumstance, type Verdict } from './verdict.ts'
 
 export type Relay = Config['delivery']['routes'][number]
 
@@ -47,12 +47,7 @@ export async function findHosts(
     case 'nxdomain':
       return ownVerdict('failed', '5.1.2', `The domain ${domain} does not exist.`, at)
     case 'failed':
-      return ownVerdict(
-        'deferred',
-        '4.4.3',
-        `The mail exchangers of ${domain} could not be looked up (${answer.reason}).`,
-        at,
-      )
+      return notLookedUp(`The mail exchangers of ${domain}`, answer, at)
     case 'none':
       // No MX record: the domain itself is its exchanger.
       return [{ name: domain, port: options.port }]
@@ -99,8 +94,19 @@ export async function findAddresses(
       `${name} has only private addresses (${all[0]}); list its network in network.allow_private to send there.`,
       at,
     )
-  const unknown = answers.find((answer) => answer.kind === 'failed')
+  const failed = answers.filter((answer) => answer.kind === 'failed')
+  const unknown = failed.find(({ local }) => local) ?? failed[0]
   return unknown
-    ? ownVerdict('deferred', '4.4.3', `The address of ${name} could not be looked up (${unknown.reason}).`, at)
+    ? notLookedUp(`The address of ${name}`, unknown, at)
     : ownVerdict('failed', '5.4.4', `${name} has no address.`, at)
+}
+
+/** DNS gave no answer; where this machine could not ask, that says nothing about the domain (D72). */
+function notLookedUp(
+  what: string,
+  { local, reason }: Extract<Answer<unknown>, { kind: 'failed' }>,
+  at: Circumstance,
+): Verdict {
+  const text = `${what} could not be looked up (${reason}).`
+  return local ? waitsForUs(at, text) : ownVerdict('deferred', '4.4.3', text, at)
 }

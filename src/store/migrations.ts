@@ -11,6 +11,7 @@ import { digests } from './schema-digests.ts'
 import { foundation } from './schema-foundation.ts'
 import { frontDoor } from './schema-front-door.ts'
 import { inbound } from './schema-inbound.ts'
+import { lanes } from './schema-lanes.ts'
 import { notices } from './schema-notices.ts'
 import { oauthAllowed } from './schema-oauth-allowed.ts'
 import { promises } from './schema-promises.ts'
@@ -34,4 +35,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'front-door', sql: frontDoor },
   { name: 'console', sql: console_ },
   { name: 'digests', sql: digests },
+  { name: 'lanes', sql: lanes },
 ]

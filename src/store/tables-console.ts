@@ -55,6 +55,14 @@ export interface Attempts {
 }
 
 /** Receiving domains whose mail waits until the operator releases it. */
+export interface LearnedLanes {
+  lane: string
+  connections: number | null
+  per_second: number | null
+  paused_until: number | null
+  learned_at: number
+}
+
 export interface LaneHolds {
   lane: string
   held_at: number

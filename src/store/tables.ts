@@ -18,6 +18,7 @@ import type {
 import type {
   Attempts,
   LaneHolds,
+  LearnedLanes,
   Passkeys,
   ReceiverTallies,
   Refusals,
@@ -227,6 +228,7 @@ export interface Tables {
   passkeys: Passkeys
   attempts: Attempts
   lane_holds: LaneHolds
+  learned_lanes: LearnedLanes
   receiver_tallies: ReceiverTallies
   refusals: Refusals
 }
@@ -278,6 +280,7 @@ export const OWNERS: Record<TableName, string> = {
   passkeys: 'accounts',
   attempts: 'outbound',
   lane_holds: 'outbound',
+  learned_lanes: 'outbound',
   receiver_tallies: 'outbound',
   refusals: 'outbound',
 }

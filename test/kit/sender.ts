@@ -28,7 +28,7 @@ export async function deliver(
       Buffer.from(`${wire.endsWith('\r\n') ? wire : `${wire}\r\n`}.\r\n`, 'latin1'),
     )
   } finally {
-    session.quit()
+    void session.quit()
   }
 }
 

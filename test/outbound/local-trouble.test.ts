@@ -150,3 +150,17 @@ test('a database that could not be written is said, and said to be over though n
   await until(() => said('ok'))
   assert.ok(postrider.clock.now() - from < 60_000)
 })
+
+test('DNS that cannot be asked for want of descriptors: the mail waits without an attempt, and is sent later', async () => {
+  receiver('unasked.test')
+  const { resolver } = postrider.appliance.desk
+  const mx = resolver.mx.bind(resolver)
+  resolver.mx = () => Promise.resolve({ kind: 'failed', reason: 'EMFILE', local: true })
+  const id = await post({ to: 'a@unasked.test' })
+  await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+  assert.equal((await show(id)).recipients[0]?.attempts, 0)
+  assert.equal((await postrider.raw('/health')).body.status, 'degraded')
+  resolver.mx = mx
+  await turnToNext(id)
+  assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 1)
+})

@@ -51,7 +51,7 @@ async function sendAt(
   const session = await openAt(port, wish)
   if ('kind' in session) return recipients.map(() => session)
   const verdicts = await session.send({ from, recipients }, wire)
-  session.quit()
+  void session.quit()
   return verdicts
 }
 
@@ -602,7 +602,7 @@ test('all recipients refused while DATA was let through: an empty dot, no mail, 
       [MESSAGE],
     )
     assert.equal(exchanger.connections, 1)
-    session.quit()
+    void session.quit()
   }
 })
 
@@ -639,7 +639,7 @@ test('a connection is used again after a mail that was refused: RSET in between,
     assert.equal(exchanger.commands.filter((line) => line === 'RSET').length, 1)
     // The dialogue of the second mail does not tell of the first (it is shown to its owner).
     assert.doesNotMatch(second.dialogue ?? '', /one@bounce|a@there/)
-    session.quit()
+    void session.quit()
   }
 })
 
@@ -657,7 +657,7 @@ test('many mails on one connection, one after the other', async () => {
   }
   assert.equal(exchanger.heard.length, 50)
   assert.equal(exchanger.connections, 1)
-  session.quit()
+  void session.quit()
 })
 
 test('421 at any stage is temporary and carries its code', async () => {
@@ -745,7 +745,7 @@ test('dots are stuffed at every place, at any boundary of blocks, and one CRLF e
     exchanger.heard.map(({ message }) => message),
     messages,
   )
-  session.quit()
+  void session.quit()
 })
 
 test('a big mail to a slow reader arrives whole; one who stops reading is left', async () => {

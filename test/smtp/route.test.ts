@@ -310,7 +310,7 @@ async function laneTo(
   const route = await findRoute(desk, 'there.test')
   const answer = 'kind' in route ? route : await connectAlong(desk, 'there.test', route, policy)
   const session = 'kind' in answer ? undefined : answer
-  session?.quit()
+  void session?.quit()
   return { exchanger, asked, session, verdict: 'kind' in answer ? answer : undefined }
 }
 
@@ -492,4 +492,29 @@ test('delivery.source that is not of this machine: mail waits for this server, a
   assert.doesNotMatch(no.text, /delivery/)
   // An address of the other family leaves this one to the system.
   assert.ok((await laneTo({}, ZONE, { delivery: { source: ['2001:db8::1'] } })).session)
+})
+
+test('DNS that could not be asked for want of a descriptor: the mail waits for this server, whatever was asked (D72)', async () => {
+  const local = { kind: 'failed', reason: 'EMFILE', local: true } as const
+  const verdicts = [
+    await hostsFor(local),
+    ...(await Promise.all(
+      [
+        { a: local, aaaa: local },
+        { a: FAILED, aaaa: local },
+        { a: NONE, aaaa: local },
+      ].map(({ a, aaaa }) =>
+        findAddresses(
+          resolverOf({ a: { 'mx.there.test': a }, aaaa: { 'mx.there.test': aaaa } }),
+          { name: 'mx.there.test', port: 25 },
+          () => true,
+        ),
+      ),
+    )),
+  ] as Verdict[]
+  for (const { cause, kind, text } of verdicts) {
+    assert.equal(kind, 'waiting')
+    assert.match(cause ?? '', /could not be looked up \(EMFILE\)/)
+    assert.doesNotMatch(text, /EMFILE/)
+  }
 })

@@ -1,0 +1,82 @@
+// What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a second, or nothing for a
+// while. Whoever asks acts on it; here a lane only learns.
+import type { Verdict } from '../smtp/verdict.ts'
+import type { Connection } from './attempt.ts'
+import type { Consignment } from './claim.ts'
+import { aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from './conclude.ts'
+import type { Lane } from './lanes.ts'
+
+/** So often a mail whose MAIL got 4xx is tried on another connection. */
+const MAX_REFUSALS = 2
+
+/** Whether a mail goes over another connection instead. What may be its own fault is not tried on all of them. */
+export function isRefused(lane: Lane, work: Consignment, verdicts: readonly Verdict[], now: number): boolean {
+  if (lane.senders <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
+  if (verdicts.every(maybeTheMail)) {
+    work.refusals = (work.refusals ?? 0) + 1
+    if (work.refusals > MAX_REFUSALS) return false
+  }
+  lane.learned.width.refused(lane.senders, now)
+  return true
+}
+
+/** Rate answers to a mail whose attempt began at a time: the lane goes more slowly, and they are marked to go back with their attempt. */
+export function slowedBy(
+  lane: Lane,
+  { deliveries }: Consignment,
+  verdicts: readonly Verdict[],
+  { begunAt, now }: { begunAt: number; now: number },
+): readonly Verdict[] {
+  const { pace } = lane.learned
+  const marked = verdicts.map((verdict, index) =>
+    asksForLess(verdict) && pace.spares(deliveries[index]!.key) ? { ...verdict, soon: true as const } : verdict,
+  )
+  if (marked.some(({ soon }) => soon)) pace.refused(begunAt, now)
+  for (const [index, { kind }] of marked.entries()) if (kind !== 'deferred') pace.ended(deliveries[index]!.key)
+  return marked
+}
+
+/** local: this server could not try. narrower: one connection was too many, others may work. closed: no connection works; the lane pauses.
+ *  slower: what was claimed is too much. */
+export type Lesson = { lesson: 'local' | 'closed'; verdict: Verdict } | { lesson: 'narrower' | 'slower' } | undefined
+
+/** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
+export function lessonOf(
+  lane: Lane,
+  verdicts: readonly Verdict[],
+  connection: Connection | undefined,
+  now: number,
+): Lesson {
+  const local = verdicts.find(({ kind, record }) => kind === 'waiting' && record === undefined)
+  if (local) return { lesson: 'local', verdict: local }
+  const host = verdicts.find(aboutTheHost)
+  // A session that carried mail is merely at its end.
+  if (host && !connection?.worked) {
+    if (lane.senders > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
+      lane.learned.width.refused(lane.senders, now)
+      return { lesson: 'narrower' }
+    }
+    lane.backOff(now)
+    return { lesson: 'closed', verdict: { ...host, handed: false, dialogue: null } }
+  }
+  if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
+  // Only what it said itself says something of it.
+  if (verdicts.some(({ code }) => code !== null) && verdicts.every(({ kind }) => kind !== 'deferred')) {
+    lane.relax()
+    lane.learned.width.succeeded(now)
+    lane.learned.pace.succeeded(now)
+  }
+  return undefined
+}
+
+/** Of mails that wait for a lane that pauses, those that share its verdict: an exchanger that said nothing would have said nothing to any of
+ *  them; what one said was said to the mail in hand, and the others keep their attempts, but for those whose time is over. */
+export function sharing(
+  waiting: readonly Consignment[],
+  { code }: Verdict,
+  now: number,
+): { same: Consignment[]; others: Consignment[] } {
+  const shares = ({ deliveries }: Consignment): boolean =>
+    code === null || deliveries.some(({ expires_at }) => expires_at <= now)
+  return { same: waiting.filter(shares), others: waiting.filter((work) => !shares(work)) }
+}
