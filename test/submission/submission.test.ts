@@ -328,18 +328,27 @@ test('for an exchanger without 8BITMIME the mail is made 7 bits and signed for i
   exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
 })
 
-test('a large message lies in the spool and is sent as it came; MIME beyond all limits is sent unread', async () => {
+test('a large message lies in the spool and is sent as it came', async () => {
   const lines = `${'y'.repeat(76)}\r\n`.repeat(8000)
   const id = idOf(await answered(`${HEADER.replace('Order', 'Large')}\r\n${lines}.`.replace(/^\.$/m, '')))
   await become(id, 'delivered')
   assert.ok((await arrived('Large')).message.includes(lines))
-  const parts = Array.from({ length: 600 }, () => '--b\r\n\r\nx\r\n').join('')
-  const odd = idOf(
-    await answered(`${HEADER.replace('Order', 'Odd')}Content-Type: multipart/mixed; boundary=b\r\n\r\n${parts}--b--`),
+})
+
+const PROGRAM = 'Content-Type: application/octet-stream; name="a.exe"\r\n\r\nMZ\r\n'
+
+test('MIME beyond the limits, in which a program could hide, is refused: 554 5.6.0', async () => {
+  const mixed = `${HEADER}Content-Type: multipart/mixed; boundary=b\r\n\r\n`
+  const many = Array.from({ length: 501 }, () => '--b\r\n\r\nx\r\n').join('')
+  assert.match(
+    await answered(`${mixed}${many}--b\r\n${PROGRAM}--b--`),
+    /^554 5\.6\.0 The message cannot be read as MIME\. It has more than 500 parts\./,
   )
-  const shown = await become(odd, 'delivered')
-  assert.deepEqual([shown['text'], shown['html']], [null, null])
-  assert.ok((await arrived('Odd')).message.includes(parts))
+  const deep = Array.from(
+    { length: 34 },
+    (_, level) => `Content-Type: multipart/mixed; boundary=b${level}z\r\n\r\n--b${level}z\r\n`,
+  ).join('')
+  assert.match(await answered(`${HEADER}${deep}${PROGRAM}`), /^554 5\.6\.0 [^\r]*nested more than 32 deep/)
 })
 
 test('a program among the attachments: 554 5.7.0, also when it hides its name', async () => {
@@ -348,6 +357,18 @@ test('a program among the attachments: 554 5.7.0, also when it hides its name', 
   assert.match(await answered(file('invoice.exe', 'hello')), /^554 5\.7\.0 "invoice\.exe" is of a type/)
   assert.match(await answered(file('invoice.pdf', 'MZ\x90\0')), /^554 5\.7\.0 "invoice\.pdf" is a Windows program/)
   assert.match(await answered(file('invoice.pdf', '%PDF-1.4')), /^250 /)
+  const part = (header: string, body = 'echo'): string =>
+    `${HEADER}Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nSee the file.\r\n--b\r\n${header}\r\n\r\n${body}\r\n--b--`
+  for (const header of [
+    'Content-Type: text/plain; name="a.bat"\r\nContent-Disposition: inline; filename="a.bat"',
+    'Content-Type: text/plain; name="a.bat"',
+    'Content-Type: text/html; name=a.hta',
+  ])
+    assert.match(await answered(part(header)), /^554 5\.7\.0 "a\.(?:bat|hta)" is of a type/, header)
+  assert.match(
+    await answered(part('Content-Type: text/plain; name=a.txt', '#!/bin/sh')),
+    /^554 5\.7\.0 "a\.txt" is a script/,
+  )
 })
 
 test('recipients: roles, doubles, addresses, too many; suppressed ones at RCPT or at the final dot', async () => {
