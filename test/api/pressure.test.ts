@@ -165,19 +165,33 @@ test('below the reserve: posts 507, SMTP 452 at MAIL, /health degraded; all else
   assert.equal((await postrider.raw('/health')).body.status, 'ok')
 })
 
-test('wrong tokens of one address: each is logged, then 429 with Retry-After; a good token is served all the while', async () => {
-  const wrong = () =>
-    postrider.raw('/api/v1/inboxes', { headers: { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API } })
-  const seen: number[] = []
-  for (let count = 0; count < 40; count++) seen.push((await wrong()).status)
-  assert.equal(seen[0], 401)
-  assert.equal(seen.at(-1), 429)
-  assert.ok((await wrong()).headers.get('retry-after'))
-  assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
-  assert.ok(lines.some((line) => /"event":"authentication failed"/.test(line) && /"address"/.test(line)))
-  postrider.clock.leap(60_000)
-  assert.equal((await wrong()).status, 401)
-})
+for (const [surface, path, type] of [
+  ['the API', '/api/v1/inboxes', JSON_API],
+  ['MCP', '/mcp', 'application/json'],
+  ['the figures', '/metrics', 'text/plain; charset=utf-8'],
+] as const)
+  test(`wrong tokens of one address at ${surface}: each is logged, then 429 with Retry-After; a good token is served`, async () => {
+    postrider.config.metrics.token = 'right'
+    // Passed on by a proxy: figures ask nobody on this machine for a token.
+    const headers = { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API, 'x-forwarded-for': '192.0.2.7' }
+    const wrong = () => postrider.raw(path, { headers })
+    const before = lines.length
+    const seen: number[] = []
+    for (let count = 0; count < 40; count++) seen.push((await wrong()).status)
+    assert.equal(seen[0], 401)
+    assert.equal(seen.at(-1), 429)
+    const slow = await wrong()
+    assert.ok(Number(slow.headers.get('retry-after')) > 0)
+    assert.equal(slow.headers.get('content-type'), type)
+    assert.equal(slow.headers.get('www-authenticate'), null)
+    assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
+    const logged = lines.slice(before).filter((line) => /"event":"authentication failed"/.test(line))
+    assert.equal(logged.length, seen.filter((status) => status === 401).length)
+    assert.ok(logged.every((line) => /"address"/.test(line)))
+    postrider.clock.leap(120_000)
+    assert.equal((await wrong()).status, 401)
+    postrider.clock.leap(120_000)
+  })
 
 test('a request with two Host headers is refused', async () => {
   const { port } = postrider.appliance.http
