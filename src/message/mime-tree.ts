@@ -200,7 +200,7 @@ export function textOf(message: Buffer, node: Node, max: number): string {
   }
 }
 
-const fromQuotedPrintable = (text: string): Buffer =>
+export const fromQuotedPrintable = (text: string): Buffer =>
   Buffer.from(
     text
       .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')

@@ -5,7 +5,7 @@ import { headerField } from './headers.ts'
 import { MalformedMessage, parseTree, partsOf, type Node } from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
-import { inSevenBits, SEALED } from './reencode.ts'
+import { inSevenBits, SEALED, type Fixed } from './reencode.ts'
 import { track, type Tracking } from './tracking.ts'
 
 export interface Relay {
@@ -16,15 +16,15 @@ export interface Relay {
   sevenBit: boolean
 }
 
-/** The octets that follow DATA, final dot included; undefined when they cannot be made 7 bits. */
+/** The octets that follow DATA, final dot included; or why they cannot be made as that server takes them. */
 export function relayed(
   message: Buffer,
   { extra, sevenBit, tracking }: Relay,
   signature: Signature,
-): Uint8Array<ArrayBuffer> | undefined {
+): Uint8Array<ArrayBuffer> | Fixed {
   const tracked = tracking ? trackMessage(message, tracking) : message
   const narrow = sevenBit ? inSevenBits(tracked) : tracked
-  if (!narrow) return undefined
+  if (typeof narrow === 'string') return narrow
   const fields = extra.map(([name, value]) => headerField(name, value)).join('')
   const whole = fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
   const field = Buffer.from(signRelayed(whole, signature))

@@ -14,6 +14,7 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { LARGE, sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
+import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 
 /** Where a part of the mail lies: in the job, or in a file. */
@@ -111,7 +112,7 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   return opened
 }
 
-/** The bytes that follow DATA, final dot included; none when the mail cannot be made 7 bits as it was asked for. */
+/** The bytes that follow DATA, final dot included; one octet when the mail cannot be made as it was asked for (`reasonOf`). */
 export async function composeAndSign({
   mail,
   content,
@@ -125,7 +126,7 @@ export async function composeAndSign({
     const { extra, tracking } = mail
     const relay = { extra, tracking, sevenBit: sevenBit === true }
     const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
-    return wire ?? new Uint8Array()
+    return typeof wire === 'string' ? octetOf(wire) : wire
   }
   const html = body.html ?? ''
   const attachments = (body.attachments ?? []).map((attachment) => ({

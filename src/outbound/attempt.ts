@@ -7,6 +7,7 @@ import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
 import type { Pool } from '../base/pool.ts'
 import type { CampaignRecipient } from '../message/campaign.ts'
+import { reasonOf, type Fixed } from '../message/reencode.ts'
 import type { CampaignJob, ComposeJob, Signing } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
@@ -235,10 +236,16 @@ async function fitFor(
   const letter = await composed(desk, work, true)
   if (typeof letter === 'string') return wire
   if ('kind' in letter) return letter
-  if (letter.length > 0) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
-  return ownVerdict('bounced', '5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.', {
-    stage: 'compose',
-  })
+  const reason = reasonOf(letter)
+  if (reason === undefined) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
+  return ownVerdict('bounced', '5.6.3', `The server takes only 7 bits, and ${UNFIT[reason]}.`, { stage: 'compose' })
+}
+
+/** Why a mail cannot be encoded anew. */
+const UNFIT: Record<Fixed, string> = {
+  signed: 'the mail is signed with 8',
+  unreadable: 'the mail has more parts or levels than can be encoded anew',
+  whole: 'a part of the mail holds 8 whose type may not be encoded (RFC 2045 §6.4)',
 }
 
 /** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */

@@ -299,6 +299,18 @@ test('a line over 998 octets: its part is encoded anew, and a signed one or a he
     const read = encoding === 'base64' ? Buffer.from(body, 'base64').toString() : body.replaceAll('=\r\n', '').trimEnd()
     assert.equal(read, line)
   }
+  const quoted = `${HEADER.replace('Order', 'Long quoted')}Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`
+  const words = 'Gr=C3=BC=C3=9Fe =3D '.repeat(200)
+  await become(idOf(await answered(`${quoted}${words}x\r\nshort`)), 'delivered')
+  const { message: folded } = await arrived('Long quoted')
+  assert.ok(folded.split('\r\n').every((each) => each.length <= 998))
+  assert.equal(
+    folded
+      .slice(folded.indexOf('\r\n\r\n') + 4)
+      .replaceAll('=\r\n', '')
+      .trimEnd(),
+    `${words}x\r\nshort`,
+  )
   const signed = 'Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n'
   assert.match(await answered(`${HEADER}${signed}${'x'.repeat(2000)}\r\n--b--`), /^554 5\.6\.0 Line 8 of the message/)
   assert.match(await answered(`${HEADER}X-Long: ${'x'.repeat(2000)}\r\n\r\nHello`), /^554 5\.6\.0 Line 4/)
@@ -325,6 +337,11 @@ test('for an exchanger without 8BITMIME the mail is made 7 bits and signed for i
   )
   const { recipients } = await become(signed, 'bounced')
   assert.equal(recipients[0]!.enhanced_code, '5.6.3')
+  assert.match(recipients[0]!.response!, /signed with 8/)
+  // A multipart that has no parts may not be encoded (RFC 2045 §6.4).
+  const whole = idOf(await answered(`${HEADER}Content-Type: multipart/mixed\r\n\r\nGrüße`, ['c@narrow.test']))
+  const unfit = await become(whole, 'bounced')
+  assert.match(unfit.recipients[0]!.response!, /whose type may not be encoded/)
   exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
 })
 
