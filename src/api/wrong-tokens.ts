@@ -34,8 +34,10 @@ export class WrongTokens {
     if (context.res.status !== 401 || context.req.header('authorization') === undefined) return
     const { config, log } = this.#desk
     const { allowed, reset } = this.#rates.take(rateKey(context, config.http))
-    if (allowed)
-      return void log.warn('authentication failed', { service: 'api', address: clientAddress(context, config.http) })
+    if (allowed) {
+      log.warn('authentication failed', { service: 'api', address: clientAddress(context, config.http) })
+      return
+    }
     const sentence = `Too many requests with a wrong token; try again in ${reset} s.`
     const { headers, body } = this.#slowly(new URL(context.req.url).pathname, sentence)
     // What the first answer said of the token is not said any more; its headers of CORS stay.
