@@ -1,5 +1,6 @@
 // Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a server that takes only 7.
 // What somebody has signed is left alone.
+import { isAscii } from 'node:buffer'
 import {
   fieldOf,
   fromQuotedPrintable,
@@ -15,11 +16,26 @@ import { encodeQuotedPrintable } from './quoted-printable.ts'
 /** A message whose parts somebody signed or sealed is not touched (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
-/** Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding (RFC 2045 §6.4). */
-export type Fixed = 'signed' | 'unreadable' | 'whole'
+/** Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding (RFC 2045 §6.4); its
+ *  header has addresses or identifiers that are not ASCII. */
+export type Fixed = 'signed' | 'unreadable' | 'whole' | 'fields'
+
+/** What the sender is told of it: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
+export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: string]>> = {
+  signed: ['5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.'],
+  unreadable: [
+    '5.6.3',
+    'The server takes only 7 bits, and the mail has more parts or levels than can be encoded anew.',
+  ],
+  whole: ['5.6.3', 'The server takes only 7 bits, and a part holds 8 whose type may not be encoded (RFC 2045 §6.4).'],
+  fields: [
+    '5.6.9',
+    'The server takes no header fields with other than ASCII characters (SMTPUTF8), and an address or identifier in one has no other form.',
+  ],
+}
 
 /** Reasons on their way out of a worker, which gives octets: those of a mail end with a final dot, a reason is one octet. */
-const REASONS = ['signed', 'unreadable', 'whole'] as const satisfies readonly Fixed[]
+const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies readonly Fixed[]
 export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
 export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
   octets.length === 1 ? REASONS[octets[0]!] : undefined
@@ -31,7 +47,8 @@ export function withShortLines(message: Buffer): Buffer | undefined {
 }
 
 /** The message in 7 bits but for its header, or why that cannot be. */
-export const inSevenBits = (message: Buffer): Buffer | Fixed => reencoded(message, (body) => NOT_ASCII.test(body), true)
+export const inSevenBits = (message: Buffer): Buffer | Fixed =>
+  isAscii(message) ? message : reencoded(message, (body) => NOT_ASCII.test(body), true)
 
 // oxlint-disable-next-line no-control-regex
 const NOT_ASCII = /[^\x00-\x7f]/

@@ -46,6 +46,8 @@ export interface ComposeJob {
   signature: Signing
   /** For a server that takes no 8 bits; only mail that came by SMTP has them. */
   sevenBit?: boolean
+  /** For a server that takes no UTF-8 in the header; of the same mail alone. */
+  asciiHeader?: boolean
 }
 
 /** Which key signs, and when; a worker asks for a key that it does not know. */
@@ -119,12 +121,13 @@ export async function composeAndSign({
   spool,
   signature,
   sevenBit,
+  asciiHeader,
 }: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
   const body = JSON.parse('text' in content ? content.text : readProven(content.file).toString()) as StoredBody
   if (body.raw) {
     const octets = 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`)
     const { extra, tracking } = mail
-    const relay = { extra, tracking, sevenBit: sevenBit === true }
+    const relay = { extra, tracking, sevenBit: sevenBit === true, asciiHeader: asciiHeader === true }
     const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
     return typeof wire === 'string' ? octetOf(wire) : wire
   }

@@ -77,9 +77,9 @@ export class SmtpSession {
     return this.#channel.flushed
   }
 
-  /** Whether it takes octets above 127 (RFC 6152). */
-  get takesEightBits(): boolean {
-    return this.#capabilities.has('8BITMIME')
+  /** Whether it takes octets above 127 (RFC 6152); addresses and header fields in UTF-8 (RFC 6531). */
+  takes(keyword: '8BITMIME' | 'SMTPUTF8'): boolean {
+    return this.#capabilities.has(keyword)
   }
 
   get tls(): string | null {
@@ -145,15 +145,16 @@ export class SmtpSession {
     const limit = Number(size)
     if (limit > 0 && wire.length > limit)
       return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
+    const addresses = !isAscii(Buffer.from([from, ...recipients].join('')))
     const international =
-      [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
+      addresses ||
       // oxlint-disable-next-line no-control-regex
       /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',
-        '5.6.7',
-        'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
+        addresses ? '5.6.7' : '5.6.9',
+        `The server takes no ${addresses ? 'addresses' : 'header fields'} with other than ASCII characters (SMTPUTF8).`,
         'mail',
       )
     // Asked of the octets: only what programs hand in by SMTP holds others than ASCII.

@@ -1,11 +1,13 @@
 // Mail that programs hand in by SMTP (contract "SMTP submission", D75, D77), over real sockets and TLS into a real appliance and out to an
 // exchanger: who may send, what becomes of the octets, and every refusal with its code.
 import assert from 'node:assert/strict'
+import { isAscii } from 'node:buffer'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
+import { simpleParser } from 'mailparser'
 import { createTransport } from 'nodemailer'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { changeToken, createToken } from '../../src/accounts/tokens.ts'
@@ -342,6 +344,30 @@ test('for an exchanger without 8BITMIME the mail is made 7 bits and signed for i
   const whole = idOf(await answered(`${HEADER}Content-Type: multipart/mixed\r\n\r\nGrüße`, ['c@narrow.test']))
   const unfit = await become(whole, 'bounced')
   assert.match(unfit.recipients[0]!.response!, /whose type may not be encoded/)
+  exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
+})
+
+test('for an exchanger without SMTPUTF8 raw UTF-8 of the header becomes encoded words, signed for it', async () => {
+  receiver('ascii.test')
+  for (const keywords of [['8BITMIME', 'PIPELINING'], ['PIPELINING']]) {
+    exchanger.script = { keywords }
+    const subject = `gr\u00fc\u00dfe ${keywords.length}`
+    const header = `From: Gr\u00fc\u00dfe K\u00f6ln <shop@here.test>\r\nTo: "\u00c4da, B." <a@ascii.test>, b@ascii.test (G\u00fcnter)\r\nSubject: ${subject}\r\nX-Note: \u2713 ok\r\n`
+    const count = exchanger.heard.length
+    const id = idOf(await answered(`${header}\r\nHello`, ['a@ascii.test']))
+    await become(id, 'delivered')
+    const { message } = exchanger.heard[count]!
+    assert.ok(isAscii(Buffer.from(message)))
+    const { from, headers, subject: shown, to } = await simpleParser(message)
+    assert.equal(shown, subject)
+    assert.deepEqual(from!.value, [{ name: 'Gr\u00fc\u00dfe K\u00f6ln', address: 'shop@here.test' }])
+    assert.equal([to!].flat()[0]!.value[0]!.name, '\u00c4da, B.')
+    assert.equal(headers.get('x-note'), '=?UTF-8?Q?=E2=9C=93_ok?=')
+  }
+  const wide = idOf(await answered(`${HEADER}References: <gr\u00fc\u00dfe@x.test>\r\n\r\nHello`, ['a@ascii.test']))
+  const { recipients } = await become(wide, 'bounced')
+  assert.equal(recipients[0]!.enhanced_code, '5.6.9')
+  assert.match(recipients[0]!.response!, /header fields with other than ASCII/)
   exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
 })
 
