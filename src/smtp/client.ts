@@ -145,16 +145,16 @@ export class SmtpSession {
     const limit = Number(size)
     if (limit > 0 && wire.length > limit)
       return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
-    const addresses = !isAscii(Buffer.from([from, ...recipients].join('')))
     const international =
-      addresses ||
+      [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
       // oxlint-disable-next-line no-control-regex
       /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
+    // Free text of a header is ASCII by now (message/ascii-header.ts): what is left is addresses.
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',
-        addresses ? '5.6.7' : '5.6.9',
-        `The server takes no ${addresses ? 'addresses' : 'header fields'} with other than ASCII characters (SMTPUTF8).`,
+        '5.6.7',
+        'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
         'mail',
       )
     // Asked of the octets: only what programs hand in by SMTP holds others than ASCII.
