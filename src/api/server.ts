@@ -8,7 +8,7 @@ import { Hono } from 'hono'
 import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
-import { codeOf, OperatorError, refuse, Refusal } from '../base/errors.ts'
+import { codeOf, OperatorError, refuse } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { TLS_POLICY } from '../base/tls.ts'
@@ -99,7 +99,7 @@ export function createApp(desk: ApiDesk): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   const base = (): string => desk.config.http.public_url + API_PATH
   app.use(countRequests(desk))
-  const wrong = new WrongTokens(desk)
+  app.use(new WrongTokens(desk).watch)
   app.use('*', async (context, next) => {
     const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
     // RFC 9112 §3.2: a proxy in front may have looked at the other one.
@@ -158,8 +158,7 @@ export function createApp(desk: ApiDesk): App {
   app.onError((thrown, context) => {
     // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
-    const judged = thrown instanceof Refusal ? wrong.judge(context, thrown) : thrown
-    const { status, headers, body } = answerError(judged, desk)
+    const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))

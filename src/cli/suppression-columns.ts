@@ -64,6 +64,15 @@ function reasonOf(word: string): Reason | null | undefined {
 
 const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
 
+/** Columns of what the exchanger said, as a code or beginning with one. */
+const REPLIES = new Set(
+  'status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason'.split(
+    ' ',
+  ),
+)
+/** A reply that is for now (RFC 5321 §4.2.1, RFC 3463 §2): the address is not gone. */
+const FOR_NOW = /^(?:smtp;\s*)?(?:4(?:xx)?$|4\d\d(?![\d.])|4\.\d{1,3}\.\d{1,3}(?![\d.]))/i
+
 export interface SuppressionColumns {
   headless: boolean
   titles: string[]
@@ -71,6 +80,8 @@ export interface SuppressionColumns {
   /** Columns by their titles in plain form. */
   at: ReadonlyMap<string, number>
   standings: Standings
+  /** Columns of what exchangers said; none where --reason says why. */
+  replies: readonly number[]
   /** What the file as a whole says. */
   all: Reason | undefined
 }
@@ -123,6 +134,7 @@ export function suppressionColumns(
       email: 0,
       at,
       standings: standingsOf([], ''),
+      replies: [],
       all,
     }
   }
@@ -151,7 +163,8 @@ export function suppressionColumns(
     standings.columns.length === 0
   if (silent && from !== undefined)
     return wrong(`does not say why its addresses are suppressed; say it with --reason ${REASONS.join('|')}.`)
-  return { headless: false, titles, email, at, standings, all: kind ?? (silent ? 'list_import' : undefined) }
+  const replies = reason ? [] : words.flatMap((word, index) => (REPLIES.has(word) ? [index] : []))
+  return { headless: false, titles, email, at, standings, replies, all: kind ?? (silent ? 'list_import' : undefined) }
 }
 
 /** One record as an entry, as nothing to keep (null), or what is wrong with it. */
@@ -160,7 +173,7 @@ export function entryOf(
   columns: SuppressionColumns,
   now: number,
 ): Entry | null | { problem: string } {
-  const { all, at, email: place, standings, titles } = columns
+  const { all, at, email: place, replies, standings, titles } = columns
   if (record.length !== titles.length)
     return { problem: `has ${record.length} columns, the first line has ${titles.length}` }
   const text = record[place]!.trim()
@@ -174,6 +187,8 @@ export function entryOf(
   const why = all ?? saidReason(record, cell, standings)
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
+  // Blocks and soft bounces stand among the bounces of many programs.
+  if (why === 'hard_bounce' && replies.some((index) => FOR_NOW.test(record[index]!.trim()))) return null
   if (why === 'soft_bounce' && expiry === null) return null
   const scope = cell('scope')
   if (scope !== '' && scope !== 'all' && scope !== 'marketing')

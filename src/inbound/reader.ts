@@ -7,6 +7,7 @@ import { refusalOf } from '../message/file-type.ts'
 import { MalformedMessage, parseTree } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
 import { withShortLines } from '../message/reencode.ts'
+import { programIn } from '../message/programs.ts'
 import { readReport, type Report } from '../message/report.ts'
 import { judge, type Content, type Judgement, type JudgeJob } from './judge.ts'
 
@@ -38,6 +39,8 @@ export interface SubmittedReading {
   body: ParsedBody
   /** `"a.exe" is of a type …`, for the first that is refused. */
   refused: string | null
+  /** Why nobody can tell what is in it: a sentence; null when it was read. */
+  unreadable: string | null
   /** With shorter lines, where that was asked for; null: it cannot be. */
   octets: Uint8Array | null
 }
@@ -67,24 +70,35 @@ async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
   }
 }
 
-/** What cannot be read as MIME has no body that could be shown; it is sent as it is. */
+/** What is beyond the limits of MIME is not judged, and so not taken (D77). */
 async function readSubmitted({ content, longLines }: SubmittedJob): Promise<SubmittedReading> {
   const given = bytesOf(content)
   const short = longLines ? withShortLines(given) : undefined
   const octets = short ? new Uint8Array(short) : null
   const message = short ?? given
-  let refused: string | null = null
+  const reading = { kind: 'submitted', body: NO_BODY, refused: null, unreadable: null, octets } as const
+  let refused: string | undefined
   try {
-    parseTree(message)
+    refused = programIn(message, parseTree(message))
+  } catch (thrown) {
+    if (thrown instanceof MalformedMessage) return { ...reading, unreadable: thrown.message }
+    throw thrown
+  }
+  if (refused !== undefined) return { ...reading, refused }
+  try {
+    // The library may see a file where the tree has none.
     const body = await parseBody(message, ({ filename }, head) => {
       const why = refusalOf(filename ?? '', head)
       if (why !== undefined) refused ??= `"${filename ?? 'A file without a name'}" ${why}.`
     })
-    return { kind: 'submitted', body, refused, octets }
+    return { ...reading, body, refused: refused ?? null }
   } catch {
-    return { kind: 'submitted', body: { text: null, html: null, attachments: [] }, refused, octets }
+    // What it cannot read has no body that could be shown; what is in it was judged.
+    return { ...reading, refused: refused ?? null }
   }
 }
+
+const NO_BODY: ParsedBody = { text: null, html: null, attachments: [] }
 
 /** What the header says of a message whose structure is beyond the limits; null when it is the header that is. */
 function headerAlone(message: Buffer): ParsedHeader | null {

@@ -24,8 +24,8 @@ export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
 }
 
-/** A document with more errors than this tells nobody more. */
-const MAX_ERRORS = 100
+/** A document with more errors than this tells nobody more; whoever finds problems one by one stops here. */
+export const MAX_ERRORS = 100
 
 function respond(
   problems: readonly Problem[],

@@ -2,17 +2,23 @@
 // a hundred times as much memory and seconds of the event loop. The text need not be valid; what is not is found by JSON.parse.
 import { refuse } from '../base/errors.ts'
 
-/** Values, containers included, and levels of nesting that a request may hold (D74). */
+/** Values, containers included, levels of nesting, and members of one object that a request may hold (D74). No map of the API is as large. */
 export const MAX_VALUES = 100_000
 export const MAX_LEVELS = 64
+export const MAX_MEMBERS = 1000
 
 const QUOTE = 0x22
 const COMMA = 0x2c
 const BACKSLASH = 0x5c
+const OPENS_OBJECT = 0x7b
+/** Of a list, which may hold more than an object. */
+const UNCOUNTED = -1
 
 export class JsonGuard {
   #values = 1
   #level = 0
+  /** Commas so far in the object on each open level. */
+  readonly #members = new Int32Array(MAX_LEVELS + 1).fill(UNCOUNTED)
   #inString = false
   #escaped = false
 
@@ -25,7 +31,7 @@ export class JsonGuard {
       }
       const byte = bytes[at]!
       if (byte === QUOTE) this.#inString = true
-      else if (byte === COMMA) this.#values++
+      else if (byte === COMMA) this.#comma()
       // [ and { differ in one bit, ] and } too.
       else if ((byte | 0x20) === 0x7b) {
         this.#values++
@@ -34,10 +40,23 @@ export class JsonGuard {
           throw refuse('invalid_document', `The request document may be nested ${MAX_LEVELS} levels deep.`, {
             pointer: '',
           })
+        // What closes more than it opened is no JSON, and has no level.
+        if (this.#level > 0) this.#members[this.#level] = byte === OPENS_OBJECT ? 0 : UNCOUNTED
       } else if ((byte | 0x20) === 0x7d) this.#level--
       if (this.#values > MAX_VALUES)
         throw refuse('invalid_document', `The request document may hold ${MAX_VALUES} values.`, { pointer: '' })
     }
+  }
+
+  #comma(): void {
+    this.#values++
+    const members = this.#members[this.#level] ?? UNCOUNTED
+    if (members === UNCOUNTED) return
+    this.#members[this.#level] = members + 1
+    if (members + 2 > MAX_MEMBERS)
+      throw refuse('invalid_document', `An object of the request document may have ${MAX_MEMBERS} members.`, {
+        pointer: '',
+      })
   }
 
   /** Where a string ends, or the last octet when it does not end here. */

@@ -3,6 +3,7 @@
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
+import { MAX_ERRORS } from './errors.ts'
 import type { Resource } from './resource.ts'
 
 export interface RequestDocument {
@@ -102,7 +103,7 @@ function validatorsOf(resource: Resource<never>): Record<'create' | 'update', z.
   return pair
 }
 
-/** The attributes in their checked form. Throws 422 with every problem found. */
+/** The attributes in their checked form. Throws 422 with the problems found, as many as are shown. */
 export function validate(
   resource: Resource<never>,
   kind: 'create' | 'update',
@@ -110,12 +111,26 @@ export function validate(
 ): Record<string, unknown> {
   const result = validatorsOf(resource)[kind].safeParse(document.attributes)
   if (result.success) return result.data as Record<string, unknown>
-  throw new Refusal(result.error.issues.flatMap((issue) => problemsOf(issue, resource, document)))
+  throw new Refusal(firstProblems(result.error.issues, resource, document))
+}
+
+/** A request may hold as many mistakes as values: no more of them are put into words than are answered. */
+function firstProblems(
+  issues: readonly z.core.$ZodIssue[],
+  resource: Resource<never>,
+  document: RequestDocument,
+): Problem[] {
+  const problems: Problem[] = []
+  for (const issue of issues) {
+    problems.push(...problemsOf(issue, resource, document))
+    if (problems.length >= MAX_ERRORS) return problems.slice(0, MAX_ERRORS)
+  }
+  return problems
 }
 
 function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document: RequestDocument): Problem[] {
   if (issue.code === 'unrecognized_keys')
-    return issue.keys.map((key) => {
+    return issue.keys.slice(0, MAX_ERRORS).map((key) => {
       const known = issue.path.length === 0 && Object.hasOwn(resource.attributes, key)
       return problem(
         known ? 'immutable' : 'invalid',
@@ -129,9 +144,8 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ??
       issue.errors.find((errors) => errors.some(({ code }) => code === 'too_big')) ??
       []
-    const problems = deeper.flatMap((inner) =>
-      problemsOf({ ...inner, path: [...issue.path, ...inner.path] }, resource, document),
-    )
+    const inner = deeper.slice(0, MAX_ERRORS).map((each) => ({ ...each, path: [...issue.path, ...each.path] }))
+    const problems = firstProblems(inner, resource, document)
     if (problems.length > 0) return problems
   }
   const value = issue.path.reduce<unknown>(

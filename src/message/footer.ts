@@ -1,6 +1,7 @@
 // The footer of a campaign's mail whose author left no way to leave (D61): a small line with the unsubscribe link at the end of the html,
 // and a last line of the text, in the language of the mail.
 import { plainText } from './compose.ts'
+import { hasUnsubscribeLink } from './leave-link.ts'
 import { cutTemplate, tagsOf } from './template.ts'
 import { endOfBody } from './tracking.ts'
 
@@ -42,9 +43,6 @@ const visible = (html: string): string =>
   html.replace(/<!--.*?(?:-->|$)/gs, '').replace(/<(head|style|script|title)\b.*?(?:<\/\1\s*>|$)/gis, '')
 
 const links = (text: string): boolean => tagsOf(cutTemplate(text)).includes('unsubscribe_url')
-
-/** Whether a reader of the html finds the unsubscribe link. */
-export const hasUnsubscribeLink = (html: string): boolean => links(visible(html))
 
 /** The language of a mail: what it says itself, else what its words say, else English. */
 export function languageOf(html: string): Language {

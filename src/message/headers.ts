@@ -21,7 +21,7 @@ const isPlain = (text: string): boolean =>
   isAscii(text) && !text.includes('=?') && !text.split(/\s/).some((word) => word.length > LONGEST_WORD)
 
 /** Encoded words on as many lines as they need, of which the first begins at `column`; each word holds whole characters (RFC 2047 §5). */
-function encodeWords(text: string, column: number): string {
+export function encodedWords(text: string, column: number): string {
   // Base64 is the shorter form where most characters are not ASCII.
   const base64 = text.replace(/[^\u0080-\uffff]/g, '').length * 3 > text.length
   const words: string[] = []
@@ -76,7 +76,7 @@ export function headerField(name: string, value: string): string {
 export function unstructured(name: string, text: string): string {
   const value = clean(text)
   if (isPlain(value) && !/[ \t]{60}/.test(value)) return headerField(name, value)
-  return `${name}: ${encodeWords(value, name.length + 2)}\r\n`
+  return `${name}: ${encodedWords(value, name.length + 2)}\r\n`
 }
 
 /** Addresses with display names, separated by commas; a long list has one address a line. */
@@ -93,7 +93,7 @@ function formatAddress({ name, address }: Address, column: number): string {
   if (name === '') return address
   const text = clean(name)
   const phrase = ATOMS.test(text) ? text : `"${text.replace(/["\\]/g, '\\$&')}"`
-  const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodeWords(text, column)
+  const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodedWords(text, column)
   const lastLine = shown.lastIndexOf('\n') + 1
   const end = (lastLine === 0 ? column : 0) + shown.length - lastLine
   // The brackets, the space before them and a comma.

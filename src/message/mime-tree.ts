@@ -178,15 +178,17 @@ export function* nodesOf(node: Node): Iterable<Node> {
   for (const child of node.children) yield* nodesOf(child)
 }
 
-/** A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it names. */
-export function textOf(message: Buffer, { start, end, encoding, params }: Node, max: number): string {
+/** A part's content with its transfer encoding, or another, undone; made of at most `max` octets of the message. */
+export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: number, as = encoding): Buffer {
   const bytes = message.subarray(start, Math.min(end, start + max))
-  const decoded =
-    encoding === 'base64'
-      ? Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
-      : encoding === 'quoted-printable'
-        ? fromQuotedPrintable(bytes.toString('latin1'))
-        : bytes
+  if (as === 'base64') return Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
+  return as === 'quoted-printable' ? fromQuotedPrintable(bytes.toString('latin1')) : bytes
+}
+
+/** A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it names. */
+export function textOf(message: Buffer, node: Node, max: number): string {
+  const { params } = node
+  const decoded = octetsOf(message, node, max)
   const charset = params.get('charset') ?? 'utf-8'
   const text = decoded.toString('utf8')
   // ISO-2022 is pure ASCII to the eye of UTF-8.
@@ -198,7 +200,7 @@ export function textOf(message: Buffer, { start, end, encoding, params }: Node, 
   }
 }
 
-const fromQuotedPrintable = (text: string): Buffer =>
+export const fromQuotedPrintable = (text: string): Buffer =>
   Buffer.from(
     text
       .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')

@@ -15,7 +15,17 @@ const [TAB, LF, CR, SPACE, DOT, EQUALS, F, DASH] = [9, 10, 13, 32, 46, 61, 70, 4
 /** Octets of base64 in lines of 76 with their line ends. */
 export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
 
-/** The plainest encoding that carries the bytes unharmed, and is no longer than base64. */
+/** Up to so many octets a text is never base64: whoever looks at the source of a mail can read it. */
+const SMALL = 8 * 1024
+/** Octets that an attachment of so many octets takes at most, however it is encoded. */
+export const mostOctets = (size: number): number => (size <= SMALL ? size * 7 + 64 : base64Octets(size))
+
+/**
+ * The plainest encoding that carries the bytes unharmed. A text whose line ends are LF cannot go as it is: on the wire a text's line ends
+ * are CRLF (RFC 2046 §4.1.1), and whoever decodes the file must find the octets that were given. As quoted-printable each LF is "=0A", in a
+ * small file with a soft line break behind it, so that its lines can still be read; base64 is left to what is no ASCII text, and to large
+ * files that it makes shorter.
+ */
 export function encodingOf(contentType: string, bytes: Buffer): Encoding {
   if (!/^text\//i.test(contentType)) return 'base64'
   let plain = true
@@ -46,12 +56,13 @@ export function encodingOf(contentType: string, bytes: Buffer): Encoding {
   if (plain) return '7bit'
   // A soft line break each 73 octets, after which one more may have to be escaped.
   const octets = (bytes.length + escaped * 2) * (1 + 5 / 73) + 5
-  return octets <= base64Octets(bytes.length) ? 'quoted-printable' : 'base64'
+  return bytes.length <= SMALL || octets <= base64Octets(bytes.length) ? 'quoted-printable' : 'base64'
 }
 
 /** The encoded bytes in pieces, each ending with CRLF; the last CRLF belongs to the boundary that follows. */
 export function* encodeBytes(bytes: Buffer, encoding: Encoding): Iterable<string> {
   if (bytes.length === 0) yield '\r\n'
+  const lines = bytes.length <= SMALL
   for (let at = 0, end = 0; at < bytes.length; at = end) {
     end = at + STEP
     if (encoding === 'base64') {
@@ -64,6 +75,6 @@ export function* encodeBytes(bytes: Buffer, encoding: Encoding): Iterable<string
     end = line < 0 || line >= bytes.length ? bytes.length : encoding === '7bit' ? line + 2 : line
     const text = bytes.toString('latin1', at, end)
     if (encoding === '7bit') yield end === bytes.length ? `${text}\r\n` : text
-    else yield end === bytes.length ? `${encodeQuotedPrintable(text)}\r\n` : encodePiece(text)
+    else yield end === bytes.length ? `${encodeQuotedPrintable(text, 'latin1', lines)}\r\n` : encodePiece(text, lines)
   }
 }

@@ -7,12 +7,13 @@ const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
 
 /**
  * Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. 'latin1': each character is
- * an octet already.
+ * an octet already. With `lines` a soft line break follows each LF that ends a line on its own.
  */
-export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8'): string {
+export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8', lines = false): string {
   const input = Buffer.from(text, as)
-  // Every octet may become three, and each 73 a soft line break of three.
-  const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
+  // Every octet may become three, and each 73 a soft line break of three; with `lines` each octet may have one.
+  const room = input.length * (lines ? 6 : 3)
+  const output = Buffer.allocUnsafe(room + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
   let at = 0
   let column = 0
   for (let i = 0; i < input.length; i++) {
@@ -47,6 +48,12 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
       output[at++] = HEX[byte & 15]!
       column += 3
     }
+    if (lines && byte === LF && !atEnd) {
+      output[at++] = EQUALS
+      output[at++] = CR
+      output[at++] = LF
+      column = 0
+    }
   }
   return output.toString('latin1', 0, at)
 }
@@ -54,9 +61,9 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
 const SOFT = '=\r\n'
 
 /** Encodes a piece of a text so that another may follow, whatever either holds: it ends with a line end, a soft one where it has none. */
-export function encodePiece(text: string): string {
+export function encodePiece(text: string, lines = false): string {
   if (text === '') return ''
   // The letter at the end keeps room on the last line for the soft line break, which takes its place.
-  const body = encodeQuotedPrintable(`${text}x`).slice(0, -1)
+  const body = encodeQuotedPrintable(`${text}x`, 'utf8', lines).slice(0, -1)
   return body.endsWith(SOFT) ? body : body + SOFT
 }

@@ -1,25 +1,60 @@
 // Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a server that takes only 7.
 // What somebody has signed is left alone.
-import { fieldOf, isMessage, MalformedMessage, nodesOf, parseTree, type Node } from './mime-tree.ts'
+import { isAscii } from 'node:buffer'
+import {
+  fieldOf,
+  fromQuotedPrintable,
+  isMessage,
+  MalformedMessage,
+  nodesOf,
+  parseTree,
+  type Node,
+} from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
 /** A message whose parts somebody signed or sealed is not touched (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
+/** Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding (RFC 2045 §6.4); its
+ *  header has addresses or identifiers that are not ASCII. */
+export type Fixed = 'signed' | 'unreadable' | 'whole' | 'fields'
+
+/** What the sender is told of it: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
+export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: string]>> = {
+  signed: ['5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.'],
+  unreadable: [
+    '5.6.3',
+    'The server takes only 7 bits, and the mail has more parts or levels than can be encoded anew.',
+  ],
+  whole: ['5.6.3', 'The server takes only 7 bits, and a part holds 8 whose type may not be encoded (RFC 2045 §6.4).'],
+  fields: [
+    '5.6.9',
+    'The server takes no header fields with other than ASCII characters (SMTPUTF8), and an address or identifier in one has no other form.',
+  ],
+}
+
+/** Reasons on their way out of a worker, which gives octets: those of a mail end with a final dot, a reason is one octet. */
+const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies readonly Fixed[]
+export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
+export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
+  octets.length === 1 ? REASONS[octets[0]!] : undefined
+
 /** Parts whose lines are longer than 998 octets are encoded anew; undefined when that cannot be, or does not help. */
 export function withShortLines(message: Buffer): Buffer | undefined {
   const text = reencoded(message, (body) => hasLongLine(body))
-  return text && !hasLongLine(text.toString('latin1')) ? text : undefined
+  return typeof text === 'object' && !hasLongLine(text.toString('latin1')) ? text : undefined
 }
 
-/** The message in 7 bits but for its header; undefined when that cannot be. */
-export const inSevenBits = (message: Buffer): Buffer | undefined =>
-  reencoded(message, (body) => NOT_ASCII.test(body), true)
+/** The message in 7 bits but for its header, or why that cannot be. */
+export const inSevenBits = (message: Buffer): Buffer | Fixed =>
+  isAscii(message) ? message : reencoded(message, (body) => NOT_ASCII.test(body), true)
 
 // oxlint-disable-next-line no-control-regex
 const NOT_ASCII = /[^\x00-\x7f]/
 const hasLongLine = (text: string): boolean => text.split('\r\n').some((line) => line.length > MAX_PLAIN_LINE)
+
+const COMPOSITE = /^(?:multipart|message)\//
 
 interface Edit {
   from: number
@@ -27,16 +62,22 @@ interface Edit {
   text: string
 }
 
-function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit = false): Buffer | undefined {
+function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit = false): Buffer | Fixed {
   let nodes: Node[]
   try {
     nodes = [...nodesOf(parseTree(message))]
   } catch (thrown) {
-    if (thrown instanceof MalformedMessage) return undefined
+    if (thrown instanceof MalformedMessage) return 'unreadable'
     throw thrown
   }
-  if (nodes.some(({ type }) => SEALED.test(type))) return undefined
-  const edits = nodes.flatMap((node) => editsOf(message, node, needs, sevenBit)).toSorted((a, b) => a.from - b.from)
+  if (nodes.some(({ type }) => SEALED.test(type))) return 'signed'
+  const edits: Edit[] = []
+  for (const node of nodes) {
+    const some = editsOf(message, node, needs, sevenBit)
+    if (some === 'whole') return some
+    edits.push(...some)
+  }
+  edits.sort((a, b) => a.from - b.from)
   const pieces: Buffer[] = []
   let done = 0
   for (const { from, text, to } of edits) {
@@ -46,7 +87,7 @@ function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit =
   return Buffer.concat([...pieces, message.subarray(done)])
 }
 
-function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, sevenBit: boolean): Edit[] {
+function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, sevenBit: boolean): Edit[] | 'whole' {
   if (node.children.length > 0 || isMessage(node.type)) {
     // The encoding of what holds parts says what is inside (RFC 2045 §6.4).
     const wide = sevenBit && /^(?:8bit|binary)$/.test(node.encoding)
@@ -54,14 +95,17 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
   }
   const body = message.toString('latin1', node.start, node.end)
   if (!needs(body)) return []
+  // A multipart without a boundary, or a report in words of its own type: an encoding of it is forbidden, and readers undo none.
+  if (COMPOSITE.test(node.type)) return 'whole'
   const last = body.endsWith('\r\n') ? '\r\n' : ''
   const content = body.slice(0, body.length - last.length)
-  const asText = node.type.startsWith('text/') && node.encoding !== 'base64'
+  const quoted = node.encoding === 'quoted-printable'
+  const asText = quoted || (node.type.startsWith('text/') && node.encoding !== 'base64')
   const bare = fieldOf(node, 'content-transfer-encoding') === undefined || /^(?:7bit|8bit|binary)$/.test(node.encoding)
-  // What is encoded already is only cut into lines anew.
-  if (!bare && node.encoding !== 'base64') return []
+  // What is encoded already is only cut into lines anew; of an encoding that is not known nothing is.
+  if (!bare && !quoted && node.encoding !== 'base64') return []
   const text = asText
-    ? encodeQuotedPrintable(content, 'latin1')
+    ? encodeQuotedPrintable(quoted ? fromQuotedPrintable(content).toString('latin1') : content, 'latin1')
     : Buffer.from(content, node.encoding === 'base64' ? 'base64' : 'latin1')
         .toString('base64')
         .replace(/.{76}(?!$)/g, '$&\r\n')

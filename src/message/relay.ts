@@ -1,11 +1,12 @@
 // A mail that came by SMTP on its way out: the octets as they came, with the tracking that they can bear, signed.
+import { withAsciiHeader } from './ascii-header.ts'
 import { stuffDots } from './compose.ts'
 import { signRelayed, type Signature } from './dkim.ts'
 import { headerField } from './headers.ts'
 import { MalformedMessage, parseTree, partsOf, type Node } from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
-import { inSevenBits, SEALED } from './reencode.ts'
+import { inSevenBits, SEALED, type Fixed } from './reencode.ts'
 import { track, type Tracking } from './tracking.ts'
 
 export interface Relay {
@@ -14,17 +15,21 @@ export interface Relay {
   extra: readonly (readonly [name: string, value: string])[]
   /** For a server without 8BITMIME (RFC 6152). */
   sevenBit: boolean
+  /** For a server without SMTPUTF8 (RFC 6531). */
+  asciiHeader: boolean
 }
 
-/** The octets that follow DATA, final dot included; undefined when they cannot be made 7 bits. */
+/** The octets that follow DATA, final dot included; or why they cannot be made as that server takes them. */
 export function relayed(
   message: Buffer,
-  { extra, sevenBit, tracking }: Relay,
+  { asciiHeader, extra, sevenBit, tracking }: Relay,
   signature: Signature,
-): Uint8Array<ArrayBuffer> | undefined {
+): Uint8Array<ArrayBuffer> | Fixed {
   const tracked = tracking ? trackMessage(message, tracking) : message
-  const narrow = sevenBit ? inSevenBits(tracked) : tracked
-  if (!narrow) return undefined
+  const plain = asciiHeader ? withAsciiHeader(tracked) : tracked
+  if (!plain) return 'fields'
+  const narrow = sevenBit ? inSevenBits(plain) : plain
+  if (typeof narrow === 'string') return narrow
   const fields = extra.map(([name, value]) => headerField(name, value)).join('')
   const whole = fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
   const field = Buffer.from(signRelayed(whole, signature))

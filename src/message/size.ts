@@ -1,6 +1,6 @@
 // How large a mail will be once it is encoded, told without composing it: what "under 40 MB" is measured by.
 import { textPart } from './mime.ts'
-import { base64Octets } from './octets.ts'
+import { mostOctets } from './octets.ts'
 
 /** Octets that a message may not reach. */
 export const MAX_MESSAGE = 40 * 1024 * 1024
@@ -19,9 +19,9 @@ export interface Sized {
   attachments: readonly { size: number }[]
 }
 
-/** An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as base64. */
+/** An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as their longest form. */
 export function encodedSize({ html, text, headers, attachments }: Sized): number {
-  const parts = attachments.reduce((sum, { size }) => sum + base64Octets(size) + PART, 0)
+  const parts = attachments.reduce((sum, { size }) => sum + mostOctets(size) + PART, 0)
   const own = headers.reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)
   // Where even the worst case fits nothing needs to be encoded to know.
   const texts = html.length + (text ?? html).length

@@ -107,9 +107,9 @@ export function* readLinks(html: string): Iterable<Link> {
   const anchors = /<a(?=[\s/])/gi
   for (let match = anchors.exec(html); match; match = anchors.exec(html)) {
     const tag = readAttributes(html, anchors.lastIndex)
-    const href = tag.attributes.get('href')
+    const href = tag.values.get('href')
     anchors.lastIndex = tag.end
-    if (!href || tag.attributes.get('data-postrider-track')?.value === 'off') continue
+    if (!href || tag.values.get('data-postrider-track')?.value === 'off') continue
     const url = readReferences(href.value).trim()
     if (WEB.test(url)) yield { start: href.start, end: href.end, url }
   }
@@ -131,7 +131,7 @@ export function* readTargets(html: string): Iterable<Target> {
   const elements = /<([a-z][a-z0-9:-]{0,30})(?=[\s/])/gi
   for (let match = elements.exec(html); match; match = elements.exec(html)) {
     const element = match[1]!.toLowerCase()
-    const { attributes, end } = readAttributes(html, elements.lastIndex)
+    const { values: attributes, end } = readAttributes(html, elements.lastIndex)
     elements.lastIndex = end
     const off = attributes.get('data-postrider-track')?.value === 'off'
     for (const [name, attribute] of attributes) {
@@ -153,7 +153,7 @@ export function isHarmless(url: string): boolean {
 const NAMED: Record<string, string> = { amp: '&', quot: '"', apos: "'", lt: '<', gt: '>' }
 
 /** An attribute's value without the character references that addresses are written with. */
-const readReferences = (value: string): string =>
+export const readReferences = (value: string): string =>
   value.replace(/&(?:(amp|quot|apos|lt|gt)|#(\d{1,7})|#x([\da-f]{1,6}));/gi, (whole, name, decimal, hex) => {
     if (name !== undefined) return NAMED[name.toLowerCase()]!
     const code = decimal === undefined ? parseInt(hex, 16) : Number(decimal)
@@ -167,19 +167,33 @@ interface Attribute {
   end: number
 }
 
+export interface Attributes {
+  /** By lower-case name, those with a value. */
+  values: Map<string, Attribute>
+  /** Names of those without. */
+  bare: ReadonlySet<string>
+  /** Where the tag ends. */
+  end: number
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
 /** The attributes of a tag from behind its name; the first of a name counts (HTML, attribute name state). */
-function readAttributes(html: string, from: number): { attributes: Map<string, Attribute>; end: number } {
-  const attributes = new Map<string, Attribute>()
+export function readAttributes(html: string, from: number): Attributes {
+  const values = new Map<string, Attribute>()
+  let bare: Set<string> | undefined
   const attribute = /[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>][^\s>]*)))?|=)/y
   attribute.lastIndex = from
   for (;;) {
     const start = attribute.lastIndex
     const match = attribute.exec(html)
-    if (!match || match[1] !== undefined) return { attributes, end: match ? attribute.lastIndex : start }
+    if (!match || match[1] !== undefined)
+      return { values, bare: bare ?? NONE, end: match ? attribute.lastIndex : start }
     const value = match[3] ?? match[4] ?? match[5]
     const name = match[2]?.toLowerCase()
-    if (name === undefined || value === undefined || attributes.has(name)) continue
+    if (name !== undefined && value === undefined) (bare ??= new Set()).add(name)
+    if (name === undefined || value === undefined || values.has(name)) continue
     const length = value.length + (match[5] === undefined ? 2 : 0)
-    attributes.set(name, { value, start: attribute.lastIndex - length, end: attribute.lastIndex })
+    values.set(name, { value, start: attribute.lastIndex - length, end: attribute.lastIndex })
   }
 }

@@ -14,6 +14,7 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { LARGE, sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
+import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 
 /** Where a part of the mail lies: in the job, or in a file. */
@@ -45,6 +46,8 @@ export interface ComposeJob {
   signature: Signing
   /** For a server that takes no 8 bits; only mail that came by SMTP has them. */
   sevenBit?: boolean
+  /** For a server that takes no UTF-8 in the header; of the same mail alone. */
+  asciiHeader?: boolean
 }
 
 /** Which key signs, and when; a worker asks for a key that it does not know. */
@@ -111,21 +114,22 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   return opened
 }
 
-/** The bytes that follow DATA, final dot included; none when the mail cannot be made 7 bits as it was asked for. */
+/** The bytes that follow DATA, final dot included; one octet when the mail cannot be made as it was asked for (`reasonOf`). */
 export async function composeAndSign({
   mail,
   content,
   spool,
   signature,
   sevenBit,
+  asciiHeader,
 }: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
   const body = JSON.parse('text' in content ? content.text : readProven(content.file).toString()) as StoredBody
   if (body.raw) {
     const octets = 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`)
     const { extra, tracking } = mail
-    const relay = { extra, tracking, sevenBit: sevenBit === true }
+    const relay = { extra, tracking, sevenBit: sevenBit === true, asciiHeader: asciiHeader === true }
     const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
-    return wire ?? new Uint8Array()
+    return typeof wire === 'string' ? octetOf(wire) : wire
   }
   const html = body.html ?? ''
   const attachments = (body.attachments ?? []).map((attachment) => ({

@@ -7,6 +7,7 @@ import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
 import type { Pool } from '../base/pool.ts'
 import type { CampaignRecipient } from '../message/campaign.ts'
+import { reasonOf, UNFIT } from '../message/reencode.ts'
 import type { CampaignJob, ComposeJob, Signing } from '../message/worker.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../smtp/verdict.ts'
@@ -168,7 +169,7 @@ function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
 async function composed(
   desk: AttemptDesk,
   work: Consignment,
-  sevenBit = false,
+  form: Pick<ComposeJob, 'sevenBit' | 'asciiHeader'> = {},
 ): Promise<Uint8Array<ArrayBuffer> | Verdict | 'hold' | 'drop'> {
   const { composer, keys } = desk
   const { email } = work
@@ -183,7 +184,7 @@ async function composed(
   const job = email.campaign_key === null ? composeJob(desk, work, signature) : campaignJob(desk, work, signature)
   if (!job) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
   if (typeof job === 'string' || 'kind' in job) return job
-  return composer.run(sevenBit ? { ...job, sevenBit } : job)
+  return composer.run({ ...job, ...form })
 }
 
 function campaignJob(
@@ -238,21 +239,27 @@ async function talk(
   }
 }
 
-/** The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME (RFC 6152 §3). */
+/** The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME (RFC 6152 §3); its
+ *  header may hold UTF-8, which becomes encoded words for one without SMTPUTF8. */
 async function fitFor(
   session: SmtpSession,
   desk: AttemptDesk,
   work: Consignment,
   wire: Buffer,
 ): Promise<Buffer | Verdict> {
-  if (session.takesEightBits || isAscii(wire)) return wire
-  const letter = await composed(desk, work, true)
+  if (isAscii(wire)) return wire
+  const wideHeader = !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n')))
+  // To an address that is not ASCII the server says no for itself.
+  const asciiHeader =
+    wideHeader && !session.takes('SMTPUTF8') && work.deliveries.every(({ address }) => isAscii(Buffer.from(address)))
+  const sevenBit = !session.takes('8BITMIME')
+  if (!sevenBit && !asciiHeader) return wire
+  const letter = await composed(desk, work, { sevenBit, asciiHeader })
   if (typeof letter === 'string') return wire
   if ('kind' in letter) return letter
-  if (letter.length > 0) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
-  return ownVerdict('bounced', '5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.', {
-    stage: 'compose',
-  })
+  const reason = reasonOf(letter)
+  if (reason === undefined) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
+  return ownVerdict('bounced', ...UNFIT[reason], { stage: 'compose' })
 }
 
 /** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */

@@ -77,9 +77,9 @@ export class SmtpSession {
     return this.#channel.flushed
   }
 
-  /** Whether it takes octets above 127 (RFC 6152). */
-  get takesEightBits(): boolean {
-    return this.#capabilities.has('8BITMIME')
+  /** Whether it takes octets above 127 (RFC 6152); addresses and header fields in UTF-8 (RFC 6531). */
+  takes(keyword: '8BITMIME' | 'SMTPUTF8'): boolean {
+    return this.#capabilities.has(keyword)
   }
 
   get tls(): string | null {
@@ -150,6 +150,7 @@ export class SmtpSession {
       [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
       // oxlint-disable-next-line no-control-regex
       /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
+    // Free text of a header is ASCII by now (message/ascii-header.ts): what is left is addresses.
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',

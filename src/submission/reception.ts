@@ -181,7 +181,8 @@ export class Submissions {
     try {
       const content = spooled === null ? (octets as Buffer) : { file: spool.path(spooled) }
       const { longLine } = coming.octets
-      const { body, octets: shorter, refused } = await read(reader, content, longLine !== undefined)
+      const { body, octets: shorter, refused, unreadable } = await read(reader, content, longLine !== undefined)
+      if (unreadable !== null) return unsendable(`The message cannot be read as MIME. ${unreadable}`)
       if (longLine !== undefined) {
         if (shorter === null) return unsendable(longLine)
         if (spooled !== null) await spool.remove(spooled)
@@ -246,7 +247,7 @@ export class Submissions {
   }
 }
 
-/** A message that takes the reader too long, or kills it, is sent unread; what is wrong with this server is thrown. */
+/** A message that takes the reader too long, or kills it, is not taken: nobody knows what is in it. Throws what is wrong with this server. */
 async function read(
   reader: SubmissionDeps['reader'],
   content: Buffer | { file: string },
@@ -257,7 +258,14 @@ async function read(
   } catch (thrown) {
     const message = thrown instanceof TookTooLong || (thrown instanceof WorkerLost && !(thrown instanceof NoWorker))
     if (!message) throw thrown
-    return { kind: 'submitted', body: { text: null, html: null, attachments: [] }, refused: null, octets: null }
+    const unreadable = 'Its parts cannot be read within the time that this server gives a message.'
+    return {
+      kind: 'submitted',
+      body: { text: null, html: null, attachments: [] },
+      refused: null,
+      unreadable,
+      octets: null,
+    }
   }
 }
 

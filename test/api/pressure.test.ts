@@ -7,7 +7,10 @@ import { Refusal } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log.ts'
 import { Budget } from '../../src/base/memory.ts'
 import { withBody } from '../../src/jsonapi/body.ts'
-import { JsonGuard, MAX_LEVELS, MAX_VALUES } from '../../src/jsonapi/json-guard.ts'
+import { outboundEmails } from '../../src/api/outbound-emails.ts'
+import { validate } from '../../src/jsonapi/request.ts'
+import type { Resource } from '../../src/jsonapi/resource.ts'
+import { JsonGuard, MAX_LEVELS, MAX_MEMBERS, MAX_VALUES } from '../../src/jsonapi/json-guard.ts'
 import { document, JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { RawClient } from '../smtp/raw.ts'
@@ -106,17 +109,63 @@ test('bodies under way share a budget: beyond it 503 with Retry-After, and what 
   assert.equal(budget.taken, 0)
 })
 
-test('JSON of too many values or levels is refused while it is read, in strings nothing counts', async () => {
+const members = (count: number): string => `{${'"abc":1,'.repeat(count - 1)}"abc":1}`
+
+test('JSON of too many values, levels or members is refused while it is read, in strings nothing counts', async () => {
   for (const [text, code] of [
     [`[${'1,'.repeat(MAX_VALUES - 3)}1]`, 'taken'],
     [`[${'1,'.repeat(MAX_VALUES)}1]`, 'invalid_document'],
     [`[${'{},'.repeat(MAX_VALUES)}{}]`, 'invalid_document'],
+    [members(MAX_MEMBERS), 'taken'],
+    [members(MAX_MEMBERS + 1), 'invalid_document'],
+    [`[{"a":[${members(MAX_MEMBERS)},${members(MAX_MEMBERS)}],${members(MAX_MEMBERS).slice(1, -9)}}]`, 'taken'],
+    [`[[{}],${members(MAX_MEMBERS + 1)}]`, 'invalid_document'],
+    [`]]]}${members(MAX_MEMBERS)}`, 'taken'],
     ['['.repeat(MAX_LEVELS) + ']'.repeat(MAX_LEVELS), 'taken'],
     ['{"a":'.repeat(MAX_LEVELS + 1), 'invalid_document'],
     [JSON.stringify({ html: '{[,'.repeat(200_000) }), 'taken'],
     [JSON.stringify({ html: '\\"{[,'.repeat(200_000) }), 'taken'],
   ] as const)
     assert.equal(await met(text, undefined, 1e7), code, text.slice(0, 40))
+})
+
+test('of many mistakes as many are put into words as are answered', async () => {
+  const mistaken = {
+    unknown: Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`unknown${index}`, 1])),
+    listed: { to: Array.from({ length: 50_000 }, () => 'x') },
+    nested: { attachments: Array.from({ length: 5000 }, () => ({ a: 1, b: 2 })) },
+  }
+  for (const [what, attributes] of Object.entries(mistaken))
+    assert.throws(
+      () =>
+        validate(outboundEmails as Resource<never>, 'create', {
+          type: 'outbound-emails',
+          id: undefined,
+          attributes,
+          hasAttributes: true,
+          relationships: undefined,
+        }),
+      (thrown: Refusal) => thrown.problems.length > 0 && thrown.problems.length <= 100,
+      what,
+    )
+  const described = (count: number, attributes: object = {}) =>
+    document('outbound-emails', {
+      ...attributes,
+      ...Object.fromEntries(Array.from({ length: count }, (_, index) => [`unknown${index}`, 1])),
+    })
+  const many = await postrider.api('POST', '/outbound-emails', described(900))
+  assert.equal(many.status, 422)
+  assert.equal(many.body.errors.length, 100)
+  const lists = await postrider.api(
+    'POST',
+    '/outbound-emails',
+    described(0, { to: Array.from({ length: 50_000 }, () => 'x') }),
+  )
+  assert.equal(lists.status, 422)
+  assert.ok(lists.body.errors.length <= 100)
+  const more = await postrider.api('POST', '/outbound-emails', described(1001))
+  assert.equal(more.status, 400)
+  assert.match(more.body.errors[0].detail, /1000 members/)
 })
 
 test('the count of JSON values does not depend on how the text is cut into pieces', () => {
@@ -165,19 +214,33 @@ test('below the reserve: posts 507, SMTP 452 at MAIL, /health degraded; all else
   assert.equal((await postrider.raw('/health')).body.status, 'ok')
 })
 
-test('wrong tokens of one address: each is logged, then 429 with Retry-After; a good token is served all the while', async () => {
-  const wrong = () =>
-    postrider.raw('/api/v1/inboxes', { headers: { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API } })
-  const seen: number[] = []
-  for (let count = 0; count < 40; count++) seen.push((await wrong()).status)
-  assert.equal(seen[0], 401)
-  assert.equal(seen.at(-1), 429)
-  assert.ok((await wrong()).headers.get('retry-after'))
-  assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
-  assert.ok(lines.some((line) => /"event":"authentication failed"/.test(line) && /"address"/.test(line)))
-  postrider.clock.leap(60_000)
-  assert.equal((await wrong()).status, 401)
-})
+for (const [surface, path, type] of [
+  ['the API', '/api/v1/inboxes', JSON_API],
+  ['MCP', '/mcp', 'application/json'],
+  ['the figures', '/metrics', 'text/plain; charset=utf-8'],
+] as const)
+  test(`wrong tokens of one address at ${surface}: each is logged, then 429 with Retry-After; a good token is served`, async () => {
+    postrider.config.metrics.token = 'right'
+    // Passed on by a proxy: figures ask nobody on this machine for a token.
+    const headers = { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API, 'x-forwarded-for': '192.0.2.7' }
+    const wrong = () => postrider.raw(path, { headers })
+    const before = lines.length
+    const seen: number[] = []
+    for (let count = 0; count < 40; count++) seen.push((await wrong()).status)
+    assert.equal(seen[0], 401)
+    assert.equal(seen.at(-1), 429)
+    const slow = await wrong()
+    assert.ok(Number(slow.headers.get('retry-after')) > 0)
+    assert.equal(slow.headers.get('content-type'), type)
+    assert.equal(slow.headers.get('www-authenticate'), null)
+    assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
+    const logged = lines.slice(before).filter((line) => /"event":"authentication failed"/.test(line))
+    assert.equal(logged.length, seen.filter((status) => status === 401).length)
+    assert.ok(logged.every((line) => /"address"/.test(line)))
+    postrider.clock.leap(120_000)
+    assert.equal((await wrong()).status, 401)
+    postrider.clock.leap(120_000)
+  })
 
 test('a request with two Host headers is refused', async () => {
   const { port } = postrider.appliance.http

@@ -76,6 +76,33 @@ const FORMATS: Record<
     content: 'status,reason,email,created\n5.1.1,"550 5.1.1 unsubscribed, spam, who knows",ann@there.test,1714979289\n',
     suppressed: ['ann@there.test hard_bounce all'],
   },
+  'SendGrid, blocks under another name': {
+    options: ['--from', 'sendgrid'],
+    file: 'export.csv',
+    content:
+      'email,created,reason,status\nann@there.test,1714979289,"unable to get mx info",4.0.0\nbob@there.test,1714979289,"450 4.7.1 try later",5.0.0\ncid@there.test,1714979289,"550 5.1.1 no such user",5.1.1\n',
+    suppressed: ['cid@there.test hard_bounce all'],
+    skipped: 2,
+  },
+  'Mailgun, bounces of which some were for now': {
+    options: ['--from', 'mailgun'],
+    content:
+      'address,code,error,created_at\nann@there.test,421,"too busy",x\nbob@there.test,,"4.2.2 full",x\ncid@there.test,550,"no such user, 450 km away",x\n',
+    suppressed: ['cid@there.test hard_bounce all'],
+    skipped: 2,
+  },
+  'a list of reasons with the codes of replies': {
+    options: [],
+    content:
+      'email,reason,smtp_code\nann@there.test,bounce,452\nbob@there.test,complaint,452\ncid@there.test,bounce,550\n',
+    suppressed: ['bob@there.test complaint all', 'cid@there.test hard_bounce all'],
+    skipped: 1,
+  },
+  'codes of replies, where the caller says why': {
+    options: ['--reason', 'list_import'],
+    content: 'email,status\nann@there.test,4.0.0\n',
+    suppressed: ['ann@there.test list_import all'],
+  },
   'SendGrid, spam reports': {
     options: ['--from', 'sendgrid'],
     file: 'suppression_spam_reports.csv',

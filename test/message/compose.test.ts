@@ -8,7 +8,7 @@ import { simpleParser, type ParsedMail } from 'mailparser'
 import { parseAddress, type Address } from '../../src/message/address.ts'
 import { compose, rfc5322Date, stuffDots, type Mail } from '../../src/message/compose.ts'
 import { sign } from '../../src/message/dkim.ts'
-import { base64Octets, encodeBytes, encodingOf } from '../../src/message/octets.ts'
+import { encodeBytes, encodingOf, mostOctets } from '../../src/message/octets.ts'
 import { encodeQuotedPrintable } from '../../src/message/quoted-printable.ts'
 import { randomText } from '../kit/letters.ts'
 import { seeded } from '../kit/seeded.ts'
@@ -266,9 +266,12 @@ test('attached text of ASCII goes as it is where it can, and every attachment is
     [`${csv}.\r\n`, 'text/csv', 'quoted-printable'],
     [`${csv}From here\r\n`, 'text/csv', 'quoted-printable'],
     [`${csv}--=_mix_0190a5c0000070008000000000000001\r\n`, 'text/csv', 'quoted-printable'],
-    // Base64 is shorter.
-    ['\n'.repeat(5000), 'text/plain', 'base64'],
-    ['='.repeat(5000), 'text/plain', 'base64'],
+    ['a,b\n1,2\n', 'text/csv', 'quoted-printable'],
+    ['one\ntwo\n', 'text/plain', 'quoted-printable'],
+    ['\n'.repeat(5000), 'text/plain', 'quoted-printable'],
+    // Large, and base64 is shorter.
+    ['\n'.repeat(70_000), 'text/plain', 'base64'],
+    ['='.repeat(70_000), 'text/plain', 'base64'],
     [`${csv}é`, 'text/csv; charset=utf-8', 'base64'],
     [Buffer.from('Ann', 'utf16le'), 'text/plain; charset=utf-16', 'base64'],
     [csv, 'application/json', 'base64'],
@@ -283,7 +286,13 @@ test('attached text of ASCII goes as it is where it can, and every attachment is
   }
 })
 
-test('attached texts of every kind are never longer than base64, and are read back octet by octet (seeded)', async () => {
+test('lines that end with LF stand on lines of their own in the source of the mail', () => {
+  const lines = (text: string): string => [...encodeBytes(Buffer.from(text), 'quoted-printable')].join('')
+  assert.equal(lines('a,b\n1,2\n'), 'a,b=0A=\r\n1,2=0A\r\n')
+  assert.equal(lines('one\n\n.two\nthree'), 'one=0A=\r\n=0A=\r\n=2Etwo=0A=\r\nthree\r\n')
+})
+
+test('attached texts of every kind are never longer than what counts for them, and are read back octet by octet (seeded)', async () => {
   const TOKENS = [
     '\r\n',
     '\n',
@@ -309,7 +318,7 @@ test('attached texts of every kind are never longer than base64, and are read ba
     const content = Buffer.from(seed % 10 === 0 ? text.repeat(1 + Math.floor(500_000 / text.length)) : text)
     const encoding = encodingOf('text/plain', content)
     const encoded = [...encodeBytes(content, encoding)].join('')
-    assert.ok(encoded.length <= base64Octets(content.length) + 2, `seed ${seed}: ${encoding}`)
+    assert.ok(encoded.length <= mostOctets(content.length) + 2, `seed ${seed}: ${encoding}`)
     const raw = `Content-Type: multipart/mixed; boundary="=_mix_1"\r\n\r\n--=_mix_1\r\nContent-Type: text/plain\r\nContent-Disposition: attachment\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n${encoded}--=_mix_1--\r\n`
     const { attachments } = await parse(raw)
     assert.ok(attachments[0]?.content.equals(content), `seed ${seed}: ${encoding}`)

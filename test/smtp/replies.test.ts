@@ -66,6 +66,19 @@ describe('replies of real exchangers', () => {
     )
   })
 
+  // Texts of the kinds that were once mistaken: "not found" is said of an IP address, "unknown user" of a list, "failed" of a lookup.
+  const near = readFileSync(new URL('mistaken.tsv', import.meta.url), 'utf8')
+    .trimEnd()
+    .split('\n')
+  for (const line of near) {
+    const [wanted, reply] = line.split('\t') as [string, string]
+    test(`${wanted}: ${reply}`, () => {
+      const found = classify(refusalOf('rcpt', reply))
+      if (wanted === 'none') assert.ok(!EVIDENCE.includes(found), found)
+      else assert.equal(found, wanted)
+    })
+  }
+
   for (const stage of ['dns', 'connect', 'greeting', 'ehlo', 'starttls', 'auth', 'mail', 'data', 'final dot'] as const)
     test(`none of them is held against the address when it is said at: ${stage}`, () => {
       for (const row of rows) {

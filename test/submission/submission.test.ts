@@ -1,11 +1,13 @@
 // Mail that programs hand in by SMTP (contract "SMTP submission", D75, D77), over real sockets and TLS into a real appliance and out to an
 // exchanger: who may send, what becomes of the octets, and every refusal with its code.
 import assert from 'node:assert/strict'
+import { isAscii } from 'node:buffer'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
+import { simpleParser } from 'mailparser'
 import { createTransport } from 'nodemailer'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { changeToken, createToken } from '../../src/accounts/tokens.ts'
@@ -299,6 +301,18 @@ test('a line over 998 octets: its part is encoded anew, and a signed one or a he
     const read = encoding === 'base64' ? Buffer.from(body, 'base64').toString() : body.replaceAll('=\r\n', '').trimEnd()
     assert.equal(read, line)
   }
+  const quoted = `${HEADER.replace('Order', 'Long quoted')}Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`
+  const words = 'Gr=C3=BC=C3=9Fe =3D '.repeat(200)
+  await become(idOf(await answered(`${quoted}${words}x\r\nshort`)), 'delivered')
+  const { message: folded } = await arrived('Long quoted')
+  assert.ok(folded.split('\r\n').every((each) => each.length <= 998))
+  assert.equal(
+    folded
+      .slice(folded.indexOf('\r\n\r\n') + 4)
+      .replaceAll('=\r\n', '')
+      .trimEnd(),
+    `${words}x\r\nshort`,
+  )
   const signed = 'Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n'
   assert.match(await answered(`${HEADER}${signed}${'x'.repeat(2000)}\r\n--b--`), /^554 5\.6\.0 Line 8 of the message/)
   assert.match(await answered(`${HEADER}X-Long: ${'x'.repeat(2000)}\r\n\r\nHello`), /^554 5\.6\.0 Line 4/)
@@ -325,21 +339,59 @@ test('for an exchanger without 8BITMIME the mail is made 7 bits and signed for i
   )
   const { recipients } = await become(signed, 'bounced')
   assert.equal(recipients[0]!.enhanced_code, '5.6.3')
+  assert.match(recipients[0]!.response!, /signed with 8/)
+  // A multipart that has no parts may not be encoded (RFC 2045 §6.4).
+  const whole = idOf(await answered(`${HEADER}Content-Type: multipart/mixed\r\n\r\nGrüße`, ['c@narrow.test']))
+  const unfit = await become(whole, 'bounced')
+  assert.match(unfit.recipients[0]!.response!, /whose type may not be encoded/)
   exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
 })
 
-test('a large message lies in the spool and is sent as it came; MIME beyond all limits is sent unread', async () => {
+test('for an exchanger without SMTPUTF8 raw UTF-8 of the header becomes encoded words, signed for it', async () => {
+  receiver('ascii.test')
+  for (const keywords of [['8BITMIME', 'PIPELINING'], ['PIPELINING']]) {
+    exchanger.script = { keywords }
+    const subject = `gr\u00fc\u00dfe ${keywords.length}`
+    const header = `From: Gr\u00fc\u00dfe K\u00f6ln <shop@here.test>\r\nTo: "\u00c4da, B." <a@ascii.test>, b@ascii.test (G\u00fcnter)\r\nSubject: ${subject}\r\nX-Note: \u2713 ok\r\n`
+    const count = exchanger.heard.length
+    const id = idOf(await answered(`${header}\r\nHello`, ['a@ascii.test']))
+    await become(id, 'delivered')
+    const { message } = exchanger.heard[count]!
+    assert.ok(isAscii(Buffer.from(message)))
+    const { from, headers, subject: shown, to } = await simpleParser(message)
+    assert.equal(shown, subject)
+    assert.deepEqual(from!.value, [{ name: 'Gr\u00fc\u00dfe K\u00f6ln', address: 'shop@here.test' }])
+    assert.equal([to!].flat()[0]!.value[0]!.name, '\u00c4da, B.')
+    assert.equal(headers.get('x-note'), '=?UTF-8?Q?=E2=9C=93_ok?=')
+  }
+  const wide = idOf(await answered(`${HEADER}References: <gr\u00fc\u00dfe@x.test>\r\n\r\nHello`, ['a@ascii.test']))
+  const { recipients } = await become(wide, 'bounced')
+  assert.equal(recipients[0]!.enhanced_code, '5.6.9')
+  assert.match(recipients[0]!.response!, /header fields with other than ASCII/)
+  exchanger.script = { keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] }
+})
+
+test('a large message lies in the spool and is sent as it came', async () => {
   const lines = `${'y'.repeat(76)}\r\n`.repeat(8000)
   const id = idOf(await answered(`${HEADER.replace('Order', 'Large')}\r\n${lines}.`.replace(/^\.$/m, '')))
   await become(id, 'delivered')
   assert.ok((await arrived('Large')).message.includes(lines))
-  const parts = Array.from({ length: 600 }, () => '--b\r\n\r\nx\r\n').join('')
-  const odd = idOf(
-    await answered(`${HEADER.replace('Order', 'Odd')}Content-Type: multipart/mixed; boundary=b\r\n\r\n${parts}--b--`),
+})
+
+const PROGRAM = 'Content-Type: application/octet-stream; name="a.exe"\r\n\r\nMZ\r\n'
+
+test('MIME beyond the limits, in which a program could hide, is refused: 554 5.6.0', async () => {
+  const mixed = `${HEADER}Content-Type: multipart/mixed; boundary=b\r\n\r\n`
+  const many = Array.from({ length: 501 }, () => '--b\r\n\r\nx\r\n').join('')
+  assert.match(
+    await answered(`${mixed}${many}--b\r\n${PROGRAM}--b--`),
+    /^554 5\.6\.0 The message cannot be read as MIME\. It has more than 500 parts\./,
   )
-  const shown = await become(odd, 'delivered')
-  assert.deepEqual([shown['text'], shown['html']], [null, null])
-  assert.ok((await arrived('Odd')).message.includes(parts))
+  const deep = Array.from(
+    { length: 34 },
+    (_, level) => `Content-Type: multipart/mixed; boundary=b${level}z\r\n\r\n--b${level}z\r\n`,
+  ).join('')
+  assert.match(await answered(`${HEADER}${deep}${PROGRAM}`), /^554 5\.6\.0 [^\r]*nested more than 32 deep/)
 })
 
 test('a program among the attachments: 554 5.7.0, also when it hides its name', async () => {
@@ -348,6 +400,18 @@ test('a program among the attachments: 554 5.7.0, also when it hides its name', 
   assert.match(await answered(file('invoice.exe', 'hello')), /^554 5\.7\.0 "invoice\.exe" is of a type/)
   assert.match(await answered(file('invoice.pdf', 'MZ\x90\0')), /^554 5\.7\.0 "invoice\.pdf" is a Windows program/)
   assert.match(await answered(file('invoice.pdf', '%PDF-1.4')), /^250 /)
+  const part = (header: string, body = 'echo'): string =>
+    `${HEADER}Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nSee the file.\r\n--b\r\n${header}\r\n\r\n${body}\r\n--b--`
+  for (const header of [
+    'Content-Type: text/plain; name="a.bat"\r\nContent-Disposition: inline; filename="a.bat"',
+    'Content-Type: text/plain; name="a.bat"',
+    'Content-Type: text/html; name=a.hta',
+  ])
+    assert.match(await answered(part(header)), /^554 5\.7\.0 "a\.(?:bat|hta)" is of a type/, header)
+  assert.match(
+    await answered(part('Content-Type: text/plain; name=a.txt', '#!/bin/sh')),
+    /^554 5\.7\.0 "a\.txt" is a script/,
+  )
 })
 
 test('recipients: roles, doubles, addresses, too many; suppressed ones at RCPT or at the final dot', async () => {

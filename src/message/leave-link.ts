@@ -1,0 +1,227 @@
+// Whether a reader of a campaign's html finds the way to leave (D61): the tag as text that is seen, or as the address of a link that has
+// something to click on. Where html or style leaves it open the answer is no: a second way to leave does no harm, none does.
+import { cutTemplate, tagsOf } from './template.ts'
+import { readAttributes, readReferences, type Attributes } from './tracking.ts'
+
+const TAG = 'unsubscribe_url'
+
+/** Elements whose content is text and no markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); none of it is seen. */
+const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext)$/
+/** Elements whose content is not seen, or not in every program. */
+const UNSEEN = /^(?:head|template|noscript|object|svg|math|dialog|details|datalist|select|audio|video|canvas|map)$/
+const VOID = /^(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)$/
+/** Their end closes what is open within. Any other end tag in the wrong place does not end what is hidden. */
+const CELL = /^(?:table|caption|td|th|tr|tbody|thead|tfoot|body|html)$/
+/** Their beginning ends a paragraph (HTML, "has a p element in button scope"). */
+const BLOCK =
+  /^(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|main|menu|nav|ol|p|pre|section|table|ul)$/
+
+const ZERO = /^[-+]?0*\.?0+(?![\d.])/
+/** Values that take an element from sight, by property; a colour that is the background's is not found. */
+const HIDES: Record<string, RegExp> = {
+  display: /^none/,
+  visibility: /^(?:hidden|collapse)/,
+  'content-visibility': /^hidden/,
+  opacity: /^(?:0*\.?0+(?![\d.])|0*\.0)/,
+  // Nobody reads letters of one pixel.
+  'font-size': /^(?:0*\.?0+(?![\d.])|0*1?(?:\.\d+)?px)/,
+  font: /(?:^|\s)0[a-z%]{0,3}(?:[\s/]|$)/,
+  height: ZERO,
+  width: ZERO,
+  'max-height': ZERO,
+  'max-width': ZERO,
+  left: /^-\d{3}/,
+  top: /^-\d{3}/,
+  right: /^-\d{3}/,
+  'text-indent': /^-\d{3}/,
+  'margin-left': /^-\d{3}/,
+  'margin-top': /^-\d{3}/,
+  transform: /scale\(0/,
+  zoom: ZERO,
+  clip: /^rect/,
+  'clip-path': /^[^n]/,
+  color: /^transparent/,
+}
+
+function hides(style: string): boolean {
+  const plain = style.replace(/\/\*[\s\S]*?(?:\*\/|$)/g, '')
+  // An escape may write any of these words.
+  if (plain.includes('\\')) return true
+  return plain.split(';').some((declaration) => {
+    const colon = declaration.indexOf(':')
+    const name = declaration.slice(0, Math.max(colon, 0)).trim().toLowerCase()
+    return (
+      Object.hasOwn(HIDES, name) &&
+      HIDES[name]!.test(
+        declaration
+          .slice(colon + 1)
+          .trim()
+          .toLowerCase(),
+      )
+    )
+  })
+}
+
+interface Open {
+  name: string
+  hidden: boolean
+  /** A link to the way out. */
+  leaves: boolean
+}
+
+/** Whether a reader of the html finds the unsubscribe link. One walk over the text: no input makes it slow. */
+export function hasUnsubscribeLink(html: string): boolean {
+  const rules = hidingRules(html)
+  const open: Open[] = []
+  const counts = new Map<string, number>()
+  /** Open elements that are hidden, and what was hidden where nobody knows how far. */
+  let hidden = 0
+  let leaving = 0
+  const pop = (): Open => {
+    const top = open.pop()!
+    counts.set(top.name, counts.get(top.name)! - 1)
+    if (top.hidden) hidden--
+    if (top.leaves) leaving--
+    return top
+  }
+  const close = (name: string): void => {
+    if (!counts.get(name)) return
+    const nested = open.at(-1)!.name === name
+    let top = pop()
+    for (; top.name !== name; top = pop()) if (top.hidden && !CELL.test(name)) hidden++
+    if (top.hidden && !nested && !CELL.test(name) && !BLOCK.test(name)) hidden++
+  }
+  for (const token of tokensOf(html)) {
+    if ('text' in token) {
+      if (hidden === 0 && isSeen(token.text, leaving > 0)) return true
+      continue
+    }
+    const { attributes, closing, name } = token
+    if (closing) {
+      close(name)
+      continue
+    }
+    if (BLOCK.test(name) && open.at(-1)?.name === 'p') pop()
+    // A link within a link ends the outer one.
+    if (name === 'a') close('a')
+    if (name === 'body') close('head')
+    const unseen = UNSEEN.test(name) || isHidden(attributes, rules)
+    if (name === 'img' && leaving > 0 && hidden === 0 && !unseen && isPicture(attributes)) return true
+    if (VOID.test(name)) continue
+    open.push({ name, hidden: unseen, leaves: name === 'a' && leads(attributes) })
+    counts.set(name, (counts.get(name) ?? 0) + 1)
+    if (unseen) hidden++
+    if (open.at(-1)!.leaves) leaving++
+  }
+  return false
+}
+
+type Token = { text: string } | { name: string; closing: boolean; attributes: Attributes }
+
+function* tokensOf(html: string): Iterable<Token> {
+  const tag = /<(\/?)([a-z][^\s/>]*)/iy
+  let text = 0
+  for (let at = html.indexOf('<'); at >= 0; at = html.indexOf('<', at)) {
+    tag.lastIndex = at
+    const [whole = '', slash, name = ''] = tag.exec(html) ?? []
+    const declared = whole === '' && /[!?/]/.test(html[at + 1] ?? '')
+    if (whole === '' && !declared) {
+      at++
+      continue
+    }
+    if (at > text) yield { text: html.slice(text, at) }
+    if (declared) {
+      const [mark, length] = html.startsWith('<!--', at) ? ['-->', 3] : ['>', 1]
+      const end = html.indexOf(mark, length === 3 ? at + 4 : at)
+      if (end < 0) return
+      at = text = end + length
+      continue
+    }
+    const lower = name.toLowerCase()
+    const attributes = readAttributes(html, at + whole.length)
+    yield { name: lower, closing: slash === '/', attributes }
+    at = text = Math.max(attributes.end, at + whole.length)
+    if (slash === '' && RAW.test(lower)) {
+      const rest = new RegExp(`</${lower}(?=[\\s/>])`, 'gi')
+      rest.lastIndex = at
+      const end = rest.exec(html)
+      if (!end) return
+      at = text = end.index
+    }
+  }
+  if (text < html.length) yield { text: html.slice(text) }
+}
+
+/** The tag itself; within a link to the way out anything that is there whatever a contact's fields hold. */
+function isSeen(text: string, leaving: boolean): boolean {
+  const pieces = cutTemplate(text)
+  if (tagsOf(pieces).includes(TAG)) return true
+  return (
+    leaving &&
+    pieces.some(
+      (piece) =>
+        typeof piece === 'string' && /[\p{L}\p{N}\p{P}\p{S}]/u.test(piece.replace(BLANK, '').replace(/\p{Mn}/gu, '')),
+    )
+  )
+}
+/** Character references of what takes no ink. */
+const BLANK =
+  /&(?:nbsp|[ezt]\w{0,20}sp|(?:thin|hair|num|punc|emsp\d+)\w{0,3}sp|shy|zwn?j|lrm|rlm|ZeroWidthSpace|NoBreak|#0*(?:9|10|13|32|160|173|847|6158|8192|819\d|820[0-7]|823[2-9]|8287|8288|12288|65279)|#x0*(?:9|a|d|20|a0|ad|34f|180e|200[0-9a-f]|202[89a-f]|205f|2060|3000|feff));?/gi
+
+function leads({ values }: Attributes): boolean {
+  const href = values.get('href')
+  const [first] = href ? cutTemplate(readReferences(href.value).trim()) : []
+  return typeof first === 'object' && first.tag === TAG
+}
+
+function isHidden({ bare, values }: Attributes, rules: ReadonlySet<string>): boolean {
+  if (bare.has('hidden') || values.has('hidden')) return true
+  if (hides(readReferences(values.get('style')?.value ?? ''))) return true
+  if (rules.size === 0) return false
+  const names = (values.get('class')?.value ?? '').split(/\s+/).map((name) => `.${name}`)
+  return [...names, `#${values.get('id')?.value ?? ''}`].some((name) => rules.has(name))
+}
+
+/** A picture of one pixel is none. */
+const isPicture = ({ values }: Attributes): boolean =>
+  values.has('src') && ['width', 'height'].every((side) => !/^\s*0*[01](?![\d.])/.test(values.get(side)?.value ?? ''))
+
+/** Classes and ids that a style sheet hides, for every size of window. */
+function hidingRules(html: string): Set<string> {
+  const found = new Set<string>()
+  const begins = /<style(?=[\s/>])/gi
+  const ends = /<\/style(?=[\s/>])/gi
+  while (begins.exec(html)) {
+    const from = html.indexOf('>', begins.lastIndex) + 1
+    if (from === 0) break
+    ends.lastIndex = from
+    const end = ends.exec(html)?.index ?? html.length
+    readSheet(html.slice(from, end), found)
+    begins.lastIndex = end
+  }
+  return found
+}
+
+/** Rules outside of all blocks: what stands in "@media" is for some windows alone. */
+function readSheet(sheet: string, found: Set<string>): void {
+  const css = sheet.replace(/\/\*[\s\S]*?(?:\*\/|$)/g, '')
+  let depth = 0
+  let from = 0
+  let begin = 0
+  for (const { 0: brace, index } of css.matchAll(/[{}]/g)) {
+    if (brace === '{') {
+      if (depth++ === 0) begin = index
+    } else if (depth > 0 && --depth === 0) {
+      const selectors = css.slice(from, begin)
+      from = index + 1
+      if (selectors.includes('@') || !hides(css.slice(begin + 1, index))) continue
+      for (const selector of selectors.split(',')) {
+        const last = selector
+          .trim()
+          .split(/[\s>+~]+/)
+          .at(-1)!
+        for (const [name] of last.matchAll(/[.#][\w-]+/g)) found.add(name)
+      }
+    }
+  }
+}

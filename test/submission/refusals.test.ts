@@ -1,0 +1,55 @@
+// The words of SMTP replies: ASCII alone (RFC 5321 §4.2), and no sentence loses a sign that it needs.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { CODES, refuse, type Code } from '../../src/base/errors.ts'
+import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
+import { replyTo, wordsOf } from '../../src/submission/refusals.ts'
+
+const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).pathname
+
+/** The texts of a file: its literals without its comments. */
+function textsOf(path: string): string[] {
+  const code = readFileSync(source(path), 'utf8')
+    .replace(/\/\*[\s\S]*?\*\//g, '')
+    .replace(/^\s*\/\/.*$/gm, '')
+  return code.match(/'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`/g) ?? []
+}
+
+test('every text that may become a reply is ASCII on the wire, and says what it said', () => {
+  const folders = ['smtp', 'submission', 'inbound', 'outbound']
+  const files = folders.flatMap((folder) => readdirSync(source(folder)).map((name) => `${folder}/${name}`))
+  const texts = [...files, 'message/submitted.ts', 'message/mime-tree.ts', 'message/file-type.ts'].flatMap(textsOf)
+  const odd = texts.filter((text) => /[^\n\x20-\x7e]/.test(text))
+  assert.ok(texts.length > 1000 && odd.length > 0)
+  for (const text of odd) {
+    const words = wordsOf(text.replace(/\s+/g, ' ').slice(0, 300))
+    assert.match(words, /^[\x20-\x7e]*$/)
+    assert.equal(words.split('?').length, text.slice(0, 300).split('?').length, text)
+  }
+})
+
+test('texts that do not go through the table are ASCII as they stand', () => {
+  for (const file of [
+    'smtp/session.ts',
+    'smtp/listener.ts',
+    'submission/senders.ts',
+    'inbound/receive.ts',
+    'inbound/recipients.ts',
+  ])
+    for (const text of textsOf(file)) assert.match(text, /^[\n\x20-\x7e]*$/, file)
+})
+
+test('every code of the API as a reply: one line of ASCII', () => {
+  for (const code of Object.keys(CODES) as Code[]) {
+    const { text } = replyTo(refuse(code, 'Grüße “quoted” – it’s as RFC 5322 §3.6 says…'))
+    assert.match(text, /^\d\.\d\.\d Gr\?e "quoted" - it's as RFC 5322 section 3\.6 says\.\.\.$/)
+  }
+})
+
+test('a section of an RFC keeps its number', () => {
+  assert.throws(
+    () => readSubmitted(Buffer.from('From: a@b.test\r\nFrom: a@b.test\r\n')),
+    (thrown: UnsendableHeader) => wordsOf(thrown.message).endsWith('(RFC 5322 section 3.6).'),
+  )
+})
