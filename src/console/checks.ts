@@ -1,6 +1,6 @@
 // What is looked at before a campaign is started: the ways in which newsletters go wrong.
 import { unknownTags } from '../campaigns/render.ts'
-import { hasUnsubscribeLink } from '../message/footer.ts'
+import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { readTargets } from '../message/tracking.ts'
 import { text, type Thing, type Visit } from './visit.ts'
 

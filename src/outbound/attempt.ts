@@ -1,7 +1,6 @@
 // One attempt to deliver one consignment: compose and sign, find or open a connection, talk. What comes of it is a verdict for
 // each recipient; what is thrown is a fault of ours and says nothing about the mail.
 import { isAscii } from 'node:buffer'
-import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
 import { release } from '../base/memory.ts'
 import type { Log } from '../base/log.ts'
@@ -19,9 +18,10 @@ import { aboutTheHost, endsSession, maybeTheMail } from './conclude.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
 import { damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
-import { emailOf, moveEmail, type Delivery } from './settle.ts'
+import { sendToAll } from './send-all.ts'
+import type { Delivery } from './settle.ts'
 import { suppressedFor } from './suppressions.ts'
-import { composeJob, envelopeOf, trackingBase, type LetterDesk } from './letter.ts'
+import { composeJob, trackingBase, type LetterDesk } from './letter.ts'
 
 export interface AttemptDesk extends ConnectDesk, LetterDesk {
   store: Store
@@ -260,46 +260,4 @@ async function fitFor(
   const reason = reasonOf(letter)
   if (reason === undefined) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
   return ownVerdict('bounced', ...UNFIT[reason], { stage: 'compose' })
-}
-
-/** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */
-const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
-  stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
-
-/** So long an answer to the final dot may take until the mail is called sent. */
-const PATIENCE = 2 * SECOND
-
-/** The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may know (D25). A
- *  campaign's mails are many, and their owner looks at the whole. */
-function noteHanded({ clock, log, store }: AttemptDesk, deliveries: readonly Delivery[]): void {
-  const primary = deliveries.find(({ role }) => role === 'to')
-  if (!primary) return
-  store
-    .writeSoon((tx) => {
-      const email = tx.first(emailOf({ key: primary.email_key }))
-      if (email?.campaign_key === null) moveEmail(tx, email, 'handed', clock.now(), primary)
-    })
-    .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
-}
-
-/** One transaction, and further ones for recipients that were one too many for it. */
-async function sendToAll(desk: AttemptDesk, session: SmtpSession, work: Consignment, wire: Buffer): Promise<Verdict[]> {
-  const verdicts = new Map<Delivery, Verdict>()
-  let rest = work.deliveries
-  for (;;) {
-    const tried = rest
-    const answers = await session.send(envelopeOf({ ...work, deliveries: tried }, desk.keyring), wire, (taken) =>
-      desk.clock.wake(desk.clock.now() + PATIENCE, () =>
-        noteHanded(
-          desk,
-          taken.map((index) => tried[index]!),
-        ),
-      ),
-    )
-    for (const [index, delivery] of rest.entries()) verdicts.set(delivery, answers[index]!)
-    const left = rest.filter((_, index) => tooMany(answers[index]!))
-    if (left.length === 0 || left.length === rest.length || !session.usable) break
-    rest = left
-  }
-  return work.deliveries.map((delivery) => verdicts.get(delivery)!)
 }
