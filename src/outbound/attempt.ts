@@ -1,5 +1,5 @@
-// One attempt to deliver one consignment: compose and sign, find or open a connection, talk. What comes of it is a verdict for
-// each recipient; what is thrown is a fault of ours and says nothing about the mail.
+// One attempt to deliver one consignment: compose and sign, find or open a connection, talk SMTP. The result is a
+// verdict for each recipient. A thrown error is a fault of this program and says nothing about the mail.
 import { isAscii } from 'node:buffer'
 import { SECOND } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
@@ -26,21 +26,24 @@ export interface AttemptDesk extends ConnectDesk, LetterDesk {
   keys: OpenKeys
   log: Log
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
-  /** What a campaign's mail says, or that it is not to be sent: now (`hold`), ever (`drop`), or to this recipient (a verdict). */
+  /**
+   * Gives the content of a campaign's mail, or says not to send it: not now (`hold`), never (`drop`), not to this
+   * recipient (a verdict).
+   */
   bulk: Bulk
 }
 
 export interface Bulk {
   letter(work: BulkWork): BulkLetter | Verdict | 'hold' | 'drop'
-  /** Whether a campaign still sends; looked at again when a connection stands. */
+  /** Whether a campaign has stopped sending; asked again once a connection is open. */
   halted(campaign: number): 'hold' | 'drop' | undefined
 }
 
-/** A claimed mail of a campaign: it has one recipient. */
+/** A claimed mail of a campaign. It has exactly one recipient. */
 export interface BulkWork {
   email: ClaimedEmail
   delivery: Delivery
-  /** Where tracked links lead. */
+  /** The URL that tracked links start with. */
   base: string
 }
 
@@ -58,21 +61,21 @@ export interface Connection {
 
 export interface Attempted {
   verdicts: Verdict[]
-  /** The connection that was used, fit for more or not. */
+  /** The connection that was used, whether it can carry more mail or not. */
   connection: Connection | undefined
-  /** Its campaign does not want it sent: there are no verdicts. */
+  /** The campaign does not want the mail sent; then there are no verdicts. */
   withdrawn?: 'hold' | 'drop'
 }
 
-/** Hooks of whoever keeps account of open sessions. */
+/** Calls to the code that keeps the list of open sessions. */
 export interface Sessions {
   opened(session: SmtpSession): void
   leave(connection: Connection): void
-  /** No new connection is opened any more. */
+  /** True once no new connection may be opened. */
   closing(): boolean
 }
 
-/** One attempt; a fault of ours makes the mail wait for this server and says nothing about it (D72). */
+/** One attempt. After a fault of this program the mail waits for this server, without a verdict on the mail (D72). */
 export async function attemptOrWait(
   desk: AttemptDesk,
   lane: Lane,
@@ -96,7 +99,7 @@ async function attempt(
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
-  // A campaign looks for itself whom it may write to.
+  // A campaign checks suppressions itself.
   if (work.email.campaign_key !== null) return attemptFree(desk, lane, work, open, sessions)
   const blocked = work.deliveries.map((delivery) => suppressedNow(desk, delivery))
   const free = work.deliveries.filter((_, index) => blocked[index] === undefined)
@@ -105,7 +108,7 @@ async function attempt(
   return { connection, verdicts: blocked.map((verdict) => verdict ?? verdicts.shift()!) }
 }
 
-/** Suppressed between acceptance and attempt: the address is not written to (D25). */
+/** An address that was suppressed after the mail was accepted is not written to (D25). */
 function suppressedNow({ clock, keyring, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
   const entry = suppressedFor(store, keyring, domain_key, address, clock.now())
   return (
@@ -128,7 +131,8 @@ async function attemptFree(
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
   const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
   const attempted = await talk(desk, lane, work, wire, open, sessions)
-  // A server that answered early leaves octets on their way; then the collector comes for the buffer.
+  // After an early answer the socket may still be sending from this buffer: then it must not be reused, and is left to
+  // the garbage collector.
   if (attempted.connection?.session.flushed) release(wire)
   return attempted
 }
@@ -141,7 +145,7 @@ const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 
-/** A domain that was removed or suspended sends nothing from that moment on, also what the queue holds in its hands. */
+/** A domain that was removed or suspended sends nothing from that moment on, not even mail that is claimed already. */
 function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
   const at = { stage: 'compose' } as const
   if (email.campaign_key === null && !store.first(emailNow({ key: email.key })))
@@ -162,7 +166,7 @@ async function composed(
   const { composer, keys } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
-  // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
+  // A campaign's mails are checked later, when a connection is open: they are many, and wait only moments.
   const stopped = email.campaign_key === null ? stoppedBy(desk.store, work) : undefined
   if (stopped) return stopped
   const key = work.signingKey === undefined ? undefined : keys.get(work.signingKey)
@@ -214,7 +218,7 @@ async function talk(
     if ('kind' in fit) return { connection, verdicts: work.deliveries.map(() => fit) }
     const verdicts = await sendToAll(desk, connection.session, work, fit)
     connection.mails++
-    // The server had closed an idle connection: that says nothing about this mail.
+    // The server had closed an idle connection, which says nothing about this mail: try once more on a new connection.
     const stale =
       reused &&
       verdicts.every(({ code, handed, stage }) => !handed && stage === 'mail' && (code === null || code === 421))
@@ -224,7 +228,10 @@ async function talk(
   }
 }
 
-/** The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME (RFC 6152 §3). */
+/**
+ * The octets in the form that the server takes: a mail from SMTP submission may be 8-bit, and is recoded to 7 bits for
+ * a server without 8BITMIME (RFC 6152 §3).
+ */
 async function fitFor(
   session: SmtpSession,
   desk: AttemptDesk,
@@ -245,11 +252,13 @@ async function fitFor(
 const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
   stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
 
-/** So long an answer to the final dot may take until the mail is called sent. */
+/** When the answer to the final dot takes longer than this (ms), the mail is called sent. */
 const PATIENCE = 2 * SECOND
 
-/** The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may know (D25). A
- *  campaign's mails are many, and their owner looks at the whole. */
+/**
+ * The exchanger has the octets, but its answer takes long: the mail becomes `sent`, so that its owner sees it (D25).
+ * Not for campaigns: they have many mails, and their owner looks at totals.
+ */
 function noteHanded({ clock, log, store }: AttemptDesk, deliveries: readonly Delivery[]): void {
   const primary = deliveries.find(({ role }) => role === 'to')
   if (!primary) return
@@ -261,7 +270,7 @@ function noteHanded({ clock, log, store }: AttemptDesk, deliveries: readonly Del
     .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
 }
 
-/** One transaction, and further ones for recipients that were one too many for it. */
+/** Sends in one SMTP transaction, and in further ones for recipients beyond the server's limit for one. */
 async function sendToAll(desk: AttemptDesk, session: SmtpSession, work: Consignment, wire: Buffer): Promise<Verdict[]> {
   const verdicts = new Map<Delivery, Verdict>()
   let rest = work.deliveries

@@ -1,10 +1,10 @@
-// How many connections an exchanger takes from us at once, as it was learned (D64): a connection that is refused while another works lowers
-// the number, successes raise it again slowly. What was learned outlives the lane for an hour.
+// The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
+// while another works lowers the number; successes raise it slowly. It is remembered for an hour longer than the lane.
 import { HOUR, SECOND } from '../base/clock.ts'
 
 /** Successes raise the number by one at most this often. */
 const RAISE_EVERY = 10 * SECOND
-/** Refusals within this time are one event: connections that were opened together. */
+/** Refusals within this time count as one: their connections were opened together. */
 const BURST = SECOND
 const REMEMBERED = HOUR
 
@@ -18,7 +18,7 @@ export class Width {
     return Math.min(most, this.#allowed)
   }
 
-  /** A connection was refused while `open` were there, this one included. */
+  /** A connection was refused while `open` connections existed, this one included. */
   refused(open: number, now: number): void {
     const halved = now - this.#refusedAt >= BURST ? Math.floor(Math.min(this.#allowed, open) / 2) : open - 1
     this.#allowed = Math.max(1, Math.min(this.#allowed, halved, open - 1))
@@ -32,13 +32,13 @@ export class Width {
     this.#raisedAt = now
   }
 
-  /** Whether nothing is remembered that would still matter. */
+  /** Whether the last refusal is too long ago to matter. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
   }
 }
 
-/** What was learned, by lane. */
+/** Learned widths by lane. */
 export class Widths {
   readonly #known = new Map<string, Width>()
 
