@@ -1,4 +1,4 @@
-// The footer of a campaign's mail whose author left no way to leave (D61): a small line with the unsubscribe link at the end of the html,
+// The footer of a campaign's mail whose author put in no unsubscribe link (D61): a small line at the end of the html,
 // and a last line of the text, in the language of the mail.
 import { plainText } from './compose.ts'
 import { cutTemplate, tagsOf } from './template.ts'
@@ -37,16 +37,16 @@ const MIN_HITS = 3
 const MAX_WORDS = 2000
 const LINK = '{{unsubscribe_url}}'
 
-/** What stands in a comment, a style or the head is seen by nobody. */
+/** The html without comments, styles and head, which no reader sees. */
 const visible = (html: string): string =>
   html.replace(/<!--.*?(?:-->|$)/gs, '').replace(/<(head|style|script|title)\b.*?(?:<\/\1\s*>|$)/gis, '')
 
 const links = (text: string): boolean => tagsOf(cutTemplate(text)).includes('unsubscribe_url')
 
-/** Whether a reader of the html finds the unsubscribe link. */
+/** Whether a reader of the html sees the unsubscribe link. */
 export const hasUnsubscribeLink = (html: string): boolean => links(visible(html))
 
-/** The language of a mail: what it says itself, else what its words say, else English. */
+/** The language of a mail: its lang attribute, else by its frequent words, else English. */
 export function languageOf(html: string): Language {
   const [, said] = /<(?:html|body)\b[^<>]{0,1000}?\slang\s*=\s*["']?([a-z]{2})\b/i.exec(html) ?? []
   if (said !== undefined) return Object.hasOwn(WORDS, said.toLowerCase()) ? (said.toLowerCase() as Language) : 'en'
@@ -64,7 +64,9 @@ export function languageOf(html: string): Language {
   return first!.count >= MIN_HITS ? first!.language : 'en'
 }
 
-/** Both bodies with a way to leave. A test has no link that works: its words alone (`live` false). */
+/**
+ * Both bodies, each with an unsubscribe link. A test mail has no working link: its footer is text only (`live` false).
+ */
 export function withFooter(
   { html, text }: { html: string; text: string | null },
   live: boolean,

@@ -1,17 +1,16 @@
-// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: most mails spend more time here than anywhere else but in
-// the signature.
+// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: for most mails only the signature takes more time.
 
 const HEX = Buffer.from('0123456789ABCDEF')
 const MAX_LINE = 76
 const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
 
 /**
- * Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. 'latin1': each character is
- * an octet already.
+ * Encodes text whose line ends are CRLF. Lines have at most 76 octets; octets other than printable ASCII are escaped.
+ * 'latin1': each character is one octet.
  */
 export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8'): string {
   const input = Buffer.from(text, as)
-  // Every octet may become three, and each 73 a soft line break of three.
+  // Every octet may become three, with a soft line break of three per 73.
   const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
   let at = 0
   let column = 0
@@ -25,7 +24,7 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
       continue
     }
     const atEnd = i + 1 === input.length || (input[i + 1] === CR && input[i + 2] === LF)
-    // White space at the end of a line would be stripped on the way; "From " and "." at its start would be stuffed.
+    // Other software may strip white space at a line's end, and change "From " and "." at its start.
     const literal =
       byte > SPACE && byte < 127 && byte !== EQUALS
         ? column > 0 || (byte !== DOT && byte !== F)
@@ -53,10 +52,12 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
 
 const SOFT = '=\r\n'
 
-/** Encodes a piece of a text so that another may follow, whatever either holds: it ends with a line end, a soft one where it has none. */
+/**
+ * Encodes a piece of text so that any other piece may follow: it ends with a line end, a soft one if the text has none.
+ */
 export function encodePiece(text: string): string {
   if (text === '') return ''
-  // The letter at the end keeps room on the last line for the soft line break, which takes its place.
+  // The added letter reserves room on the last line for the soft line break, which replaces it.
   const body = encodeQuotedPrintable(`${text}x`).slice(0, -1)
   return body.endsWith(SOFT) ? body : body + SOFT
 }

@@ -1,19 +1,19 @@
-// Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a server that takes only 7.
-// What somebody has signed is left alone.
+// Changes the transfer encoding of parts of a message (RFC 2045 §6): lines too long for SMTP, and 8-bit text for a
+// server that takes only 7 bits. Signed parts are left as they are.
 import { fieldOf, isMessage, MalformedMessage, nodesOf, parseTree, type Node } from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
-/** A message whose parts somebody signed or sealed is not touched (RFC 1847). */
+/** A signed or encrypted part must not change (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
-/** Parts whose lines are longer than 998 octets are encoded anew; undefined when that cannot be, or does not help. */
+/** Encodes parts with lines over 998 octets again; undefined when that is impossible or does not help. */
 export function withShortLines(message: Buffer): Buffer | undefined {
   const text = reencoded(message, (body) => hasLongLine(body))
   return text && !hasLongLine(text.toString('latin1')) ? text : undefined
 }
 
-/** The message in 7 bits but for its header; undefined when that cannot be. */
+/** The message in 7 bits, except for its header; undefined when that is impossible. */
 export const inSevenBits = (message: Buffer): Buffer | undefined =>
   reencoded(message, (body) => NOT_ASCII.test(body), true)
 
@@ -48,7 +48,7 @@ function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit =
 
 function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, sevenBit: boolean): Edit[] {
   if (node.children.length > 0 || isMessage(node.type)) {
-    // The encoding of what holds parts says what is inside (RFC 2045 §6.4).
+    // The encoding of a multipart only describes its parts (RFC 2045 §6.4).
     const wide = sevenBit && /^(?:8bit|binary)$/.test(node.encoding)
     return wide ? [headerEdit(message, node, '7bit')] : []
   }
@@ -58,7 +58,7 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
   const content = body.slice(0, body.length - last.length)
   const asText = node.type.startsWith('text/') && node.encoding !== 'base64'
   const bare = fieldOf(node, 'content-transfer-encoding') === undefined || /^(?:7bit|8bit|binary)$/.test(node.encoding)
-  // What is encoded already is only cut into lines anew.
+  // Quoted-printable parts stay; base64 parts are only cut into shorter lines.
   if (!bare && node.encoding !== 'base64') return []
   const text = asText
     ? encodeQuotedPrintable(content, 'latin1')
@@ -73,12 +73,12 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
 
 const FIELD = /^content-transfer-encoding[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*\r\n/im
 
-/** The header of a part with another encoding in it. */
+/** The header of a part with its encoding replaced. */
 function headerEdit(message: Buffer, { at, start }: Node, encoding: string): Edit {
   const header = message.toString('latin1', at, start)
   const field = `Content-Transfer-Encoding: ${encoding}\r\n`
   if (FIELD.test(header)) return { from: at, to: start, text: header.replace(FIELD, field) }
-  // Before the empty line, if the part has one.
+  // Inserted before the empty line, if the part has one.
   const end = header.endsWith('\r\n\r\n') || header === '\r\n' ? header.length - 2 : header.length
   return { from: at, to: start, text: `${header.slice(0, end)}${field}${header.slice(end) || '\r\n'}` }
 }
