@@ -1,4 +1,4 @@
-// A look into a database file that nobody works on: a copy in a backup, before it is trusted.
+// Reads a database file that no process uses: a copy in a backup, before it is trusted.
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
 import { messageOf } from '../base/errors.ts'
@@ -6,7 +6,7 @@ import { sqliteAddon } from './addon.ts'
 import type { Sealed } from './instance.ts'
 import { explained } from './open.ts'
 
-/** What is wrong with the pages of a database file, in SQLite's words; undefined when they are sound. */
+/** The first damage in the pages of a database file, as SQLite's text; undefined when they are sound. Never throws. */
 export function damageOf(file: string): string | undefined {
   try {
     const [first] = look(file, (database) => database.pragma('quick_check(1)') as { quick_check: string }[])
@@ -16,7 +16,7 @@ export function damageOf(file: string): string | undefined {
   }
 }
 
-/** Any one DKIM key that lies sealed in it. */
+/** Any sealed DKIM key of the file; undefined when it has none. */
 export const sealedKeyIn = (file: string): Sealed | undefined =>
   look(
     file,
@@ -37,7 +37,7 @@ function look<T>(file: string, work: (database: Database.Database) => T): T {
   }
 }
 
-/** The version of SQLite inside this program. */
+/** The version of SQLite inside this program, such as "3.50.4". */
 export function sqliteVersion(dataDir: string): string {
   const database = new Database(':memory:', sqliteAddon(dataDir))
   try {

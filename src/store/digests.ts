@@ -1,16 +1,16 @@
-// Digests of what people wrote: the texts of mails stand in rows whose octets SQLite's own check does not look at. Triggers keep a digest of
-// them in a table of its own, so that no statement can forget it; `verify` computes it once more. Rows of version 0.1.0 have none and are
-// believed.
+// Digests of the texts of mails. SQLite's own check does not cover the text inside rows, so triggers keep a digest of
+// it in a table of its own, where no statement can forget it; `verify` computes it again. Rows of version 0.1.0 have no
+// digest and are not checked.
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 
 interface Digested {
-  /** Its number in the table of digests; never changed. */
+  /** Its number in the table of digests; must never change. */
   of: number
   table: string
   key: string
   columns: readonly string[]
-  /** Rows that have none: the mails of campaigns hold no text of their own. */
+  /** SQL for rows without a digest: a campaign's mails have no text of their own. */
   unless?: string
 }
 
@@ -35,7 +35,7 @@ const DIGESTED: readonly Digested[] = [
 
 const list = (columns: readonly string[], of = ''): string => columns.map((name) => `${of}"${name}"`).join(', ')
 
-/** The table and its triggers, as a migration. */
+/** SQL of a migration: the table and its triggers. */
 export const digestSchema = `
 create table digests (
   "of" integer not null,
@@ -55,12 +55,12 @@ create trigger ${table}_digest_of_gone after delete on ${table}
 }).join('')}
 `
 
-/** Makes `row_digest` known to a connection; the triggers need it. */
+/** Defines the SQL function `row_digest` on a connection; the triggers need it. */
 export function defineDigest(database: Database.Database): void {
   database.function('row_digest', { varargs: true, deterministic: true }, (...values: unknown[]) => {
     const hash = createHash('sha256')
     for (const value of values as (string | Uint8Array | null)[]) {
-      // Lengths and nulls are part of it: "ab", "c" is not "a", "bc".
+      // Lengths and nulls are hashed too: otherwise "ab", "c" would equal "a", "bc".
       const length = typeof value === 'string' ? Buffer.byteLength(value) : value?.length
       hash.update(`${length ?? '-'}:`).update(value ?? '')
     }
@@ -68,7 +68,7 @@ export function defineDigest(database: Database.Database): void {
   })
 }
 
-/** Sentences that name the rows whose texts are not what was written. Reads every text. */
+/** One sentence for each row whose texts differ from their digest. Reads every text. */
 export function damagedRows(database: Database.Database): string[] {
   return DIGESTED.flatMap(({ columns, key, of, table }) => {
     const rows = database

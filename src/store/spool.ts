@@ -1,5 +1,6 @@
-// Letters too large for the database: files in the data directory's spool, on the disk before anybody is told yes. A file
-// is named by the row that refers to it; one that no row refers to is moved into the quarantine at start, and removed 30 days later.
+// Keeps content too large for the database in files of the data directory's spool, on the disk before a client gets a
+// positive answer. The row that refers to a file holds its name. At the start files without a row move into the
+// quarantine, and are deleted 30 days later.
 import { createHash } from 'node:crypto'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -7,17 +8,17 @@ import { syncPath } from '../base/durable.ts'
 import { provenName } from '../base/spooled.ts'
 import { codeOf } from '../base/errors.ts'
 
-/** Above this many bytes a body lies in the spool. */
+/** A body with more bytes than this is kept in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
 
-/** Where files lie that no row names. */
+/** The folder for files without a row. */
 export const QUARANTINE = 'quarantine'
 
 export interface Draft {
-  /** Where it lies until it is kept. */
+  /** Path of the file until it is kept. */
   path: string
   write(bytes: string | Uint8Array): Promise<void>
-  /** Answers the name under which it lies from now on (base/spooled.ts). */
+  /** Makes the file durable; returns its final name (base/spooled.ts). */
   keep(): Promise<string>
   drop(): Promise<void>
 }
@@ -35,7 +36,7 @@ export class Spool {
     return join(this.#directory, name)
   }
 
-  /** Writes a file whole and durable (file and directory entry), or not at all; answers the name under which it lies. */
+  /** Writes a whole file durably (file and directory entry) or not at all; returns its final name. */
   async put(name: string, bytes: string | Uint8Array): Promise<string> {
     const draft = await this.draft(name)
     try {
@@ -47,9 +48,9 @@ export class Spool {
     }
   }
 
-  /** A file that grows piece by piece; it is nothing until `keep`, after which it is durable under its name. */
+  /** A file written piece by piece; only `keep` makes it durable and gives it its name. */
   async draft(name: string): Promise<Draft> {
-    // Of a directory that was made just now the entry has to last too.
+    // The entry of a new directory must be made durable too.
     const made = await mkdir(this.#directory, { recursive: true, mode: 0o700 })
     if (made !== undefined) syncPath(dirname(made))
     const path = this.path(`${name}.part`)
@@ -91,8 +92,8 @@ export class Spool {
     await rm(this.path(name), { force: true })
   }
 
-  /** Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its row. Should the
-   *  database be the one that is wrong, nothing is lost. Answers their names. */
+  /** Moves every file for which `known` is false into the quarantine: most were left by a crash between file and row.
+   *  If the database is the part that is wrong, nothing is lost. Returns their names. */
   async sweep(known: (name: string) => boolean): Promise<string[]> {
     const unknown = (await filesIn(this.#directory)).filter((name) => !known(name))
     if (unknown.length > 0) await mkdir(this.#quarantine, { recursive: true, mode: 0o700 })
@@ -100,12 +101,12 @@ export class Spool {
     return unknown
   }
 
-  /** The files that nobody names, by their names. */
+  /** The names of the files in the quarantine. */
   quarantined(): Promise<string[]> {
     return filesIn(this.#quarantine)
   }
 
-  /** Removes what was moved into the quarantine before a time (ms); returns how many. */
+  /** Deletes files that were moved into the quarantine before a time (ms); returns how many. */
   async emptyQuarantine(before: number): Promise<number> {
     const names = await filesIn(this.#quarantine)
     const removed = await Promise.all(
@@ -121,7 +122,7 @@ export class Spool {
   }
 }
 
-/** The plain files of a directory; none when it is not there. */
+/** The names of the plain files of a directory; none when it does not exist. */
 async function filesIn(directory: string): Promise<string[]> {
   try {
     return (await readdir(directory, { withFileTypes: true })).filter((each) => each.isFile()).map(({ name }) => name)
