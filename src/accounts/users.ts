@@ -1,5 +1,5 @@
-// Users: made by the operator at the command line (D14). Passwords serve the console and the consent page; they are kept as
-// scrypt hashes.
+// Users, created by the operator at the command line (D14). Passwords are for the console and the consent page, and are
+// stored as scrypt hashes.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -15,10 +15,10 @@ const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
 const SALT_BYTES = 16
 const KEY_BYTES = 32
 
-/** A hash that no password has, checked at the same cost. */
+/** A hash that no password matches; checking it takes the usual time. */
 export const NOBODY = hashOf(Buffer.alloc(SALT_BYTES), Buffer.alloc(KEY_BYTES))
 
-/** "scrypt$N$r$p$salt$hash", all that is needed to check it later under other costs. */
+/** "scrypt$N$r$p$salt$hash": it includes the costs, so that they can change later. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
   return hashOf(salt, await derive(password, salt, COST))
@@ -54,7 +54,7 @@ export interface NewUser {
   plan?: string
 }
 
-/** Adds a user. Throws an OperatorError for a malformed or known address. */
+/** Adds a user. Throws an OperatorError for a malformed address or one that exists. */
 export async function addUser(
   desk: { store: Store; clock: Clock },
   { email, name, password, plan }: NewUser,
@@ -98,7 +98,7 @@ export async function setPassword(
   })
 }
 
-/** Removes a user who owns no domain that still exists; tokens go with the user. Throws an OperatorError. */
+/** Removes a user and their tokens. Throws an OperatorError when the user owns a domain that is not removed. */
 export function removeUser(desk: { store: Store }, email: string): Promise<User> {
   return desk.store.write((tx) => {
     const user = requireUser(tx, email)
@@ -113,7 +113,7 @@ export function removeUser(desk: { store: Store }, email: string): Promise<User>
 }
 
 export function findUser(reader: Reader, email: string): User | undefined {
-  // As it was written down: a domain in its own script is kept as A-labels.
+  // The stored form: an international domain is stored as A-labels.
   const address = parseAddress(email)?.address ?? email.trim()
   return reader.first(db.selectFrom('users').selectAll().where('email', '=', address))
 }
@@ -129,7 +129,7 @@ export function listUsers(reader: Reader): User[] {
   return reader.all(db.selectFrom('users').selectAll().orderBy('key'))
 }
 
-/** Whether a user gets a summary of each day. Throws an OperatorError when there is no such user. */
+/** Sets whether a user gets a daily summary. Throws an OperatorError when there is no such user. */
 export function setSummary(
   desk: { store: Store; clock: Clock },
   email: string,
