@@ -1,4 +1,4 @@
-// The MTA-STS policy of a domain for mail that it receives here (RFC 8461): its text, its record, and when it changes.
+// The MTA-STS policy of a domain for mail that it receives here (RFC 8461): its text, its record, and its changes.
 import type { Clock } from '../base/clock.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -7,20 +7,25 @@ import type { Domain } from './find.ts'
 /** The host that serves the policy (RFC 8461 §3.3). */
 export const stsHost = (domain: string): string => `mta-sts.${domain}`
 
-/** How long senders keep a policy: a day while it is tried, half a year once it counts (RFC 8461 §3.2 advises weeks or more). */
+/**
+ * How long (seconds) senders keep a policy: a day while it is tested, half a year when enforced (RFC 8461 §3.2 advises
+ * weeks or more).
+ */
 const MAX_AGE = { testing: 86_400, enforce: 15_552_000, none: 86_400 }
 
 export type StsMode = Domain['sts_mode']
 
-/** What https://mta-sts.<domain>/.well-known/mta-sts.txt answers. */
+/** The content of https://mta-sts.<domain>/.well-known/mta-sts.txt. */
 export const stsPolicy = (mode: StsMode, hostname: string): string =>
   ['version: STSv1', `mode: ${mode}`, `mx: ${hostname}`, `max_age: ${MAX_AGE[mode]}`, ''].join('\r\n')
 
-/** The value of _mta-sts.<domain>: its id changes with the policy, by which senders see that there is another. */
+/** The value of _mta-sts.<domain>; a new id tells senders that the policy has changed. */
 export const stsRecord = ({ sts_changed_at }: Pick<Domain, 'sts_changed_at'>): string =>
   `v=STSv1; id=${Math.floor((sts_changed_at ?? 0) / 1000)};`
 
-/** The domain that a policy host belongs to; undefined when it serves none. Of several registrations the one that has a policy counts. */
+/**
+ * The domain of a policy host; undefined when there is none. Of several registrations, the one with a policy counts.
+ */
 export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
   if (!host.startsWith('mta-sts.')) return undefined
   return reader.first(
