@@ -1,5 +1,5 @@
-// The ledger of erasures: one line each in a file of its own beside the database, so that a backup from before an erasure, put back, is
-// scrubbed again (D56). It holds hashes alone.
+// The ledger of erasures: one line for each, in a file beside the database. A restored backup from before an erasure is
+// erased again by it (D56). It holds only hashes.
 import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
@@ -14,12 +14,12 @@ export interface Entry {
   at: string
 }
 
-/** Makes the ledger where there is none: a data directory without one has not been served by this version. */
+/** Creates the ledger when it is missing: a data directory without one was never served by this version. */
 export function keepLedger(dataDir: string): void {
   closeSync(openSync(join(dataDir, LEDGER), 'a', 0o600))
 }
 
-/** Appends an entry to the ledger of a data directory and to its copy ('' = none); when it returns the lines are on the disk. */
+/** Appends an entry to the ledger and to its copy ('' = none). When it returns the lines are on the disk. */
 export function enter(dataDir: string, entry: Entry, copy = ''): void {
   for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, entry)
 }
@@ -27,7 +27,7 @@ export function enter(dataDir: string, entry: Entry, copy = ''): void {
 function append(path: string, entry: Entry): void {
   const file = openSync(path, 'a+', 0o600)
   try {
-    // A line that a crash cut must not take this one with it.
+    // A line that a crash cut off must not spoil this one.
     appendFileSync(file, `${endsOpen(file) ? '\n' : ''}${JSON.stringify(entry)}\n`)
     fsyncSync(file)
   } finally {
@@ -42,7 +42,7 @@ function endsOpen(file: number): boolean {
   return size > 0 && readSync(file, last, 0, 1, size - 1) === 1 && last.toString() !== '\n'
 }
 
-/** Every entry; a line that a crash cut is passed over. */
+/** Every entry; a line that a crash cut off is skipped. */
 export function readLedger(dataDir: string): Entry[] {
   let text: string
   try {
