@@ -1,8 +1,9 @@
-// Counts what a JSON text holds while it is read, before anything is made of it: a few megabytes of brackets or commas would otherwise become
-// a hundred times as much memory and seconds of the event loop. The text need not be valid; what is not is found by JSON.parse.
+// Counts the values of a JSON text while it is read, before it is parsed: a few megabytes of brackets or commas would
+// need a hundred times as much memory, and block the event loop for seconds. The text need not be valid: JSON.parse
+// finds that.
 import { refuse } from '../base/errors.ts'
 
-/** Values, containers included, and levels of nesting that a request may hold (D74). */
+/** The most values of a request, containers included, and the most levels of nesting (D74). */
 export const MAX_VALUES = 100_000
 export const MAX_LEVELS = 64
 
@@ -16,7 +17,7 @@ export class JsonGuard {
   #inString = false
   #escaped = false
 
-  /** Looks at the next octets. Throws 400 beyond the limits. */
+  /** Reads the next octets. Throws 400 beyond the limits. */
   push(bytes: Uint8Array): void {
     for (let at = 0; at < bytes.length; at++) {
       if (this.#inString) {
@@ -40,7 +41,7 @@ export class JsonGuard {
     }
   }
 
-  /** Where a string ends, or the last octet when it does not end here. */
+  /** The offset at which a string ends, or the last octet when it goes on. */
   #string(bytes: Uint8Array, from: number): number {
     let at = from
     if (this.#escaped) {

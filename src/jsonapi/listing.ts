@@ -1,4 +1,5 @@
-// Collections: the conditions that path and filters make, the page that a cursor names, and the links to those around it.
+// Collections: the conditions from path and filters, the page that a cursor names, and the links to the pages around
+// it.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -34,7 +35,7 @@ export function findParent(reader: Reader, types: Types, caller: Caller, within:
   return row
 }
 
-/** The document of the page that a request asks for. */
+/** The document of the requested page. Throws 400 for a cursor of another sort, 404 for an unknown parent. */
 export function list(
   { clock, keyring, reader }: ListDesk,
   resource: Resource<never>,
@@ -84,7 +85,7 @@ export function list(
   }
   const next = mark(page.rows.at(-1), page.hasNext, 'after')
   const previous = mark(page.rows[0], page.hasPrevious, 'before')
-  // The path below the API's mount is the route's; the base already holds the mount.
+  // The route's path is relative to the API's mount, which the base includes.
   const url = writer.base + action.path.replace(/:\w+/, parentId ?? '')
   const link = (cursorText: string | null): string => {
     const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
@@ -99,7 +100,7 @@ export function list(
   }
 }
 
-/** A filter as a condition on columns; ids of related resources become keys. */
+/** A filter as a condition on a column; ids of related resources become keys. */
 function condition(
   { keyring, reader }: { keyring: Keyring; reader: Reader },
   resource: Resource<never>,
@@ -118,6 +119,6 @@ function condition(
     }
   const { table } = writer.types.get(type)!
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
-  // Nothing has key 0: an unknown id matches nothing.
+  // No row has key 0: an unknown id matches nothing.
   return { column, values: keys.length > 0 ? keys : [0] }
 }

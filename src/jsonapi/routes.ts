@@ -1,7 +1,8 @@
-// Turns descriptions into routes. Every request takes the same stairs, in the order of D3:
+// Turns descriptions into routes. Every request passes the same checks, in the order of D3:
 //
-//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage -> 413, 503 the body's size
-//   -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
+//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage
+//   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to
+//   -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { refuse, type Refusal } from '../base/errors.ts'
@@ -18,11 +19,11 @@ import * as request from './request.ts'
 import { paramsOf, type Action, type Call, type Caller, type Resource } from './resource.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 
-/** What stands before every route. Both throw a Refusal. */
+/** The checks before every route. `authenticate` and `permit` throw a Refusal. */
 export interface Gate {
-  /** Who asks (401). */
+  /** The caller; throws 401. */
   authenticate(headers: Headers): Caller
-  /** Whether there is room for one more request (429); returns the RateLimit headers. */
+  /** Whether the rate limit allows one more request (429); returns the RateLimit headers. */
   admit(caller: Caller): { headers: Record<string, string>; refusal?: Refusal }
   /** Throws 403 when the caller lacks the scope. */
   permit(caller: Caller, scope: string): void
@@ -34,12 +35,12 @@ export interface RouterOptions<Parts> {
   clock: Clock
   keyring: Keyring
   gate: Gate
-  /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
+  /** The API's absolute base URL; read at each request, because a listener's port may be known late. */
   base: () => string
   resources: readonly Resource<Parts>[]
-  /** What all request bodies under way may hold together. */
+  /** The limit for all request bodies under way. */
   bodies: Budget
-  /** Throws 507 while nothing new can be promised. */
+  /** Throws 507 while nothing new can be accepted. */
   promise(): void
 }
 
@@ -56,6 +57,7 @@ const METHODS = {
 const methodOf = <Parts>(action: AnyAction<Parts>): string =>
   (action.kind === 'act' ? action.method : undefined) ?? METHODS[action.kind]
 
+/** A Hono router with a route for every action, and 405 with Allow for other methods of its paths. */
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
@@ -63,7 +65,7 @@ export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   for (const resource of options.resources)
     for (const action of resource.actions) {
       const method = methodOf(action)
-      // HEAD comes to the route of GET; what acts does not take it (RFC 9110 §9.2.1).
+      // HEAD uses the route of GET, except for actions with effects (RFC 9110 §9.2.1).
       const safe = method === 'GET' && action.kind !== 'act'
       router.on(method, action.path, (context, next) =>
         context.req.method === 'HEAD' && !safe ? next() : answer({ ...options, types }, resource, action, context),
@@ -129,7 +131,7 @@ async function answer<Parts>(
   const query = parseQuery(search, self, paramsOf(action), types)
 
   gate.permit(caller, action.scope)
-  // What is included takes the scope that reads it by itself.
+  // An included resource needs the scope for reading it.
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (action.kind === 'create') options.promise()
   if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })
@@ -150,7 +152,7 @@ interface Asked {
   document: request.RequestDocument | undefined
 }
 
-/** What was asked for by somebody who may. */
+/** Performs a request that has passed the checks. */
 async function perform<Parts>(
   options: RouterOptions<Parts> & { types: Types },
   action: AnyAction<Parts>,
@@ -159,7 +161,7 @@ async function perform<Parts>(
   const { clock, parts, reader } = options
   const { types } = options
   const writer: Writer = { reader, types, base: options.base(), parts, single: action.kind !== 'list' }
-  /** The resource that the path names as it is shown now. */
+  /** The resource that the path names, as it is shown at present. */
   const present = () => {
     const row = findOwned(reader, self.table, caller.userKey, Object.values(context.req.param())[0]!, self.only)
     return row && buildDocument(writer, self, [row], { include: undefined, fields: new Map() }).data[0]
@@ -195,7 +197,7 @@ async function perform<Parts>(
   }
   if (action.kind === 'download') {
     const response = await action.run(call as Call<Parts>)
-    // Bytes from outside are never run where they are shown.
+    // Foreign bytes must never run as a page of this origin.
     setHeaders(context, { ...Object.fromEntries(response.headers), ...INERT })
     return context.newResponse(response.body as ReadableStream, 200)
   }
@@ -210,7 +212,7 @@ async function perform<Parts>(
     const asked = action.kind === 'update' ? withoutUnchanged(document!, self, present) : document!
     call.attributes = request.validate(self, action.kind, asked)
   } catch (refusal) {
-    // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
+    // A missing reference is reported first (D3); a valid request gets that from the action itself.
     if (action.kind === 'create') action.before?.({ ...call, attributes: document!.attributes })
     throw refusal
   }
