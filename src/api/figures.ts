@@ -1,5 +1,5 @@
-// How things stand, for a monitoring system: figures from indexes and from sums that are kept anyway. What is expensive to count is not
-// counted, or counted once in a while.
+// Figures for a monitoring system, read from indexes and stored sums. Figures that are expensive to count are left out,
+// or counted now and then.
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
@@ -40,13 +40,15 @@ const by = (desk: FiguresDesk, label: string, from: string): Values =>
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
 
-/** Seconds since the earliest of these moments; 0 while it is to come. */
+/** Seconds since the earliest of these times; 0 when it is in the future. */
 const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): number => {
   const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
   return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
 }
 
-/** From so many failures in a row on an endpoint is probed by one delivery at a time, and waits for its own sake (D54). */
+/**
+ * From this many failures in a row on, an endpoint gets one delivery at a time, and its backlog is its own fault (D54).
+ */
 const FAILING_FROM = 3
 
 interface Endpoint {
@@ -59,7 +61,7 @@ const endpoints = ({ store }: FiguresDesk): Endpoint[] =>
 const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
   status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
 
-/** Since when endpoints in this state have deliveries that wait. */
+/** The times since which deliveries have waited for endpoints in this state. */
 function waitingSince(desk: FiguresDesk, state: string): number[] {
   const wanted = new Set(
     endpoints(desk)
@@ -72,7 +74,7 @@ function waitingSince(desk: FiguresDesk, state: string): number[] {
 
 const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
 
-/** The spool is walked at most this often. */
+/** The spool's size is computed at most this often. */
 const WALK_EVERY = 5 * MINUTE
 const walked = new Map<string, { at: number; octets: Promise<number> }>()
 
@@ -94,7 +96,7 @@ function spoolOctets({ clock, config }: FiguresDesk): Promise<number> {
   return octets
 }
 
-/** When the certificate that SMTP shows ends, in Unix seconds; none when it cannot be read. */
+/** The end of SMTP's certificate in Unix seconds; no value when it cannot be read. */
 function certificateEnd({ config }: FiguresDesk): Values {
   const { acme, data_dir, hostname, smtp, tls } = config
   const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
@@ -125,7 +127,7 @@ interface Account {
   used: number
 }
 
-/** Used and included volume of this month, of users whose plan has a limit. */
+/** Used and included volume of this month, for users whose plan has a limit. */
 function planUse({ clock, config, store }: FiguresDesk, of: 'used' | 'included'): Values {
   const now = clock.now()
   return store

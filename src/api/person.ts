@@ -1,5 +1,6 @@
-// The person in front of a browser, for the pages of OAuth: who has signed in there, and the proof in each form that this server wrote it
-// for this very browser. Two cookies: one names the browser, one the signed-in user; both are for these pages alone.
+// The person at a browser, for the OAuth pages: who is signed in, and the proof in each form that this server wrote it
+// for this browser. There are two cookies, one for the browser and one for the signed-in user, both only for these
+// pages.
 import type { Context } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import type { CookieOptions } from 'hono/utils/cookie'
@@ -33,13 +34,13 @@ export class People {
   readonly #desk: PersonDesk
   readonly #path: string
 
-  /** `path` is where the pages are. */
+  /** `path` is the path of the pages. */
   constructor(desk: PersonDesk, path: string) {
     this.#desk = desk
     this.#path = path
   }
 
-  /** Who is signed in; undefined when nobody is, the time is up, or the password has changed since. */
+  /** The signed-in person; undefined when there is none, the session has expired, or the password has changed since. */
   signedIn(context: Context): Person | undefined {
     const { clock, store } = this.#desk
     const [id = '', until = '', mac = ''] = (this.#read(context, SESSION_COOKIE) ?? '').split('.')
@@ -57,7 +58,10 @@ export class People {
     deleteCookie(context, SESSION_COOKIE, this.#options())
   }
 
-  /** What a form carries: over the browser, who is signed in there, and what is asked. The browser is given its name by it. */
+  /**
+   * The proof for a form: a MAC over the browser, the signed-in person and the request. Sets the browser's cookie if
+   * needed.
+   */
   proofFor(context: Context, person: Person | undefined, request: string): string {
     let browser = this.#read(context, BROWSER_COOKIE)
     if (browser === undefined) {
@@ -67,13 +71,17 @@ export class People {
     return this.#formMac(browser, person, request)
   }
 
-  /** Whether a form was written here, for this browser and this person: one of another site or another browser proves nothing. */
+  /**
+   * Whether this server wrote a form for this browser and this person: a form of another site or browser has no valid
+   * proof.
+   */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
     const browser = this.#read(context, BROWSER_COOKIE)
     return browser !== undefined && same(proof, this.#formMac(browser, person, request))
   }
 
-  // A session's words begin otherwise than a form's, which a stranger has a say in. A new password ends all sessions.
+  // A session's text begins differently from a form's, part of which a stranger chooses. A new password ends all
+  // sessions.
   #sessionMac({ id, password_hash }: User, until: string): string {
     return this.#mac(['signed in', id, until, password_hash])
   }
@@ -98,13 +106,13 @@ export class People {
     return this.#desk.config.http.public_url.startsWith('https:')
   }
 
-  // "__Host-" (RFC 6265bis §4.1.3.2): no neighbour below the same domain can plant these.
+  // "__Host-" (RFC 6265bis §4.1.3.2): other hosts of the same domain cannot set these cookies.
   #options(): CookieOptions {
     const options: CookieOptions = { httpOnly: true, sameSite: 'Lax' }
     return this.#secure ? { ...options, prefix: 'host', secure: true, path: '/' } : { ...options, path: this.#path }
   }
 }
 
-/** Compared as texts: of base64url several spellings mean the same octets. */
+/** Compares the texts, because several base64url texts mean the same octets. */
 const same = (given: string, expected: string): boolean =>
   Buffer.byteLength(given) === expected.length && timingSafeEqual(Buffer.from(given), Buffer.from(expected))

@@ -1,4 +1,4 @@
-// The HTTP side as one function Request -> Response, and the listener that puts it on a socket.
+// The HTTP application as one function Request -> Response, and the listener that serves it on a socket.
 import type { Server } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -74,7 +74,7 @@ export function createApp(desk: ApiDesk): App {
   const wrong = new WrongTokens(desk)
   app.use('*', async (context, next) => {
     const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
-    // RFC 9112 §3.2: a proxy in front may have looked at the other one.
+    // RFC 9112 §3.2: a proxy in front may have used the other one.
     if (names.filter((name) => name.toLowerCase() === 'host').length > 1)
       return context.text('Send one Host header, not several.\n', 400)
     return next()
@@ -82,7 +82,8 @@ export function createApp(desk: ApiDesk): App {
   app.use('*', async (context, next) => {
     await next()
     const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
-    // A year (RFC 6797), on the public name alone: what else leads here may belong to somebody who serves it in clear text too.
+    // A year (RFC 6797), only for the public name: other names of this server may be served in clear text by somebody
+    // else.
     const { host, protocol } = new URL(desk.config.http.public_url)
     if (encrypted && protocol === 'https:' && context.req.header('host') === host)
       context.header('Strict-Transport-Security', 'max-age=31536000')
@@ -128,7 +129,7 @@ export function createApp(desk: ApiDesk): App {
   app.route('/', createAuthorize(desk))
   app.route('/', createMcp(desk, insideOf(desk, base)))
   app.onError((thrown, context) => {
-    // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
+    // The client disconnected in the middle: no error of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const judged = thrown instanceof Refusal ? wrong.judge(context, thrown) : thrown
     const { status, headers, body } = answerError(judged, desk)
@@ -138,7 +139,7 @@ export function createApp(desk: ApiDesk): App {
   return app
 }
 
-/** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
+/** Throws 507 while the disk is below its reserve: accepted mail could not be stored (D73). */
 function promise({ space }: ApiDesk): void {
   if (space.low)
     throw refuse(
@@ -149,7 +150,7 @@ function promise({ space }: ApiDesk): void {
     )
 }
 
-/** What MCP clients may ask of the API, on behalf of the user who let them in. */
+/** The scopes of MCP clients, on behalf of the user who granted the access. */
 const MCP_SCOPES = new Set([
   'emails:send',
   'emails:read',
@@ -160,7 +161,7 @@ const MCP_SCOPES = new Set([
   'campaigns:write',
 ])
 
-/** The API without its gate, for requests that were let in elsewhere: made inside the process, on no socket. */
+/** The API without its own authentication, for requests that were authenticated elsewhere, inside the process. */
 function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, request: Request) => Promise<Response> {
   const callers = new WeakMap<Headers, Caller>()
   const gate = createGate(desk)
@@ -176,7 +177,7 @@ function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, requ
     },
     base,
     resources,
-    // The request that holds them was let in by its own size.
+    // The outer request's size is limited already.
     bodies: new Budget(Infinity),
     promise: () => promise(desk),
   })
@@ -194,17 +195,20 @@ function insideOf(desk: ApiDesk, base: () => string): (access: OauthAccess, requ
 export interface HttpListener {
   host: string
   port: number
-  /** Takes another certificate for connections to come; for HTTPS. */
+  /** Uses another certificate for new connections; for HTTPS. */
   renew(certificate: Certificate): void
-  /** Stops accepting, waits for requests in progress at most `patience` ms. */
+  /** Accepts no more; waits at most `patience` ms for requests in progress. */
   close(patience: number): Promise<void>
 }
 
-/** Milliseconds that a client may take for its header, and for a whole request with its body. */
+/** Milliseconds for a request's header, and for the whole request with its body. */
 const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 
-/** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
+/**
+ * Serves the application on a socket, with a certificate over TLS. Throws an OperatorError when the address cannot be
+ * used.
+ */
 export async function listen(
   app: { fetch: App['fetch'] },
   { host, port }: { host: string; port: number },

@@ -1,5 +1,5 @@
-// Wrong tokens by the address they come from: each is logged in one fixed form, and after some the answer is 429 until time has passed. A good
-// token from the same address is served all the while: many people may share one.
+// Counts wrong tokens by the client's address: each is logged in a fixed form, and after some the answer is 429 for a
+// while. Good tokens from the same address always work, because many people may share one.
 import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -8,7 +8,7 @@ import type { Log } from '../base/log.ts'
 import { RateLimit } from '../accounts/rates.ts'
 import { clientAddress, rateKey } from './client-address.ts'
 
-/** Wrong tokens that one address may send at once, and from then on per second. */
+/** Wrong tokens that one address may send at once, and after that per second. */
 const BURST = 20
 const PER_SECOND = 0.2
 
@@ -27,7 +27,10 @@ export class WrongTokens {
     this.#rates = new RateLimit(desk.clock, PER_SECOND, BURST)
   }
 
-  /** What a request is answered that was refused with 401: the same, or 429 when its address has sent too many wrong tokens. */
+  /**
+   * The answer to a request that was refused with 401: the same, or 429 when its address has sent too many wrong
+   * tokens.
+   */
   judge(context: Context, refusal: Refusal): Refusal {
     if (refusal.status !== 401 || context.req.header('authorization') === undefined) return refusal
     const { config, log } = this.#desk
