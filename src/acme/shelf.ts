@@ -1,6 +1,6 @@
-// Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json, which says when
-// to renew; beside them the account. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
-// stand in TLSA records.
+// Stores the certificates of an authority: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json
+// with the time of renewal; also the account. A name keeps its key across renewals, and the next key is made in
+// advance, so that TLSA records can name both.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,14 +8,14 @@ import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
 import type { Account } from './client.ts'
 
-/** What is known of a name beside its certificate. Times in ms. */
+/** The progress of a name's renewals. Times in ms. */
 export interface Progress {
   /** When to renew; null: not known yet. */
   renewAt: number | null
-  /** When the authority was last asked when it wants it renewed. */
+  /** When the authority was last asked for its renewal time. */
   askedAt: number | null
   failures: number
-  /** No try before this. */
+  /** No try before this time. */
   retryAt: number
   error: string | null
 }
@@ -29,12 +29,12 @@ export class Shelf {
     this.#directory = join(dataDir, 'acme')
   }
 
-  /** The file of a name's chain, whether it is there or not. */
+  /** The file of a name's chain, whether it exists or not. */
   chainFile(name: string): string {
     return this.#path(`${name}.crt`)
   }
 
-  /** Names that have a certificate. */
+  /** Names with a certificate. */
   names(): string[] {
     try {
       return readdirSync(this.#directory).flatMap((file) => (file.endsWith('.crt') ? [file.slice(0, -4)] : []))
@@ -43,7 +43,7 @@ export class Shelf {
     }
   }
 
-  /** Undefined: there is none, or one that cannot be read or does not fit its key. */
+  /** Undefined when there is none, or it cannot be read or does not match its key. */
   certificate(name: string): (Certificate & { read: X509Certificate }) | undefined {
     const [cert, key] = [this.#text(`${name}.crt`), this.#text(`${name}.key`)]
     if (cert === undefined || key === undefined) return undefined
@@ -55,7 +55,7 @@ export class Shelf {
     }
   }
 
-  /** The key that a name's next certificate is to have; made, with the one after it, where there is none. */
+  /** The key for a name's next certificate; created, with the one after it, when it is missing. */
   key(name: string): KeyObject {
     for (const file of [`${name}.key`, `${name}.next.key`])
       if (this.#text(file) === undefined) this.#write(file, fresh())
@@ -108,7 +108,7 @@ export class Shelf {
     }
   }
 
-  /** Whole and durable, or not at all. */
+  /** Writes the whole file durably, or not at all. */
   #write(file: string, text: string): void {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
     const path = this.#path(file)
