@@ -1,4 +1,5 @@
-// Certificates by ACME, assembled: which names are wanted, who proves them, and whom it tells when one comes to its end.
+// Assembles certificates by ACME: the wanted names, their proofs, and the notices when a certificate is about to
+// expire.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { DAY, iso, type Clock } from '../base/clock.ts'
@@ -23,9 +24,9 @@ export interface AcmeParts {
   log: Log
   config: Config
   resolver: Resolver
-  /** A certificate is there that was not. */
+  /** Called when there is a new certificate. */
   renewed: () => void
-  /** There are notices to be mailed. */
+  /** Says that notices wait to be mailed. */
   noticed: () => void
 }
 
@@ -33,14 +34,17 @@ export interface Acme {
   shelf: Shelf
   loop: Loop
   proofOf: (token: string) => string | undefined
-  /** Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the next start. */
+  /**
+   * Waits at most `patience` ms for an order under way: an authority may take minutes, and is asked again after the
+   * next start.
+   */
   stop(patience: number): Promise<void>
 }
 
-/** The operator is told so long before the end of a certificate. */
+/** Days before the end of a certificate at which the operator is told. */
 const TOLD_AT = [14, 3]
 
-/** Undefined where `[acme]` is off. Throws an OperatorError when it cannot work as it is configured. */
+/** Undefined when `[acme]` is off. Throws an OperatorError when the configuration cannot work. */
 export function createAcme(parts: AcmeParts): Acme | undefined {
   const { clock, config, log, renewed } = parts
   const { acme, data_dir, hostname } = config
@@ -104,7 +108,7 @@ function bindingOf({ eab_key_file, eab_kid }: Config['acme']): { id: string; key
   return { id: eab_kid, key: readNamed(eab_key_file, 'acme.eab_key_file').trim() }
 }
 
-/** Our own names, and those of domains whose records lead here: branded links, and the host of an MTA-STS policy. */
+/** Our own names, and those of hosted domains whose DNS leads here: branded links, and hosts of MTA-STS policies. */
 async function wantedNames({ config, log, resolver, store }: AcmeParts): Promise<string[]> {
   const { acme, hostname, http } = config
   const url = new URL(http.public_url)
@@ -133,7 +137,7 @@ async function wantedNames({ config, log, resolver, store }: AcmeParts): Promise
   return [...new Set([...own, ...branded.map(({ name }) => name), ...policies])].filter(isName)
 }
 
-/** Whether a name has an address that our own has too. */
+/** Whether a name and our own name share an address. */
 async function leadsTo(resolver: Resolver, name: string, hostname: string): Promise<boolean> {
   const addresses = async (of: string): Promise<string[]> => {
     const answers = await Promise.all([resolver.a(of), resolver.aaaa(of)])
@@ -143,7 +147,7 @@ async function leadsTo(resolver: Resolver, name: string, hostname: string): Prom
   return theirs.some((address) => ours.includes(address))
 }
 
-/** A certificate that was to be renewed long before and is near its end: the operator is told by mail, twice. */
+/** Mails the operator, twice, about a certificate that is near its end because its renewal has failed. */
 async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
   const now = clock.now()
   for (const name of shelf.names()) {

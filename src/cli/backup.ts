@@ -1,5 +1,5 @@
-// `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while the server runs;
-// put back into an empty place; and a look at whether everything is whole.
+// `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while
+// the server runs; the way back into an empty directory; and a check that everything is intact.
 import {
   copyFileSync,
   existsSync,
@@ -37,7 +37,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         const target = resolve(file)
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
         const count = await backUp(desk, target)
-        // For the monitoring system, which wants to know when there was one.
+        // For monitoring, which reports the time of the last backup.
         writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
         answer(
           invocation().terminal,
@@ -49,16 +49,16 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
   restoreCommand(program, invocation)
 }
 
-/** Writes the zip; returns how many files it holds. */
+/** Writes the zip; returns the number of files in it. */
 async function backUp({ config, store }: Desk, target: string): Promise<number> {
   const { data_dir } = config
-  // Beside the target: the copy of the database may be large.
+  // In the target's folder, because the copy of the database may be large.
   const place = asideOf(target)
   try {
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
     mkdirSync(kept, { mode: 0o700 })
-    // Before and after the database: a file that it names may go, or have come, while it is copied.
+    // Before and after the database: a file that it names may be deleted or created while it is copied.
     keepFiles(spool, kept)
     await store.copyTo(join(place, DATABASE))
     const damage = damageOf(join(place, DATABASE))
@@ -69,7 +69,7 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
     keepFiles(spool, kept)
     const zip = new ZipFile()
     const failed = Promise.withResolvers<never>()
-    // Heard in any case: the race below may be over.
+    // Prevents an unhandled rejection: the race below may be over.
     failed.promise.catch(() => {})
     zip.on('error', failed.reject)
     let count = 0
@@ -87,19 +87,19 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
       createWriteStream(draft, { mode: 0o600, flags: 'wx' }),
     )
     await Promise.race([written, failed.promise]).catch(async (thrown: unknown) => {
-      // The half zip is closed before its place is removed.
+      // The unfinished zip is closed before its folder is removed.
       ;(zip.outputStream as unknown as Readable).destroy()
       await written.catch(() => {})
       throw thrown
     })
     syncPath(draft)
     await readThrough(draft)
-    // Not over a file that came meanwhile.
+    // Never replaces a file that was created meanwhile.
     linkSync(draft, target)
     try {
       syncPath(dirname(target))
     } catch (thrown) {
-      // It might be gone after a power cut: no backup is better than one that is only believed in.
+      // It might be lost in a power cut: no backup is better than one that only seems to exist.
       rmSync(target, { force: true })
       throw thrown
     }
@@ -111,7 +111,7 @@ async function backUp({ config, store }: Desk, target: string): Promise<number> 
   }
 }
 
-/** A folder of our own beside a file to be. Throws an OperatorError. */
+/** A temporary folder beside a future file. Throws an OperatorError. */
 function asideOf(target: string): string {
   try {
     return mkdtempSync(join(dirname(target), `.${basename(target)}-`))
@@ -120,7 +120,7 @@ function asideOf(target: string): string {
   }
 }
 
-/** Holds on to every file of the spool, by a second name where the disk is the same. */
+/** Keeps every file of the spool: by a hard link, or by a copy when the disk is another. */
 function keepFiles(spool: string, kept: string): void {
   for (const name of existsSync(spool) ? readdirSync(spool) : []) {
     if (name === QUARANTINE || name.endsWith('.part') || existsSync(join(kept, name))) continue
@@ -131,7 +131,7 @@ function keepFiles(spool: string, kept: string): void {
       try {
         copyFileSync(join(spool, name), join(kept, name))
       } catch (failed) {
-        // Gone meanwhile: sent, or deleted.
+        // Deleted meanwhile, because its mail was sent or deleted.
         if (codeOf(failed) !== 'ENOENT') throw failed
       }
     }

@@ -1,4 +1,4 @@
-// `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail in its name.
+// `postrider domain sts` and `domain dmarc`: a domain's policies for mail that it receives, and for mail in its name.
 import { createPublicKey } from 'node:crypto'
 import { Option, type Command } from 'commander'
 import { DAY } from '../base/clock.ts'
@@ -21,7 +21,7 @@ type WithDomain = (
   work: (desk: Desk, found: Domain & { email: string }) => Promise<void> | void,
 ) => Promise<void>
 
-/** A policy is tried so long before it counts. */
+/** A policy is tested for this long before it is enforced. */
 const TRIED = 7 * DAY
 
 export function policyCommands(
@@ -116,7 +116,7 @@ const strictness = (policy: string | null): number => ['none', 'quarantine', 're
 const refusedBy = (name: string, policy: string): string =>
   `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
 
-/** What a domain is advised to publish here and now. */
+/** The records that a domain is advised to publish at present. */
 export async function advisedFor(
   { clock, config, resolver }: Desk,
   domain: Domain & { email: string },

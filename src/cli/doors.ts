@@ -1,4 +1,4 @@
-// Every address that the server listens on, opened together: HTTP, HTTPS, the exchanger, submission.
+// Opens every listener of the server together: HTTP, HTTPS, SMTP, submission.
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../api/clear-text.ts'
 import { listen, type App, type HttpListener } from '../api/server.ts'
@@ -13,9 +13,9 @@ export interface Endpoint {
 export interface DoorParts extends SubmissionParts {
   app: App
   inbound: Inbound
-  /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
+  /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys: { http: string; smtp: string } | undefined
-  /** What is answered without TLS beside `http.listen`. */
+  /** The answers on ports without TLS, except `http.listen`. */
   clearText: ClearTextDeps
 }
 
@@ -23,13 +23,13 @@ export interface Doors {
   http: Endpoint
   https: Endpoint[]
   smtp: Endpoint[]
-  /** By STARTTLS, and with TLS from the first octet. */
+  /** With STARTTLS, and with TLS from the first octet. */
   submission: Endpoint[]
   submissions: Endpoint[]
   stop(patience: number): Promise<void>
 }
 
-/** Opens them all, or none. Throws an OperatorError that names the address and its key. */
+/** Opens all listeners, or none. Throws an OperatorError that names the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
   const { app, certificates, clearText, clock, config, inbound, keys } = parts
   const closing: ((patience: number) => Promise<void>)[] = []
@@ -56,7 +56,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
         const listener = await listen(createClearText(clearText), endpoint, clock, 'acme.listen')
         closing.push((patience) => listener.close(patience))
       }
-    // Before the queue begins: mail from here to here is delivered to it.
+    // Before the queue starts: mail for hosted domains is delivered to this listener.
     closing.push((patience) => inbound.stop(patience))
     await inbound.listen(keys?.smtp)
     const submission = await openSubmission(parts)
@@ -77,7 +77,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
 
 const endpointOf = ({ host, port }: Endpoint): Endpoint => ({ host, port })
 
-/** The addresses as the ready line shows them. HTTP and the exchanger are always there. */
+/** The addresses in the form of the ready line. HTTP and SMTP are always present. */
 export function shownDoors(doors: Doors): Record<string, string | string[]> {
   const shown = (endpoints: readonly Endpoint[]): string[] =>
     endpoints.map(({ host, port }) => formatEndpoint(host, port))

@@ -1,5 +1,5 @@
-// Where an installation lies on this machine: which configuration file the service reads, whose the data directory is. Writes
-// the file, and gives the service's user what a command of root's has made.
+// The installation on this machine: the configuration file that the service reads, and the owner of the data directory.
+// Writes the file, and gives files that root has created to the service's user.
 import {
   accessSync,
   chmodSync,
@@ -28,7 +28,7 @@ import { SYSTEM_CONFIG, type Invocation } from './open.ts'
 import { SERVICE_USER, serviceUser } from './ownership.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
-/** What says of a directory that it is, or was, a data directory. */
+/** Files that show a present or former data directory. */
 const OURS = [DATABASE, KEY_FILE, 'serve.lock', 'spool']
 
 export interface Owner {
@@ -40,7 +40,7 @@ const isRoot = (): boolean => process.geteuid?.() === 0
 
 export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 
-/** The file that `init` writes: the one that is named, else the one that the service reads. Throws an OperatorError. */
+/** The file that `init` writes: as named, else the one that the service reads. Throws an OperatorError. */
 export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
   { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
@@ -55,7 +55,7 @@ export function configPlace(
   return resolve('./postrider.toml')
 }
 
-/** The text of a configuration file; undefined when there is none, or nothing but comments, as the package installs it. */
+/** The text of a configuration file; undefined when there is none, or only comments, as in the package. */
 export function settingsIn(file: string): string | undefined {
   try {
     const text = readFileSync(file, 'utf8')
@@ -66,32 +66,32 @@ export function settingsIn(file: string): string | undefined {
   }
 }
 
-/** What stands before the first section, and the rest. */
+/** The part before the first section, and the rest. */
 function atTop(text: string): [string, string] {
   const section = /^[ \t]*\[/m.exec(text)?.index ?? text.length
   return [text.slice(0, section), text.slice(section)]
 }
 
-/** A setting of the top level whose value is a text, with its quotes. */
+/** Pattern for a top-level setting with a text value, quotes included. */
 const topLevel = (key: string): RegExp =>
   new RegExp(`^[ \\t]*${key}[ \\t]*=[ \\t]*("(?:[^"\\\\\n]|\\\\.)*"|'[^'\n]*')`, 'm')
 
-/** Whether the text sets it, and not to nothing. */
+/** Whether the text sets it to a value that is not empty. */
 export const sets = (text: string, key: string): boolean => (topLevel(key).exec(atTop(text)[0])?.[1]?.length ?? 0) > 2
 
-/** The text with a top-level setting changed, or put first where there was none. */
+/** The text with a top-level setting changed, or added at the top. */
 export function withSetting(text: string, key: string, value: string): string {
   const [head, rest] = atTop(text)
   const line = `${key} = ${JSON.stringify(value)}`
   return topLevel(key).test(head) ? head.replace(topLevel(key), () => line) + rest : `${line}\n${text}`
 }
 
-/** Writes a configuration whole or not at all; a file that is replaced keeps its owner and mode. Throws an OperatorError. */
+/** Writes the whole configuration or nothing; a replaced file keeps its owner and mode. Throws an OperatorError. */
 export function writeConfig(file: string, text: string, owner: Owner | undefined): void {
   let draft: string | undefined
   try {
     makeOpen(dirname(file))
-    // A link stays one.
+    // A symbolic link stays one.
     const place = existsSync(file) ? realpathSync(file) : file
     const old = existsSync(place) ? statSync(place) : undefined
     draft = `${place}.new`
@@ -102,7 +102,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
     } finally {
       closeSync(handle)
     }
-    // It may hold secrets: the service reads it, and nobody else.
+    // It may hold secrets: only the service may read it.
     chmodSync(draft, old ? old.mode & 0o777 : 0o640)
     if (isRoot()) chownSync(draft, old?.uid ?? 0, old && old.gid !== 0 ? old.gid : (owner?.gid ?? 0))
     renameSync(draft, place)
@@ -112,7 +112,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
   }
 }
 
-/** Makes a folder that everybody may look into, and those that lead there, whatever the umask. */
+/** Creates a folder that everybody may list, and its parents, whatever the umask. */
 function makeOpen(folder: string): void {
   if (existsSync(folder)) return
   makeOpen(dirname(folder))
@@ -137,7 +137,7 @@ const notWritten = (file: string, thrown: unknown): OperatorError => {
   }
 }
 
-/** The service's user, where there is one and we are root, who alone can give. */
+/** The service's user, if there is one and we are root; only root can change owners. */
 export const serviceOwner = (passwd?: string): Owner | undefined => (isRoot() ? serviceUser(passwd) : undefined)
 
 const textOf = (file: string): string => {
@@ -148,11 +148,11 @@ const textOf = (file: string): string => {
   }
 }
 
-/** A user's name for a sentence. */
+/** The name of a user, for a sentence. */
 const nameOf = (uid: number): string =>
   new RegExp(`^([^:]+):[^:]*:${uid}:`, 'm').exec(textOf('/etc/passwd'))?.[1] ?? `user ${uid}`
 
-/** Makes the data directory, or refuses one that is not to be used or given to `owner`. Throws an OperatorError. */
+/** Creates the data directory, or refuses one that cannot be used or given to `owner`. Throws an OperatorError. */
 export function prepareDataDir(dir: string, owner: Owner | undefined): void {
   if (!existsSync(dir)) return makeDataDir(dir)
   const { uid } = statSync(dir)
@@ -177,7 +177,7 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): void {
 
 function makeDataDir(dir: string): void {
   try {
-    // The service must reach it: what leads there is open, it alone is closed.
+    // The service must reach it: its parents are open, only the directory itself is closed.
     makeOpen(dirname(dir))
     mkdirSync(dir, { mode: 0o700 })
   } catch (thrown) {
@@ -189,11 +189,11 @@ function makeDataDir(dir: string): void {
   }
 }
 
-/** Gives a data directory and what root has made in it to the service's user. What is another's stays so. */
+/** Gives a data directory and root's files in it to the service's user. Files of other users stay theirs. */
 export function giveDataDir(dir: string, { uid, gid }: Owner): void {
   const give = (path: string): void => {
     const found = lstatSync(path)
-    // A second name may stand for a file outside.
+    // A hard link may be a file outside the directory.
     if (found.uid === 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, uid, gid)
     if (found.isDirectory()) for (const name of readdirSync(path)) give(join(path, name))
   }

@@ -1,5 +1,5 @@
-// What a command works with. Commands open the data directory themselves, beside a running server, which notices their
-// changes within a second.
+// The objects that commands work with. Commands open the data directory themselves, beside a running server, which
+// notices their changes within a second.
 import { existsSync, fstatSync } from 'node:fs'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { loadConfig, type Config } from '../base/config.ts'
@@ -17,14 +17,14 @@ import { printableJson, type Terminal } from './terminal.ts'
 export interface Invocation {
   terminal: Terminal
   environment: Record<string, string | undefined>
-  /** Whether files in use are named on stderr. */
+  /** Whether the files in use are named on stderr. */
   verbose: boolean
   /** --config as given. */
   configFile: string | undefined
 }
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
-/** Counts where no system-wide one is: a command beside an installed service means that service. */
+/** Used when there is no system-wide file: beside an installed service a command means that service. */
 const HERE = './postrider.toml'
 
 /** The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, ./postrider.toml; undefined = defaults. */
@@ -36,7 +36,7 @@ export function findConfig({
   return named ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
-/** A line of its own on stderr, once. */
+/** Prints a line on stderr, once. */
 function tell({ terminal }: Invocation, line: string): void {
   if (said.has(line)) return
   said.add(line)
@@ -61,7 +61,7 @@ export interface Desk {
   keyring: Keyring
   resolver: Resolver
   log: Log
-  /** A running server notices by itself; a command has no loops to ring. */
+  /** Does nothing: a command has no loops, and a running server notices changes itself. */
   ring: () => void
 }
 
@@ -96,7 +96,7 @@ function opened(dataDir: string): Instance {
   }
 }
 
-/** The log of a server: JSON lines, or text where a person looks on. */
+/** The log of a server: JSON lines, or text on a terminal. */
 export function serverLog(terminal: Terminal, level: Config['log']['level'], write = terminal.out): Log {
   const text = terminal.interactive && !terminal.json && !isJournal()
   return createLog({
@@ -107,7 +107,7 @@ export function serverLog(terminal: Terminal, level: Config['log']['level'], wri
   })
 }
 
-/** Whether stdout leads to systemd's journal (systemd.exec(5), $JOURNAL_STREAM). */
+/** Whether stdout goes to systemd's journal (systemd.exec(5), $JOURNAL_STREAM). */
 function isJournal(): boolean {
   const stream = process.env['JOURNAL_STREAM']
   if (stream === undefined) return false

@@ -1,5 +1,5 @@
-// `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says so; and the erasures
-// that happened since the backup go with it, wherever they are written (D67).
+// `postrider restore`: puts a backup into the data directory, whole or not at all, checked and durable before it
+// reports success. Erasures since the backup are carried out again, from every ledger that can be found (D67).
 import {
   existsSync,
   mkdirSync,
@@ -61,7 +61,7 @@ interface Restored {
   set_aside: string | null
 }
 
-/** Puts a backup in place whole, or leaves everything as it was. */
+/** Puts a backup in place as a whole, or changes nothing. */
 async function putBack(file: string, dataDir: string, wishes: Wishes, copies: readonly string[]): Promise<Restored> {
   const there = existsSync(join(dataDir, DATABASE))
   if (there && !wishes.replace)
@@ -79,7 +79,8 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
     const count = await unpack(archive, file, place)
     prove(place, file)
     const erasures = mergeLedgers(dataDir, place, wishes, copies)
-    // From here on names are changed alone. The database goes last: until it is there, a start refuses and names this command.
+    // From here on files are only renamed. The database is last: until it is there, a start is refused and names this
+    // command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
     mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
     for (const name of readdirSync(join(place, 'spool')))
@@ -98,16 +99,16 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
   }
 }
 
-/** What is left of the unpacking is in nobody's way. */
+/** Removes the temporary folder; a failure does no harm. */
 function clear(place: string): void {
   try {
     rmSync(place, { recursive: true, force: true })
   } catch {
-    // The disk that kept it from going was told of already, or is told of by the next command.
+    // The trouble with the disk was reported already, or the next command reports it.
   }
 }
 
-/** Everything is in place; only the disk's word that it lasts is missing. */
+/** Everything is in place; this makes it durable. */
 function confirm(dataDir: string): void {
   try {
     syncPath(dataDir)
@@ -118,7 +119,9 @@ function confirm(dataDir: string): void {
   }
 }
 
-/** The database is sound, the key beside it opens what is sealed in it, and every file of the spool is there. Throws an OperatorError. */
+/**
+ * Checks that the database is sound, the key opens its secrets, and no spool file is missing. Throws an OperatorError.
+ */
 function prove(place: string, file: string): void {
   const damage = damageOf(join(place, DATABASE))
   if (damage) throw new OperatorError(`${file} holds a damaged database (${damage}); take another backup.`)
@@ -129,7 +132,10 @@ function prove(place: string, file: string): void {
   for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
 }
 
-/** Writes all known erasures into the ledger beside the unpacked database; returns how many. Throws an OperatorError where none can be known. */
+/**
+ * Writes all known erasures into the ledger beside the unpacked database; returns how many. Throws an OperatorError
+ * when there is no ledger to read.
+ */
 function mergeLedgers(dataDir: string, place: string, wishes: Wishes, copies: readonly string[]): number {
   const aside = existsSync(dataDir)
     ? readdirSync(dataDir).flatMap((name) => (name.startsWith('set-aside-') ? [join(dataDir, name, LEDGER)] : []))

@@ -1,4 +1,4 @@
-// `postrider serve`: the appliance in the foreground until a signal ends it.
+// `postrider serve`: runs the server in the foreground until a signal ends it.
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
@@ -13,7 +13,7 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
       const now = invocation()
       const config = configOf(now)
       const log = serverLog(now.terminal, config.log.level)
-      // A lost data directory: nothing can be finished, and every answer until the end would be a promise too many.
+      // The data directory is lost: nothing can be finished, and no further answer could be trusted.
       const fatal = (reason: OperatorError): never => {
         now.terminal.err(`postrider: ${reason.message}\n`)
         process.exit(1)
@@ -21,7 +21,7 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
       const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
       const readAgain = async (): Promise<void> => {
         try {
-          // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
+          // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.
           Object.assign(config, configOf(now))
           await appliance.reload()
           log.always('configuration read again')
@@ -34,10 +34,12 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
     })
 }
 
-/** npm, timeout(1) and terminals signal a whole group and its members once more: what comes this soon repeats the first. */
+/**
+ * npm, timeout(1) and terminals signal a whole process group and its members again: a signal this soon is the same one.
+ */
 const REPEATED = SECOND
 
-/** Resolves after SIGTERM or SIGINT stopped the appliance; a second signal, a second later or more, ends at once. */
+/** Resolves when SIGTERM or SIGINT has stopped the server; a second signal at least a second later ends it at once. */
 export async function untilSignal(appliance: Pick<Appliance, 'stop'>, clock: Clock = systemClock): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     let asked: number | undefined

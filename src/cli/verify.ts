@@ -1,4 +1,5 @@
-// `postrider verify`: reads every octet of the database and the spool and says what is damaged or missing, each in a sentence.
+// `postrider verify`: reads all of the database and the spool, and names everything damaged or missing, one sentence
+// each.
 import { createHash } from 'node:crypto'
 import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +20,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     .command('verify')
     .description('read the database and every file of the spool, and say what is damaged or missing')
     .action(async () => {
-      // Before the database is opened: SQLite takes the rest of a damaged log for its end.
+      // Before the database is opened: SQLite would take damage in the log for its end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDesk(invocation(), async (desk) => {
         const faults = [...log, ...desk.store.verify(), ...keyFaults(desk), ...(await spoolFaults(desk))]
@@ -39,7 +40,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     })
 }
 
-/** Nothing is said of the log of a server that runs: it changes while it is read. */
+/** The log of a running server is not checked: it changes while it is read. */
 function logFaults(dataDir: string): string[] {
   const release = takeLock(dataDir)
   try {
@@ -57,7 +58,7 @@ function keyFaults({ keyring, store }: Desk): string[] {
   return sealed && !opens(keyring, sealed) ? ['The key instance.key does not open the DKIM keys of the database.'] : []
 }
 
-/** Files that a row names and that are not there, or not what was written. */
+/** Files that a row names and that are missing or changed. */
 async function spoolFaults({ spool, store }: Desk): Promise<string[]> {
   const bodies = store.all(db.selectFrom('outbound_bodies').select('spool').where('spool', 'is not', null))
   const messages = store.all(db.selectFrom('inbound_messages').select('spool').where('spool', 'is not', null))
