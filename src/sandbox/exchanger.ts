@@ -1,9 +1,10 @@
 // The sandbox's receiving exchanger: a real SMTP listener on loopback that accepts mail for every address, checks its
 // DKIM signature with an independent library, and passes it on. Some local parts have an effect:
 //
-//   refuse@    550 at RCPT               defer@   451 at RCPT, each time       slow@   the final answer takes 10
-// seconds
-//   bounce@    a delivery report later   complain@  a spam complaint later     reply@  an answer, as a person writes it
+//   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
+//   slow@      the final answer takes 10 s
+//   bounce@    a delivery report later     reply@   an answer, as a person writes it
+//   complain@  a spam complaint later
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
 import { makeCertificate } from '../base/certificate.ts'
