@@ -22,7 +22,10 @@ interface Source {
   imports: { target: string; typeOnly: boolean }[]
 }
 
-/** Comments that stand alone on their lines or after code; a "//" inside a string is part of a URL and has ":" before it. */
+/**
+ * Comments that stand alone on their lines or after code; a "//" inside a string is part of a URL and has ":" before
+ * it.
+ */
 function withoutComments(text: string): string {
   return text
     .replace(/\/\*[\s\S]*?\*\//g, (comment) => comment.replace(/[^\n]/g, ' '))
