@@ -220,7 +220,7 @@ export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }
   })
 }
 
-/** Deletes tokens that expired long ago, and grants without tokens; returns how many. */
+/** Deletes tokens that expired long ago, and old grants without any token; returns how many. */
 export function forgetGrants(store: Store, now: number): Promise<number> {
   return store.write((tx) => {
     const tokens = tx.run(db.deleteFrom('oauth_tokens').where('expires_at', '<', now - KEPT)).changes

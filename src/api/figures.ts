@@ -47,7 +47,8 @@ const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): 
 }
 
 /**
- * From this many failures in a row on, an endpoint gets one delivery at a time, and its backlog is its own fault (D54).
+ * From this many failures in a row on, an endpoint gets one delivery at a time (D54): its backlog is not caused by this
+ * server.
  */
 const FAILING_FROM = 3
 

@@ -39,7 +39,7 @@ export const addressEndpoint = () =>
 
 /** An IP network in CIDR form or a single address. */
 export const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
-/** A TCP port; 0 takes a free one. */
+/** A TCP port, 0 to 65535. */
 export const port = () => z.int('must be a port number').min(0).max(65535)
 /** Any text. */
 export const text = () => z.string('must be a text')

@@ -30,7 +30,7 @@ export interface LogOptions {
   write: (line: string) => void
 }
 
-/** A log that passes lines of at least `level` to `write`, without line end. */
+/** A log that passes every event of at least `level` to `write`, as one line with its line end. */
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
   const say = (at: Level, event: string, fields?: Fields): void => {

@@ -9,7 +9,10 @@ import { graver, type Standing } from './standing.ts'
 const PAGE = 500
 
 export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
-  /** 2: suppressed for all mail; 1: for campaigns; 0: not suppressed, or only for a time. */
+  /**
+   * Suppressed by hand or by an import, without an end: 2 for all mail, 1 for campaigns; 0: neither. Other reasons show
+   * in `status`.
+   */
   kept_away: 0 | 1 | 2
 }
 

@@ -38,7 +38,10 @@ export interface Checked {
   samples: (Row & { contact: BroughtContact })[]
 }
 
-/** The contacts and errors of a file, row by row. */
+/**
+ * The rows of a file below its titles, with the meaning of its columns. The first result has no row when the first line
+ * holds titles.
+ */
 async function* contactsOf(
   source: Source,
   form: CsvForm,

@@ -47,9 +47,7 @@ export interface Engine {
   notices: NoticeMailer
 }
 
-/**
- * CPU time for composing one mail: ten times and more what 40 MB need. It keeps a hostile page from occupying a thread.
- */
+/** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
 const COMPOSING = MINUTE
 
 /** The rules for fetching foreign URLs, from the configuration. */

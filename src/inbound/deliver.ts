@@ -20,7 +20,7 @@ export interface ReadDesk extends ExamineDesk {
   keyring: Keyring
 }
 
-/** Messages examined at once. Those that wait for more than a second (DNS, the slow lane) no longer count. */
+/** The most messages examined at once. Those under way for more than a second (DNS, the slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
 /** The most of these from one client; and how many due messages one query looks at. */

@@ -22,7 +22,7 @@ export interface ExamineDesk {
   budget?: number
 }
 
-/** Ten times and more what normal mail takes, even on a slow machine; then the addition for each megabyte. */
+/** Many times what normal mail takes, even on a slow machine; then the addition for each megabyte. */
 const BUDGET = 10 * SECOND
 const BUDGET_PER_MB = SECOND
 /** A message of this size may take long without being suspect. */

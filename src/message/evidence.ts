@@ -47,7 +47,7 @@ interface Row {
 const ARC = new Set(['arc-seal', 'arc-message-signature', 'arc-authentication-results'])
 const SIGNATURES = new Set(['dkim-signature', 'arc-message-signature'])
 
-/** Selects the evidence. `header` is in latin1, up to the empty line. Never throws: beyond a limit `beyond` says so. */
+/** Selects the evidence. `header` is in latin1, up to the empty line. When it exceeds a limit, `beyond` says so. */
 export function evidenceOf(header: string): Evidence {
   if (header.length > MAX_HEADER) return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` } }
   const rows = rowsOf(header)

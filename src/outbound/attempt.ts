@@ -131,8 +131,7 @@ async function attemptFree(
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
   const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
   const attempted = await talk(desk, lane, work, wire, open, sessions)
-  // After an early answer the socket may still be sending from this buffer: then it must not be reused, and is left to
-  // the garbage collector.
+  // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
   if (attempted.connection?.session.flushed) release(wire)
   return attempted
 }

@@ -58,8 +58,8 @@ const anyErased = statement<{ domain_key: number }>()((arg) =>
 )
 
 /**
- * The entry that stops mail from a domain to an address. `scope` is that of the mail: `all` for transactional mail,
- * `marketing` for campaigns.
+ * Why mail from a domain to an address is stopped; undefined: it is not. `scope` is that of the mail: `all` for
+ * transactional mail, `marketing` for campaigns. `erased`: the entry holds a hash.
  */
 export function suppressedFor(
   reader: Reader,

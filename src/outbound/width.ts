@@ -1,5 +1,6 @@
 // The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
-// while another works lowers the number; successes raise it slowly. It is remembered for an hour longer than the lane.
+// while another works lowers the number; successes raise it slowly. It is kept until an hour after the last refusal,
+// even when the lane has ended.
 import { HOUR, SECOND } from '../base/clock.ts'
 
 /** Successes raise the number by one at most this often. */

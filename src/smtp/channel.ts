@@ -38,7 +38,9 @@ export const isFailure = (answer: object): answer is Failure => 'failure' in ans
 /** The most dialogue that is kept of one mail, in characters. */
 const MAX_DIALOGUE = 8000
 const MAX_NOTE = 600
-/** The most replies without a command that are kept: a 421 before closing, or nonsense. */
+/**
+ * The most replies that wait to be read: to pipelined commands, or without a command (a 421 before closing, nonsense).
+ */
 const MAX_UNASKED = 200
 const BLOCK = 64 * 1024
 

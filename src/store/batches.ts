@@ -1,6 +1,6 @@
 // Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
-// long as the last one took, so that more writes share it. A patient write, whose result nobody is waiting for, joins
-// the next commit, or gets one after a short time.
+// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit, or
+// gets one after a short time.
 
 /** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1

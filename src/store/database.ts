@@ -156,8 +156,8 @@ export class Store implements Reader {
   }
 
   /**
-   * Gives some free space back to the disk, so little that nobody notices the time; false when there is no more to
-   * give. Some stays for the next rows. Does nothing for a database without `auto_vacuum`, until `rebuild`.
+   * Gives some free space back to the disk, so little that it takes no noticeable time; false when there is no more to
+   * give. Some stays for new rows. Does nothing for a database without `auto_vacuum`, until `rebuild`.
    */
   giveBack(): boolean {
     const pragma = (name: string): number => Number(this.#db.pragma(name, { simple: true }))
