@@ -36,8 +36,8 @@ export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 =
 const MAX_TEXT = 8 * 1024
 
 /**
- * For what strangers may cause often: one notice a day for each domain and subject, not mailed, that counts and lists
- * the entries.
+ * For what strangers may cause often:
+ * one notice a day for each domain and subject, not mailed, that counts and lists the entries.
  */
 export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: number): void {
   const today = tx.first(
@@ -94,8 +94,8 @@ export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): vo
 }
 
 /**
- * After an attempt. A notice that was refused for good is tried once a day: the owner may mend the mailbox. True after
- * the last attempt.
+ * After an attempt. A notice that was refused for good is tried once a day: the owner may mend the mailbox.
+ * True after the last attempt.
  */
 export function endAttempt(
   tx: Tx,

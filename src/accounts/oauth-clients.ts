@@ -73,15 +73,15 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
 }
 
 /**
- * Whether a redirect URI is allowed: its origin as the URL parser reads it, without userinfo and fragment; or its whole
- * text.
+ * Whether a redirect URI is allowed:
+ * its origin as the URL parser reads it, without userinfo and fragment; or its whole text.
  */
 export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolean {
   if (typeof uri !== 'string' || uri.length > MAX_URI || !/^[\x21-\x7e]+$/.test(uri)) return false
   if (addresses.some((address) => isAddress(uri, address))) return true
   if (
-    // An absolute URI by RFC 3986: the URL parser would add missing slashes. No userinfo, not even an empty one, no
-    // wildcard.
+    // An absolute URI by RFC 3986: the URL parser would add missing slashes.
+    // No userinfo, not even an empty one, no wildcard.
     !/^https?:\/\/[^/?#@\\]+(?:[/?]|$)/i.test(uri) ||
     /[\\*]/.test(uri) ||
     !URL.canParse(uri)

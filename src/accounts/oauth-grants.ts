@@ -68,8 +68,8 @@ export interface CodeExchange {
 }
 
 /**
- * Exchanges a code for tokens. Of two exchanges at once only one succeeds, because the transaction marks the code as
- * used.
+ * Exchanges a code for tokens.
+ * Of two exchanges at once only one succeeds, because the transaction marks the code as used.
  */
 export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, given: CodeExchange): Promise<Exchange> {
   return store.write((tx): Exchange => {

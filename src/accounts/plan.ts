@@ -1,5 +1,5 @@
-// The limits of a user's plan (D16). "unlimited" is the default of a self-hosted instance and is not in the
-// configuration.
+// The limits of a user's plan (D16).
+// "unlimited" is the default of a self-hosted instance and is not in the configuration.
 import type { Config } from '../base/config.ts'
 import type { User } from './users.ts'
 

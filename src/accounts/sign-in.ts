@@ -57,8 +57,8 @@ export class SignIns {
     }
     this.#failures.delete(account)
     this.#failures.delete(pair)
-    // For the client's address only this one try is taken back: otherwise the owner of one account could guess at all
-    // others for free.
+    // For the client's address only this one try is taken back:
+    // otherwise the owner of one account could guess at all others for free.
     const known = this.#failures.get(address)
     if (known)
       this.#failures.set(address, { ...known, count: Math.max(0, known.count - 1), until: Math.min(known.until, now) })

@@ -1,5 +1,5 @@
-// Counts a token's recipients by day (UTC), for the limit that the operator may set: it bounds the harm of a stolen
-// password.
+// Counts a token's recipients by day (UTC), for the limit that the operator may set:
+// it bounds the harm of a stolen password.
 import { DAY } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Tx } from '../store/database.ts'

@@ -29,8 +29,8 @@ const count = statement<{ user_key: number; month: string; recipients: number }>
 )
 
 /**
- * Counts recipients; a negative number returns those that were not sent. Throws 422 volume_exceeded, and then counts
- * nothing.
+ * Counts recipients; a negative number returns those that were not sent.
+ * Throws 422 volume_exceeded, and then counts nothing.
  */
 export function useVolume(
   tx: Tx,

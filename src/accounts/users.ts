@@ -1,5 +1,5 @@
-// Users, created by the operator at the command line (D14). Passwords are for the console and the consent page, and are
-// stored as scrypt hashes.
+// Users, created by the operator at the command line (D14).
+// Passwords are for the console and the consent page, and are stored as scrypt hashes.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'

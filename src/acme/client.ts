@@ -116,8 +116,8 @@ export class AcmeClient {
   }
 
   /**
-   * A certificate chain (PEM) for a name with this key. `show` publishes the proof until its returned function is
-   * called.
+   * A certificate chain (PEM) for a name with this key.
+   * `show` publishes the proof until its returned function is called.
    */
   async certificate(name: string, key: KeyObject, show: (proof: Proof) => () => void): Promise<string> {
     await this.account()

@@ -1,5 +1,5 @@
-// HTTPS requests to a certificate authority: small documents, limited time, and optionally a CA that the operator
-// names.
+// HTTPS requests to a certificate authority:
+// small documents, limited time, and optionally a CA that the operator names.
 import { request } from 'node:https'
 import { rootCertificates } from 'node:tls'
 

@@ -7,8 +7,8 @@ import type { Config } from '../base/config.ts'
 import { customerOf } from '../base/network.ts'
 
 /**
- * The trusted proxies. Without any, an https public URL means a proxy on this machine, because this listener speaks no
- * https.
+ * The trusted proxies.
+ * Without any, an https public URL means a proxy on this machine, because this listener speaks no https.
  */
 const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
   trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies

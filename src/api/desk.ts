@@ -1,5 +1,5 @@
-// The objects that the API's actions work with. An action passes them to a function, which declares the few that it
-// needs.
+// The objects that the API's actions work with.
+// An action passes them to a function, which declares the few that it needs.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'

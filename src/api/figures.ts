@@ -1,5 +1,5 @@
-// Figures for a monitoring system, read from indexes and stored sums. Figures that are expensive to count are left out,
-// or counted now and then.
+// Figures for a monitoring system, read from indexes and stored sums.
+// Figures that are expensive to count are left out, or counted now and then.
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
@@ -47,8 +47,8 @@ const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): 
 }
 
 /**
- * From this many failures in a row on, an endpoint gets one delivery at a time (D54): its backlog is not caused by this
- * server.
+ * From this many failures in a row on, an endpoint gets one delivery at a time (D54):
+ * its backlog is not caused by this server.
  */
 const FAILING_FROM = 3
 

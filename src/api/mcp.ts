@@ -42,8 +42,8 @@ export function createMcp(desk: McpDesk, inside: (access: OauthAccess, request: 
   const app = new Hono()
   const { clock, config, store } = desk
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
-  // MCP, "Security Warning": refuses pages of other origins, and pages whose host name was rebound to this server.
-  // Programs send no Origin.
+  // MCP, "Security Warning":
+  // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
   app.use('/mcp', async (context, next) => {
     const origin = context.req.header('origin')
     return origin === undefined || isOurs(origin) ? next() : fault(context, 403, -32600, 'This origin is not allowed.')

@@ -59,8 +59,8 @@ export class People {
   }
 
   /**
-   * The proof for a form: a MAC over the browser, the signed-in person and the request. Sets the browser's cookie if
-   * needed.
+   * The proof for a form: a MAC over the browser, the signed-in person and the request.
+   * Sets the browser's cookie if needed.
    */
   proofFor(context: Context, person: Person | undefined, request: string): string {
     let browser = this.#read(context, BROWSER_COOKIE)
@@ -72,16 +72,16 @@ export class People {
   }
 
   /**
-   * Whether this server wrote a form for this browser and this person: a form of another site or browser has no valid
-   * proof.
+   * Whether this server wrote a form for this browser and this person:
+   * a form of another site or browser has no valid proof.
    */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
     const browser = this.#read(context, BROWSER_COOKIE)
     return browser !== undefined && same(proof, this.#formMac(browser, person, request))
   }
 
-  // A session's text begins differently from a form's, part of which a stranger chooses. A new password ends all
-  // sessions.
+  // A session's text begins differently from a form's, part of which a stranger chooses.
+  // A new password ends all sessions.
   #sessionMac({ id, password_hash }: User, until: string): string {
     return this.#mac(['signed in', id, until, password_hash])
   }

@@ -82,8 +82,8 @@ export function createApp(desk: ApiDesk): App {
   app.use('*', async (context, next) => {
     await next()
     const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
-    // A year (RFC 6797), only for the public name: other names of this server may be served in clear text by somebody
-    // else.
+    // A year (RFC 6797), only for the public name:
+    // other names of this server may be served in clear text by somebody else.
     const { host, protocol } = new URL(desk.config.http.public_url)
     if (encrypted && protocol === 'https:' && context.req.header('host') === host)
       context.header('Strict-Transport-Security', 'max-age=31536000')
@@ -206,8 +206,8 @@ const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 
 /**
- * Serves the application on a socket, with a certificate over TLS. Throws an OperatorError when the address cannot be
- * used.
+ * Serves the application on a socket, with a certificate over TLS.
+ * Throws an OperatorError when the address cannot be used.
  */
 export async function listen(
   app: { fetch: App['fetch'] },

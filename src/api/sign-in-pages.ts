@@ -1,5 +1,5 @@
-// The two pages of OAuth: a person signs in, and allows or denies a program. Facts that the program claims about itself
-// are shown as such.
+// The two pages of OAuth: a person signs in, and allows or denies a program.
+// Facts that the program claims about itself are shown as such.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { page } from './pages.ts'

@@ -28,8 +28,8 @@ export class WrongTokens {
   }
 
   /**
-   * The answer to a request that was refused with 401: the same, or 429 when its address has sent too many wrong
-   * tokens.
+   * The answer to a request that was refused with 401:
+   * the same, or 429 when its address has sent too many wrong tokens.
    */
   judge(context: Context, refusal: Refusal): Refusal {
     if (refusal.status !== 401 || context.req.header('authorization') === undefined) return refusal

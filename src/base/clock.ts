@@ -40,8 +40,8 @@ export function iso(time: number): string {
 }
 
 /**
- * `time` (ms) moved by whole calendar months in UTC. The day is limited to the last of the target month (31 Jan + 1 =
- * 28 Feb).
+ * `time` (ms) moved by whole calendar months in UTC.
+ * The day is limited to the last of the target month (31 Jan + 1 = 28 Feb).
  */
 export function addMonths(time: number, months: number): number {
   const from = new Date(time)

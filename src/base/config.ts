@@ -248,8 +248,8 @@ function fromText(raw: string, path: readonly string[]): unknown {
 /** The line (from 1) of a key, else that of its section, else 1. */
 function lineOf(source: string, path: readonly PropertyKey[]): number {
   const keys = path.filter((key) => typeof key === 'string')
-  // In an array of tables ([[delivery.routes]]) the path's number selects the table; an element of a list has the line
-  // of its key.
+  // In an array of tables ([[delivery.routes]]) the path's number selects the table;
+  // an element of a list has the line of its key.
   const at = path.findIndex((key) => typeof key === 'number')
   const repeated = at >= 0 && at < path.length - 1 ? path.slice(0, at).join('.') : undefined
   let left = repeated === undefined ? 0 : (path[at] as number)

@@ -44,8 +44,8 @@ export interface Ears {
 }
 
 /**
- * The young generation of the heap, in MB. Jobs leave much short-lived garbage: with the default each worker collects
- * 100 MB of it.
+ * The young generation of the heap, in MB.
+ * Jobs leave much short-lived garbage: with the default each worker collects 100 MB of it.
  */
 const YOUNG_MB = 16
 

@@ -88,8 +88,8 @@ function readKey(file: string): Buffer | undefined {
   }
 }
 
-// Writes a draft beside the file and links it into place, so that two processes that start at once end with the same
-// key.
+// Writes a draft beside the file and links it into place, so that two
+// processes that start at once end with the same key.
 function makeKey(file: string): Buffer {
   const draft = `${file}.${randomBytes(6).toString('hex')}`
   try {

@@ -1,5 +1,5 @@
-// Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender. A failed
-// question is asked again.
+// Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender.
+// A failed question is asked again.
 import { SECOND, type Clock } from './clock.ts'
 import { askType, type Answer, type Mx, type Resolver } from './resolver.ts'
 
@@ -8,16 +8,16 @@ type Found = Answer<string | Mx>
 /** Shorter than the usual TTL of mail records, long enough for a burst of mail. */
 const LIFETIME = 30 * SECOND
 /**
- * The most answers kept (the oldest are dropped first), characters of an answer, and characters of a name (RFC 1035
- * §2.3.4).
+ * The most answers kept (the oldest are dropped first), characters of
+ * an answer, and characters of a name (RFC 1035 §2.3.4).
  */
 const MOST = 500
 const MAX_LETTERS = 4096
 const MAX_NAME = 255
 
 /**
- * A function that asks `resolver` by type, or returns its answer of the last half minute. Equal questions at once are
- * asked once.
+ * A function that asks `resolver` by type, or returns its answer of the last half minute.
+ * Equal questions at once are asked once.
  */
 export function remembering(resolver: Resolver, clock: Clock): (name: string, type: string) => Promise<Found> {
   const kept = new Map<string, { answer: Promise<Found>; until: number }>()

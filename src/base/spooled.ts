@@ -19,8 +19,8 @@ export function proofOf(path: string): { octets: number; digest: string } | unde
 }
 
 /**
- * Reads a whole file. Throws Damaged when its octets do not match its name, and the system's error when it cannot be
- * read.
+ * Reads a whole file.
+ * Throws Damaged when its octets do not match its name, and the system's error when it cannot be read.
  */
 export function readProven(path: string): Buffer {
   const bytes = readFileSync(path)

@@ -27,8 +27,8 @@ export function clockOffset(clock: Clock, { host, port }: { host: string; port: 
     const question = Buffer.alloc(PACKET)
     // Version 4, mode 3: a client.
     question[0] = 0x23
-    // A random value instead of our time, which the server does not need: only somebody who saw the question can answer
-    // it.
+    // A random value instead of our time, which the server does not need:
+    // only somebody who saw the question can answer it.
     const token = randomBytes(8)
     token.copy(question, 40)
     const asked = clock.now()

@@ -74,8 +74,8 @@ const suppressionsOf = statement<{ domain_key: number; email: string; erased: st
 )
 
 /**
- * The status of a new contact, from the suppressions of its address: adding a contact again does not subscribe it
- * again.
+ * The status of a new contact, from the suppressions of its address:
+ * adding a contact again does not subscribe it again.
  */
 function statusOf(reader: Reader, keyring: Keyring, domainKey: number, email: string): Contact['status'] {
   const reasons = reader

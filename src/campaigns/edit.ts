@@ -101,8 +101,8 @@ function listOf(value: OneOrMore): string | null {
 }
 
 /**
- * Checks that need the store: addresses outside the domain's family, tracking that the domain does not allow. Throws
- * 422.
+ * Checks that need the store:
+ * addresses outside the domain's family, tracking that the domain does not allow. Throws 422.
  */
 function check(reader: Reader, domainKey: number, given: Partial<CampaignContent>): void {
   const domain = reader.first(
@@ -136,8 +136,8 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
 }
 
 /**
- * Changes and moves a campaign. Throws 422 for edits of a campaign that is no draft, and for moves that are not in the
- * table.
+ * Changes and moves a campaign.
+ * Throws 422 for edits of a campaign that is no draft, and for moves that are not in the table.
  */
 export function changeCampaign(
   { clock, ring, store }: CampaignDesk,

@@ -147,8 +147,8 @@ export class CampaignLetters implements Bulk {
   }
 
   /**
-   * A contact that was removed, unsubscribed or suppressed since the campaign began gets no mail. A test has no
-   * contact.
+   * A contact that was removed, unsubscribed or suppressed since the
+   * campaign began gets no mail. A test has no contact.
    */
   #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
     const { clock, keyring, store } = this.#desk

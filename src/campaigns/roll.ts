@@ -10,8 +10,8 @@ const PAGE = 500
 
 export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
   /**
-   * Suppressed by hand or by an import, without an end: 2 for all mail, 1 for campaigns; 0: neither. Other reasons show
-   * in `status`.
+   * Suppressed by hand or by an import, without an end: 2 for all mail, 1 for campaigns; 0: neither.
+   * Other reasons show in `status`.
    */
   kept_away: 0 | 1 | 2
 }

@@ -33,8 +33,8 @@ export interface RunDesk {
 /** The most mails of a campaign that wait for their first attempt. */
 const AHEAD = 1000
 /**
- * When no mail was attempted for this time (ms), the waiting mails are held up by their exchangers, and more are
- * queued.
+ * When no mail was attempted for this time (ms), the waiting mails
+ * are held up by their exchangers, and more are queued.
  */
 const STUCK = 250
 /** While the disk is nearly full, campaigns check for room this often. */
@@ -251,8 +251,8 @@ function nextDue(reader: Reader): number | null {
 }
 
 /**
- * Sets the number of recipients and counts it against the plan. Without room in the plan the campaign fails before any
- * mail.
+ * Sets the number of recipients and counts it against the plan.
+ * Without room in the plan the campaign fails before any mail.
  */
 function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campaign, count: number, now: number): void {
   const campaign = campaignByKey(tx, key)

@@ -36,8 +36,8 @@ const NO = new Set(['', 'no', 'n', 'false', 'f', '0', 'off', 'null', 'none', 'ni
 const DATE = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:\D.*)?$|^\d{9,13}$/
 
 /**
- * Reads a cell of a column named after one standing, such as "unsubscribed": yes, no, or a date (yes since then).
- * Undefined: neither.
+ * Reads a cell of a column named after one standing, such as "unsubscribed":
+ * yes, no, or a date (yes since then). Undefined: neither.
  */
 export function flagOf(cell: string): boolean | undefined {
   const text = cell.trim()

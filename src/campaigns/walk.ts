@@ -1,5 +1,5 @@
-// Selects the recipients of a campaign: its contacts in the order of their keys, page by page. Each query reads a
-// bounded number of rows.
+// Selects the recipients of a campaign: its contacts in the order of their keys, page by page.
+// Each query reads a bounded number of rows.
 import { parseAddress } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'

@@ -1,5 +1,5 @@
-// Assembles certificates by ACME: the wanted names, their proofs, and the notices when a certificate is about to
-// expire.
+// Assembles certificates by ACME:
+// the wanted names, their proofs, and the notices when a certificate is about to expire.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { DAY, iso, type Clock } from '../base/clock.ts'
@@ -35,8 +35,8 @@ export interface Acme {
   loop: Loop
   proofOf: (token: string) => string | undefined
   /**
-   * Waits at most `patience` ms for an order under way: an authority may take minutes, and is asked again after the
-   * next start.
+   * Waits at most `patience` ms for an order under way:
+   * an authority may take minutes, and is asked again after the next start.
    */
   stop(patience: number): Promise<void>
 }

@@ -15,8 +15,8 @@ export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER]
 const SAFE = /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|spool\/[\w.~-]+)$/
 
 /**
- * Unpacks a backup into an empty folder; returns the number of files. Throws an OperatorError when the file is no
- * backup.
+ * Unpacks a backup into an empty folder; returns the number of files.
+ * Throws an OperatorError when the file is no backup.
  */
 export async function unpack(archive: Archive, file: string, place: string): Promise<number> {
   mkdirSync(join(place, 'spool'), { mode: 0o700 })

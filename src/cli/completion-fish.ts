@@ -1,5 +1,5 @@
-// The completion script for fish: one line for each completion, with the condition that the words before the cursor
-// match.
+// The completion script for fish:
+// one line for each completion, with the condition that the words before the cursor match.
 import type { Kind, Place } from './completion-places.ts'
 
 const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`

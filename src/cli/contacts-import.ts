@@ -39,8 +39,8 @@ export interface Checked {
 }
 
 /**
- * The rows of a file below its titles, with the meaning of its columns. The first result has no row when the first line
- * holds titles.
+ * The rows of a file below its titles, with the meaning of its columns.
+ * The first result has no row when the first line holds titles.
  */
 async function* contactsOf(
   source: Source,

@@ -1,5 +1,5 @@
-// Checks of `postrider doctor` for the network: mail port outwards and inwards, reverse DNS, blocklists, SPF of the
-// HELO name.
+// Checks of `postrider doctor` for the network:
+// mail port outwards and inwards, reverse DNS, blocklists, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { formatEndpoint, reversed } from '../base/network.ts'

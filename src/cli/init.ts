@@ -153,8 +153,8 @@ async function knownAnswers(now: Invocation, settings: string, anew = false): Pr
 }
 
 /**
- * Moves the contents of the data directory into a folder in it; returns the folder. Throws an OperatorError while a
- * server runs.
+ * Moves the contents of the data directory into a folder in it; returns the folder.
+ * Throws an OperatorError while a server runs.
  */
 function beginAnew(dir: string): string | undefined {
   const release = takeLock(dir)
@@ -189,8 +189,8 @@ function write(file: string, answers: Answers, owner: Owner | undefined, open: b
 }
 
 /**
- * A new configuration with HTTPS, submission and automatic certificates. Throws when it lacks a line that must be
- * changed.
+ * A new configuration with HTTPS, submission and automatic certificates.
+ * Throws when it lacks a line that must be changed.
  */
 function withFrontDoor(text: string, { email, hostname }: Answers): string {
   const changes: [section: string, key: string, value: string][] = [

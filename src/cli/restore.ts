@@ -79,8 +79,8 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
     const count = await unpack(archive, file, place)
     prove(place, file)
     const erasures = mergeLedgers(dataDir, place, wishes, copies)
-    // From here on files are only renamed. The database is last: until it is there, a start is refused and names this
-    // command.
+    // From here on files are only renamed.
+    // The database is last: until it is there, a start is refused and names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
     mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
     for (const name of readdirSync(join(place, 'spool')))

@@ -1,5 +1,5 @@
-// `postrider send`: sends one test mail and waits for its result, with the SMTP dialogue. A running server delivers it;
-// without one this command does.
+// `postrider send`: sends one test mail and waits for its result, with the SMTP dialogue.
+// A running server delivers it; without one this command does.
 import type { Command } from 'commander'
 import { SECOND } from '../base/clock.ts'
 import { Troubles } from '../base/trouble.ts'

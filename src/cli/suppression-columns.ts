@@ -76,8 +76,8 @@ export interface SuppressionColumns {
 }
 
 /**
- * The reason of each export file of a program, by its columns and its name; 'no' with the explanation when it is no
- * suppression list.
+ * The reason of each export file of a program, by its columns and its name;
+ * 'no' with the explanation when it is no suppression list.
  */
 const KINDS: Partial<
   Record<SourceName, (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined>

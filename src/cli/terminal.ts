@@ -8,8 +8,8 @@ export interface Terminal {
   out: (text: string) => void
   err: (text: string) => void
   /**
-   * Writes text for a program exactly as it is; on a terminal control characters are replaced. Resolves when more may
-   * be written.
+   * Writes text for a program exactly as it is; on a terminal control characters are replaced.
+   * Resolves when more may be written.
    */
   raw: (text: string) => Promise<void>
   /** Redraws the line on stderr; only for text that this program made itself. */

@@ -1,5 +1,5 @@
-// The meaning of column titles in lists of any program: the address, the name, and columns about a contact's standing
-// (D71).
+// The meaning of column titles in lists of any program:
+// the address, the name, and columns about a contact's standing (D71).
 import { flagOf, graver, plain, standingOf, type Standing } from '../campaigns/standing.ts'
 import { printable } from './terminal.ts'
 

@@ -1,5 +1,5 @@
-// `postrider verify`: reads all of the database and the spool, and names everything damaged or missing, one sentence
-// each.
+// `postrider verify`:
+// reads all of the database and the spool, and names everything damaged or missing, one sentence each.
 import { createHash } from 'node:crypto'
 import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -8,8 +8,8 @@ import type { Domain } from './find.ts'
 export const stsHost = (domain: string): string => `mta-sts.${domain}`
 
 /**
- * How long (seconds) senders keep a policy: a day while it is tested, half a year when enforced (RFC 8461 §3.2 advises
- * weeks or more).
+ * How long (seconds) senders keep a policy:
+ * a day while it is tested, half a year when enforced (RFC 8461 §3.2 advises weeks or more).
  */
 const MAX_AGE = { testing: 86_400, enforce: 15_552_000, none: 86_400 }
 

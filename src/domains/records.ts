@@ -32,8 +32,8 @@ const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
 })
 
 /**
- * The records of retired keys that may still sign: nobody is asked to publish them, but they are checked while they
- * count.
+ * The records of retired keys that may still sign:
+ * nobody is asked to publish them, but they are checked while they count.
  */
 export function retiredKeyRecords(
   reader: Reader,
@@ -100,8 +100,8 @@ export async function setDmarcPolicy(
 type Names = Pick<RowOf<'domains'>, 'mail_from_prefix' | 'tracking_redirect_mode'>
 
 /**
- * A CNAME excludes other records of its name (RFC 1034 §3.6.2): branded links and return path need different names.
- * Throws 422.
+ * A CNAME excludes other records of its name (RFC 1034 §3.6.2):
+ * branded links and return path need different names. Throws 422.
  */
 export function refuseSharedName(
   { name, ...before }: Names & { name: string },

@@ -34,8 +34,8 @@ const MAX_OF_ONE = MAX_HELD / 8
 /** Longer than any examination takes: only a start releases claimed messages. */
 const LEASE = HOUR
 /**
- * A process may end for many reasons. When it ended this often with the same message in hand, the message may be the
- * reason.
+ * A process may end for many reasons.
+ * When it ended this often with the same message in hand, the message may be the reason.
  */
 const MAX_CLAIMS = 10
 const FIRST_WAIT = 10 * SECOND

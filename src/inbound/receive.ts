@@ -104,8 +104,8 @@ export class Reception {
       if (!wanted && name !== null) await this.#desk.spool.remove(name)
       return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
-      // A commit whose sync failed may still be there after a restart. Then its file is needed; if not, it goes into
-      // quarantine.
+      // A commit whose sync failed may still be there after a restart.
+      // Then its file is needed; if not, it goes into quarantine.
       if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#desk.spool.remove(name)
       throw thrown
     } finally {
@@ -115,8 +115,8 @@ export class Reception {
   }
 
   /**
-   * Reads to the end. Returns the beginning, for its header, and the number of octets. Octets beyond the limit are
-   * discarded.
+   * Reads to the end. Returns the beginning, for its header, and the number of octets.
+   * Octets beyond the limit are discarded.
    */
   async #collect(bytes: AsyncIterable<Buffer>, intake: Intake): Promise<{ head: Buffer[]; size: number }> {
     const head: Buffer[] = []

@@ -99,8 +99,8 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
       if (message.mail_from !== '') heedUnsubscription(tx, recipient.delivery, report, now)
     }
   }
-  // Feedback loops of mailbox providers send complaints to ordinary addresses; a token in the copy of our mail names
-  // the mail.
+  // Feedback loops of mailbox providers send complaints to ordinary addresses;
+  // a token in the copy of our mail names the mail.
   if (isFeedback(report)) {
     count(tx, 'report')
     heedComplaint(tx, desk, complaintOf(message, recipients, report, reading), now)

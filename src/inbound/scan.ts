@@ -1,5 +1,5 @@
-// Asks the virus scanner, clamd, over its socket by INSTREAM (clamd(8)). No answer does not mean "clean": the message
-// is refused for now (D47).
+// Asks the virus scanner, clamd, over its socket by INSTREAM (clamd(8)).
+// No answer does not mean "clean": the message is refused for now (D47).
 import { createReadStream } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { MINUTE } from '../base/clock.ts'

@@ -1,5 +1,5 @@
-// Reads and deletes stored messages: the message as received with our own trace fields in front (RFC 5321 §4.4, RFC
-// 8601), and its attachments.
+// Reads and deletes stored messages:
+// the message as received with our own trace fields in front (RFC 5321 §4.4, RFC 8601), and its attachments.
 import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'

@@ -1,5 +1,5 @@
-// Reads the body of a request within two limits, that of its route and that of all bodies under way, and checks it
-// while it arrives.
+// Reads the body of a request within two limits, that of its route and that
+// of all bodies under way, and checks it while it arrives.
 import { refuse } from '../base/errors.ts'
 import { release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'

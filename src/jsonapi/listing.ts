@@ -1,5 +1,5 @@
-// Collections: the conditions from path and filters, the page that a cursor names, and the links to the pages around
-// it.
+// Collections:
+// the conditions from path and filters, the page that a cursor names, and the links to the pages around it.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'

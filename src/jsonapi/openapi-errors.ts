@@ -1,5 +1,5 @@
-// The error codes of an action, by its kind, its parameters and its own list, grouped by status; and the schemas of
-// refusals.
+// The error codes of an action, by its kind, its parameters and its own list, grouped by status;
+// and the schemas of refusals.
 import { CODES, type Code } from '../base/errors.ts'
 import type { Json, Schemas } from './openapi-schemas.ts'
 import { paramsOf, type Action, type Field, type Param } from './resource.ts'

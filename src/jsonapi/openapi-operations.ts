@@ -136,8 +136,8 @@ export class Operations {
   }
 
   /**
-   * The first set of codes of a status gets the plain name; each other set is named after the first operation that has
-   * it.
+   * The first set of codes of a status gets the plain name;
+   * each other set is named after the first operation that has it.
    */
   #refusalName(status: string, codes: string, operation: string): string {
     const known = this.#refusals.get(`${status} ${codes}`)

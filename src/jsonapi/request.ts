@@ -170,8 +170,8 @@ export function pointerTo(...path: readonly PropertyKey[]): string {
 }
 
 /**
- * Shortens the pointers of a refusal to members that the document has (D6): a single value has no "/0". Other errors
- * are returned unchanged.
+ * Shortens the pointers of a refusal to members that the document has (D6): a single value has no "/0".
+ * Other errors are returned unchanged.
  */
 export function anchored(thrown: unknown, document: RequestDocument): unknown {
   if (!(thrown instanceof Refusal)) return thrown

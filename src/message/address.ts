@@ -34,8 +34,8 @@ export function toAscii(name: string): string | undefined {
 }
 
 /**
- * A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets); undefined when it is
- * none.
+ * A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets);
+ * undefined when it is none.
  */
 export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
   const at = text.lastIndexOf('@')
@@ -59,8 +59,8 @@ export function parseAddress(text: string): Address | undefined {
 }
 
 /**
- * The domain one label below the public suffix: "example.co.uk" for "a.example.co.uk"; undefined for a public suffix
- * itself.
+ * The domain one label below the public suffix: "example.co.uk" for "a.example.co.uk";
+ * undefined for a public suffix itself.
  */
 export function organisationalDomain(domain: string): string | undefined {
   return parseName(domain, { allowPrivateDomains: true }).domain ?? undefined

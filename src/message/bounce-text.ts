@@ -87,8 +87,8 @@ const headerLines = ({ fields }: Node): string[] =>
 export const isComplaint = (tree: Node): boolean => headerLines(tree).some((line) => fits('complaint', line))
 
 /**
- * Whether the header says that a mail server wrote the mail. For a mail that is no automatic answer, any program will
- * do.
+ * Whether the header says that a mail server wrote the mail.
+ * For a mail that is no automatic answer, any program will do.
  */
 export function isFromServer(tree: Node): boolean {
   const header = headerLines(tree)
@@ -115,8 +115,8 @@ export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[
   const addresses = named.length > 0 ? named : others.length > 0 ? others : [...said.keys()]
   if (addresses.length === 0) {
     const words = clean(lines.join(' '))
-    // A human postmaster may write about failures too: without a recipient, the subject must say so or a code must be
-    // there.
+    // A human postmaster may write about failures too:
+    // without a recipient, the subject must say so or a code must be there.
     const told = header.some((line) => fits('failed', line)) || (codeIn(words) ?? statusIn(words)) !== null
     return told ? [recipientFrom('', words)] : undefined
   }

@@ -77,8 +77,8 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   const tags = placesOfTags(html)
   let tag = 0
   for (const { end, start, trackable, url } of readTargets(html)) {
-    // A merge tag is never cut in two: a link inside a tag's name is no link, and a link that ends inside a tag has no
-    // known address.
+    // A merge tag is never cut in two:
+    // a link inside a tag's name is no link, and a link that ends inside a tag has no known address.
     while (tag < tags.length && tags[tag]!.end <= start) tag++
     const over = (tags[tag]?.start ?? end) < start
     const first = tag

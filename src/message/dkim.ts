@@ -116,8 +116,8 @@ const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/
 const NOT_PLAIN = /[^\t\r\n\x20-\x7e]/
 
 /**
- * The message with its DKIM-Signature field in front. Throws when the message is outside the signer's limits (see
- * above).
+ * The message with its DKIM-Signature field in front.
+ * Throws when the message is outside the signer's limits (see above).
  */
 export function sign(message: string, signature: Signature): string {
   const keySelector = selectorAndTime(signature)
@@ -133,8 +133,8 @@ export const LARGE = 1024 * 1024
 const STEP = 64 * 1024
 
 /**
- * The DKIM-Signature field of a large message, with its line end: the same octets as from `sign`. Throws as `sign`
- * does.
+ * The DKIM-Signature field of a large message, with its line end:
+ * the same octets as from `sign`. Throws as `sign` does.
  */
 export const signLarge = (message: Buffer, signature: Signature): string =>
   signOctetsOf(message, signature, (body) => hashOfBody(body, true))
@@ -163,8 +163,8 @@ function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buff
 }
 
 /**
- * The hash of the relaxed body (RFC 6376 §3.4.4), computed in steps of whole lines. `plain`: throws for anything but
- * visible ASCII.
+ * The hash of the relaxed body (RFC 6376 §3.4.4), computed in steps of whole lines.
+ * `plain`: throws for anything but visible ASCII.
  */
 function hashOfBody(body: Buffer, plain: boolean): string {
   const hash = createHash('sha256')

@@ -38,8 +38,8 @@ export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node
 }
 
 /**
- * RFC 5965 §3: only `abuse` is a complaint; opt-out asks to unsubscribe; other types say nothing about the reader's
- * wish.
+ * RFC 5965 §3: only `abuse` is a complaint; opt-out asks to unsubscribe;
+ * other types say nothing about the reader's wish.
  */
 function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
   const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)

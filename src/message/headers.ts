@@ -21,8 +21,8 @@ const isPlain = (text: string): boolean =>
   isAscii(text) && !text.includes('=?') && !text.split(/\s/).some((word) => word.length > LONGEST_WORD)
 
 /**
- * Encoded words on as many lines as needed; the first line begins at `column`. Each word holds whole characters (RFC
- * 2047 §5).
+ * Encoded words on as many lines as needed; the first line begins at `column`.
+ * Each word holds whole characters (RFC 2047 §5).
  */
 function encodeWords(text: string, column: number): string {
   // Base64 is shorter when most characters are not ASCII.

@@ -136,8 +136,8 @@ function* partsBetween(
 }
 
 /**
- * Reads the rest of a boundary line, which must be white space: otherwise it belongs to a longer boundary of another
- * part.
+ * Reads the rest of a boundary line, which must be white space:
+ * otherwise it belongs to a longer boundary of another part.
  */
 function boundaryLine(message: Buffer, after: number, end: number): { closing: boolean; next?: number } | undefined {
   const closing = after + 1 < end && message[after] === DASH && message[after + 1] === DASH
@@ -185,8 +185,8 @@ export function* nodesOf(node: Node): Iterable<Node> {
 }
 
 /**
- * The decoded text of a part, from at most `max` encoded octets. Read as UTF-8, else in the charset it names, else as
- * latin1.
+ * The decoded text of a part, from at most `max` encoded octets.
+ * Read as UTF-8, else in the charset it names, else as latin1.
  */
 export function textOf(message: Buffer, { start, end, encoding, params }: Node, max: number): string {
   const bytes = message.subarray(start, Math.min(end, start + max))

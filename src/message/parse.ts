@@ -165,8 +165,8 @@ async function walk(
 const HEAD = 64
 
 /**
- * Reads the body of a message and the list of its attachments. `inspect` is called for each attachment with its first
- * octets.
+ * Reads the body of a message and the list of its attachments.
+ * `inspect` is called for each attachment with its first octets.
  */
 export async function parseBody(
   message: Buffer,

@@ -112,8 +112,8 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
   const text = clean(untyped(fieldOf({ fields }, 'diagnostic-code') ?? ''))
   const field = /^([245]\.\d{1,3}\.\d{1,3})/.exec(fieldOf({ fields }, 'status') ?? '')?.[1] ?? null
   const quoted = statusIn(text)
-  // A status in the refusing server's text counts before the reporting server's field, unless it is as general as
-  // 5.0.0.
+  // A status in the refusing server's text counts before the reporting
+  // server's field, unless it is as general as 5.0.0.
   const status = quoted !== null && !/^\d\.0\.0$/.test(quoted) ? quoted : (field ?? quoted ?? UNDEFINED_STATUS)
   const host = fieldOf({ fields }, 'remote-mta') ?? fieldOf({ fields }, 'reporting-mta') ?? reporter
   return {

@@ -51,8 +51,8 @@ export function addressIn(value: string | undefined): string | null {
 }
 
 /**
- * The address of an Original-Recipient. Some servers copy ORCPT as xtext (RFC 3461 §4); in addresses only "+" and "="
- * need it.
+ * The address of an Original-Recipient.
+ * Some servers copy ORCPT as xtext (RFC 3461 §4); in addresses only "+" and "=" need it.
  */
 export const originalIn = (value: string | undefined): string | null =>
   addressIn(

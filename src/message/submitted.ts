@@ -45,8 +45,8 @@ export interface SubmittedHeader {
   messageId: string | null
   wishes: Wishes
   /**
-   * The header to send, octets as latin1 characters, without the empty line. `messageId` is used when the mail has
-   * none.
+   * The header to send, octets as latin1 characters, without the empty line.
+   * `messageId` is used when the mail has none.
    */
   edited: (given: { messageId: string; now: number; ownSelectors: readonly string[] }) => string
 }

@@ -33,8 +33,8 @@ export interface StoredBody {
   headers?: [name: string, value: string][]
   attachments?: StoredAttachment[]
   /**
-   * Set for a mail from SMTP submission: its octets, in the job as latin1 characters. The members above were read from
-   * them.
+   * Set for a mail from SMTP submission: its octets, in the job as latin1 characters.
+   * The members above were read from them.
    */
   raw?: Stored
 }

@@ -33,8 +33,8 @@ const subscription = statement<{ key: number }>()((arg) =>
 )
 
 /**
- * Throws 404 when the user owns no domain of the from address. Throws nothing for a malformed address: that is a 422
- * later.
+ * Throws 404 when the user owns no domain of the from address.
+ * Throws nothing for a malformed address: that is a 422 later.
  */
 export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
   const address = typeof from === 'string' ? parseAddress(from) : undefined

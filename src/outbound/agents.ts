@@ -37,8 +37,8 @@ const setSlot = statement<{ key: number; at: number }>()((arg) =>
 )
 
 /**
- * The time (ms) at which an agent's next mail may go out; reserves it. A new agent starts on probation. Throws 409
- * while the agent is paused.
+ * The time (ms) at which an agent's next mail may go out; reserves it. A new agent starts on probation.
+ * Throws 409 while the agent is paused.
  */
 export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
   const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)

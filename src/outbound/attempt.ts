@@ -27,8 +27,8 @@ export interface AttemptDesk extends ConnectDesk, LetterDesk {
   log: Log
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
   /**
-   * Gives the content of a campaign's mail, or says not to send it: not now (`hold`), never (`drop`), not to this
-   * recipient (a verdict).
+   * Gives the content of a campaign's mail, or says not to send it:
+   * not now (`hold`), never (`drop`), not to this recipient (a verdict).
    */
   bulk: Bulk
 }

@@ -60,8 +60,8 @@ const withFile = statement<{ id: string }>()((arg) =>
 )
 
 /**
- * Whether a file of the spool belongs to a mail; a file without a mail was left by a crash. File names begin with the
- * mail's id.
+ * Whether a file of the spool belongs to a mail; a file without a mail was left by a crash.
+ * File names begin with the mail's id.
  */
 export function ownsFile(reader: Reader, name: string): boolean {
   const row = reader.first(withFile({ id: name.slice(0, 36) }))

@@ -80,8 +80,8 @@ export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly 
 }
 
 /**
- * Stages whose failure is about the exchanger and not the mail. Not `starttls`: the sending domain may have asked for
- * TLS.
+ * Stages whose failure is about the exchanger and not the mail.
+ * Not `starttls`: the sending domain may have asked for TLS.
  */
 const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
 
@@ -90,8 +90,8 @@ export const aboutTheHost = ({ code, kind, stage }: Verdict): boolean =>
   kind === 'deferred' && (code === 421 || HOST_STAGES.includes(stage))
 
 /**
- * The exchanger refused or cut the connection before it took charge of the mail: another connection may still work
- * (D64).
+ * The exchanger refused or cut the connection before it took charge of the mail:
+ * another connection may still work (D64).
  */
 export const refusesConnection = ({ code, handed, kind, stage }: Verdict): boolean =>
   kind === 'deferred' &&
@@ -104,8 +104,8 @@ const THROTTLED =
   /too many (?:connections|messages|mails|sessions)|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down/i
 
 /**
- * A deferral by which the receiver asks for less mail at once. Greylisting does not: it is about one mail, not the
- * sender.
+ * A deferral by which the receiver asks for less mail at once.
+ * Greylisting does not: it is about one mail, not the sender.
  */
 export const wantsPatience = ({ code, enhanced, kind, text }: Verdict): boolean =>
   // X.2.X is about one mailbox (RFC 3463 §3.3).

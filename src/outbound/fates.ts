@@ -30,8 +30,8 @@ export class Fates {
   }
 
   /**
-   * The time to stop is over: results that cannot be written are named in the log. Their mail may be sent again after
-   * the next start.
+   * The time to stop is over: results that cannot be written are named in the log.
+   * Their mail may be sent again after the next start.
    */
   giveUp(): void {
     this.#insistence.giveUp()

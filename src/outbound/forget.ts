@@ -114,8 +114,8 @@ function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Eras
 }
 
 /**
- * Deletes the body. When other recipients still wait and the address can be removed from it, the body is kept without
- * it.
+ * Deletes the body.
+ * When other recipients still wait and the address can be removed from it, the body is kept without it.
  */
 function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: Read): string[] {
   const body = tx.first(
@@ -178,8 +178,8 @@ export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Era
 }
 
 /**
- * Each domain keeps an entry under the hash of the erased address: an old list that names it must not bring it back
- * (D56).
+ * Each domain keeps an entry under the hash of the erased address:
+ * an old list that names it must not bring it back (D56).
  */
 export function blockErased(tx: Tx, userKey: number, hash: string, at: number): void {
   const domains = tx.all(

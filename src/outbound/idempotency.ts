@@ -33,8 +33,8 @@ export function replay(reader: Reader, userKey: number, key: string, hash: Buffe
 }
 
 /**
- * A hash of the payload by meaning: the order of members does not count, absent equals null, one value equals a list of
- * one.
+ * A hash of the payload by meaning:
+ * the order of members does not count, absent equals null, one value equals a list of one.
  */
 export function payloadHash(given: NewEmail): Buffer {
   const list = (value: OneOrMore): readonly string[] => (typeof value === 'string' ? [value] : (value ?? []))

@@ -151,8 +151,8 @@ function hostedAbove(reader: Reader, name: string): { key: number; name: string 
 }
 
 /**
- * The sender of notices: as configured, else `postrider@` the hosted domain above this host, else `postrider@` this
- * host.
+ * The sender of notices:
+ * as configured, else `postrider@` the hosted domain above this host, else `postrider@` this host.
  */
 export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): string {
   return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from

@@ -31,8 +31,8 @@ export function listed(field: string, value: OneOrMore): { text: string; pointer
 }
 
 /**
- * Local parts are compared without case: in practice no two mailboxes differ by case alone, and one would get two
- * copies.
+ * Local parts are compared without case:
+ * in practice no two mailboxes differ by case alone, and one would get two copies.
  */
 export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => address.toLowerCase()
 

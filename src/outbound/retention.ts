@@ -1,5 +1,5 @@
-// Deletes the bodies of old mails that are over (setting retention.outbound_bodies). The recipients and the results
-// stay.
+// Deletes the bodies of old mails that are over (setting retention.outbound_bodies).
+// The recipients and the results stay.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'

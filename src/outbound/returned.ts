@@ -31,8 +31,8 @@ const companions = statement<{ email_key: number; lane: string }>()((arg) =>
 )
 
 /**
- * The delivery that a report with this token is about: the first of its addresses that we wrote to, else the only
- * recipient.
+ * The delivery that a report with this token is about:
+ * the first of its addresses that we wrote to, else the only recipient.
  */
 function meant(
   reader: Reader,
@@ -73,8 +73,8 @@ export function settleReturned(
   const delivery = meant(tx, token, [told.original, told.address], spared)
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
   if (!email) return undefined
-  // The address was erased: the report may name it, but its text must not be stored again, and a mark cannot be
-  // suppressed.
+  // The address was erased:
+  // the report may name it, but its text must not be stored again, and a mark cannot be suppressed.
   const forgotten = isMark(delivery.address)
   const text = forgotten ? '' : told.text
   const said = { stage: 'report', code: told.code, enhanced: told.status, text: told.text } as const

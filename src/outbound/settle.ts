@@ -150,8 +150,8 @@ function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now:
 }
 
 /**
- * Applies a bounce that is about its recipient to the address: a permanent suppression, or one more soft bounce (D35,
- * D63).
+ * Applies a bounce that is about its recipient to the address:
+ * a permanent suppression, or one more soft bounce (D35, D63).
  */
 export function hold(
   tx: Tx,

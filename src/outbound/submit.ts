@@ -101,8 +101,8 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
   }
   const files = await storeBody(desk, userKey, id, from, recipients, given, body)
   const drop = async (thrown?: unknown): Promise<void> => {
-    // A commit whose sync failed may still be there after a restart. Then its files are needed; if not, they go into
-    // quarantine.
+    // A commit whose sync failed may still be there after a restart.
+    // Then its files are needed; if not, they go into quarantine.
     if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
   }
   try {
@@ -183,8 +183,8 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
   value === null || value === undefined ? null : value ? 1 : 0
 
 /**
- * Stores attachments and large bodies in the spool. Before the transaction, because writing files takes longer than a
- * row.
+ * Stores attachments and large bodies in the spool.
+ * Before the transaction, because writing files takes longer than a row.
  */
 async function storeBody(
   desk: SubmitDesk,

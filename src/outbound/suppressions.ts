@@ -44,8 +44,8 @@ const blockingAny = statement<{ domain_key: number; email: string; now: number }
 )
 
 /**
- * Whether a domain has an entry of an erased address: those begin with "#". Most domains have none, so the hash is
- * rarely computed.
+ * Whether a domain has an entry of an erased address: those begin with "#".
+ * Most domains have none, so the hash is rarely computed.
  */
 const anyErased = statement<{ domain_key: number }>()((arg) =>
   db
@@ -137,8 +137,8 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
 }
 
 /**
- * The key of the domain that replaced a removed one, for links and reports that still name the old one; else the same
- * key.
+ * The key of the domain that replaced a removed one, for links and
+ * reports that still name the old one; else the same key.
  */
 export function livingDomain(reader: Reader, key: number): number {
   const heir = reader.first(
@@ -166,8 +166,8 @@ export function inheritSuppressions(
 }
 
 /**
- * Notes a soft bounce. The third within 72 hours suppresses for 7 days; each further time for twice as long, up to 30
- * days.
+ * Notes a soft bounce.
+ * The third within 72 hours suppresses for 7 days; each further time for twice as long, up to 30 days.
  */
 export function noteSoftBounce(
   tx: Tx,
@@ -226,8 +226,8 @@ export function liftSuppression({ clock, store }: { clock: Clock; store: Store }
 }
 
 /**
- * Removes all entries of an address on a domain, permanent and erased ones too: only the operator may do this. Returns
- * how many.
+ * Removes all entries of an address on a domain, permanent and erased ones too:
+ * only the operator may do this. Returns how many.
  */
 export function removeSuppressions(
   { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },

@@ -1,5 +1,5 @@
-// Writes all data about a recipient as a zip: records.json with every record, and each received mail as it arrived
-// (D57).
+// Writes all data about a recipient as a zip:
+// records.json with every record, and each received mail as it arrived (D57).
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// Requests about a recipient (D56, D57): to erase, or to export all data. Both are stored at once and carried out soon
-// after.
+// Requests about a recipient (D56, D57): to erase, or to export all data.
+// Both are stored at once and carried out soon after.
 import type { Clock } from '../base/clock.ts'
 import { iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'

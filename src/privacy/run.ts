@@ -119,8 +119,8 @@ export class Privacy {
   /** Undefined: something is being sent to the address now, and its result must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
     const { clock, config, keyring, store } = this.#desk
-    // Bundles about the address are copies of the erased data. A bundle about another recipient may name it too, in a
-    // mail to both.
+    // Bundles about the address are copies of the erased data.
+    // A bundle about another recipient may name it too, in a mail to both.
     const bundles = db
       .selectFrom('privacy_requests')
       .select(['key', 'file', 'recipient_hash'])

@@ -106,8 +106,8 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
 }
 
 /**
- * Removes deleted data from SQLite's log and free space: by a checkpoint, and if that is not enough by rewriting the
- * file.
+ * Removes deleted data from SQLite's log and free space:
+ * by a checkpoint, and if that is not enough by rewriting the file.
  */
 async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<Scrubbed> {
   // Copies of the database from before an upgrade still hold the address.
@@ -117,8 +117,8 @@ async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing)
   const size = statSync(join(config.data_dir, 'postrider.db')).size
   const says = async (loose: boolean): Promise<boolean> =>
     size <= LOOKED_THROUGH && (await octetsHold(store, store.octets(), address, loose))
-  // `loose` also matches inside longer text, such as another column's octets: for a small database a needless rewrite
-  // costs little.
+  // `loose` also matches inside longer text, such as another column's octets:
+  // for a small database a needless rewrite costs little.
   if (await says(size <= REBUILT_AT_A_GUESS)) store.rebuild()
   const left = await filesWith(config.data_dir, address, OPENED)
   return { busy: false, left: (await says(false)) ? [...left, 'postrider.db'] : left }

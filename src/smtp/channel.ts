@@ -89,8 +89,8 @@ export class Channel {
   }
 
   /**
-   * The next reply. `timeout` (ms) is for the whole reply, so that single octets now and then cannot hold the
-   * connection.
+   * The next reply.
+   * `timeout` (ms) is for the whole reply, so that single octets now and then cannot hold the connection.
    */
   reply(timeout: number): Promise<Reply | Failure> {
     const ready = this.#replies.shift()
@@ -248,8 +248,8 @@ export function openChannel(
       resolve(local ? { failure, local } : { failure })
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
-    // A machine without IPv6 reports EADDRNOTAVAIL too; then the exchanger is only unreachable, and the machine is
-    // fine.
+    // A machine without IPv6 reports EADDRNOTAVAIL too;
+    // then the exchanger is only unreachable, and the machine is fine.
     const failed = (error: Error): void =>
       fail(wordsFor(error), isLocal(error) && !(isIPv6(host) && codeOf(error) === 'EADDRNOTAVAIL'))
     socket.once('error', failed)

@@ -1,5 +1,5 @@
-// Reads MTA-STS policies (RFC 8461): the exchangers that may receive a domain's mail, and whether they need valid
-// certificates.
+// Reads MTA-STS policies (RFC 8461):
+// the exchangers that may receive a domain's mail, and whether they need valid certificates.
 
 export interface StsPolicy {
   mode: 'enforce' | 'testing' | 'none'

@@ -27,8 +27,8 @@ export function cleanText(text: string, max: number = MAX_TEXT): string {
 }
 
 /**
- * Collects the octets of a server into replies. `push` returns the complete replies, or 'protocol error' when it is no
- * SMTP.
+ * Collects the octets of a server into replies.
+ * `push` returns the complete replies, or 'protocol error' when it is no SMTP.
  */
 export class ReplyReader {
   readonly #decoder = new StringDecoder('utf8')
@@ -70,8 +70,8 @@ function readReply(code: number, lines: readonly string[]): Reply {
 }
 
 /**
- * The keywords of an EHLO reply (RFC 5321 §4.1.1.1) with their parameters, upper case: "SIZE" -> "35882577". The first
- * line is the host's name.
+ * The keywords of an EHLO reply (RFC 5321 §4.1.1.1) with their parameters, upper case: "SIZE" -> "35882577".
+ * The first line is the host's name.
  */
 export function readCapabilities({ lines }: Reply): Map<string, string> {
   return new Map(

@@ -32,8 +32,8 @@ const MAX_HOSTS = 10
 const MAX_ADDRESSES = 20
 
 /**
- * The hosts for a recipient domain (A-label), best first, equal preferences in random order; a verdict when there is
- * none. Never rejects.
+ * The hosts for a recipient domain (A-label), best first, equal preferences in random order;
+ * a verdict when there is none. Never rejects.
  */
 export async function findHosts(
   options: RouteOptions,
@@ -81,8 +81,8 @@ export async function findHosts(
 }
 
 /**
- * The addresses of a host that we may connect to, IPv4 first. A verdict when there is none: `failed` when that is
- * permanent, else `deferred`.
+ * The addresses of a host that we may connect to, IPv4 first.
+ * A verdict when there is none: `failed` when that is permanent, else `deferred`.
  */
 export async function findAddresses(
   resolver: Resolver,

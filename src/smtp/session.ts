@@ -12,8 +12,8 @@ const MAX_COMMAND = 2048
 /** After this many errors a session ends: the client is only probing. */
 const MAX_ERRORS = 50
 /**
- * The most commands without mail (NOOP, RSET, VRFY, HELP, EHLO …) between two messages; as Postfix's
- * smtpd_junk_command_limit.
+ * The most commands without mail (NOOP, RSET, VRFY, HELP, EHLO …) between two messages;
+ * as Postfix's smtpd_junk_command_limit.
  */
 const MAX_JUNK = 100
 /**
@@ -64,8 +64,8 @@ export class InboundSession extends SMTPConnection {
   }
 
   /**
-   * Refuses parameters of extensions that are not offered (RFC 5321 §4.1.1.11), and non-ASCII addresses without
-   * SMTPUTF8.
+   * Refuses parameters of extensions that are not offered (RFC 5321
+   * §4.1.1.11), and non-ASCII addresses without SMTPUTF8.
    */
   override handler_MAIL(command: Buffer, callback: () => void): void {
     const known = super._isSupported('AUTH') ? [...MAIL_PARAMETERS, 'AUTH'] : MAIL_PARAMETERS
@@ -172,8 +172,8 @@ export class InboundSession extends SMTPConnection {
     const chosen = context !== false && (code === 421 || code === 500) ? undefined : context
     this.#count(code)
     super.send(code, data, own ? false : chosen)
-    // Recipients beyond the limit are to be sent again (RFC 5321 §4.5.3.1.10): this is no error, and the others get
-    // their mail.
+    // Recipients beyond the limit are to be sent again (RFC 5321 §4.5.3.1.10):
+    // this is no error, and the others get their mail.
     if (context === 'TOO_MANY_RECIPIENTS') return
     if (code >= 400 && code !== 421 && ++this.#errors >= MAX_ERRORS) this.#end('4.7.0 Too many errors; goodbye')
     else if (code === 535 && ++this.#refused >= MAX_REFUSED) this.#end('4.7.0 Too many wrong passwords; goodbye')

@@ -30,8 +30,8 @@ export class StrictStream extends SMTPStream {
   #lineBegins = false
 
   override _write(chunk: Buffer, encoding: BufferEncoding | 'buffer', next: (error?: Error | null) => void): void {
-    // The library calls again with the rest of a chunk, after a final dot or after DATA: that rest was checked with the
-    // chunk.
+    // The library calls again with the rest of a chunk, after a final dot or after DATA:
+    // that rest was checked with the chunk.
     if (this.#inside) return super._write(chunk, encoding, next)
     this.received += chunk?.length ?? 0
     // Clear text after STARTTLS is dropped, whatever it is.

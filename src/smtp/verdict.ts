@@ -62,8 +62,8 @@ export function verdictOf(reply: Reply, circumstance: Circumstance): Verdict {
 }
 
 /**
- * Local trouble of this server prevented the attempt (D72). `cause` is for the operator; the mail's owner sees the text
- * below.
+ * Local trouble of this server prevented the attempt (D72).
+ * `cause` is for the operator; the mail's owner sees the text below.
  */
 export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict {
   const verdict = ownVerdict(

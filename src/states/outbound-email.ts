@@ -47,8 +47,8 @@ export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['sent', 'rejected', 'rejected', 'auto', 'email.rejected'],
   ['queued', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
   ['sent', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
-  // A campaign's mail, handed over and accepted at once: it is counted in the campaign's figures and has no event of
-  // its own.
+  // A campaign's mail, handed over and accepted at once:
+  // it is counted in the campaign's figures and has no event of its own.
   ['queued', 'taken', 'delivered', 'auto'],
   // The owner cancelled or deleted the campaign, and needs no event for each mail.
   ['queued', 'dropped', 'failed', 'owner'],

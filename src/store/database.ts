@@ -90,8 +90,8 @@ export class Store implements Reader {
   }
 
   /**
-   * The same for a patient write, at most `patience` ms later: many share a commit, and a page that they all change is
-   * written once.
+   * The same for a patient write, at most `patience` ms later:
+   * many share a commit, and a page that they all change is written once.
    */
   writeSoon<T>(work: (tx: Tx) => T, patience = PATIENCE_MS): Promise<T> {
     return new Promise<T>((resolve, reject) => this.#batches.addSoon(jobOf(work, resolve, reject), patience))
@@ -230,8 +230,8 @@ export class Store implements Reader {
   }
 
   /**
-   * Runs one job in its savepoint. The returned function resolves or rejects its promise; it is called after the
-   * commit.
+   * Runs one job in its savepoint.
+   * The returned function resolves or rejects its promise; it is called after the commit.
    */
   #perform(job: Job): () => void {
     this.#prepare('savepoint job').run()

@@ -3,8 +3,8 @@ import type { Reader } from './database.ts'
 import { raw } from './query.ts'
 
 /**
- * A queue: rows of `status` in `table`, grouped by `group`; an index on (group, next_attempt_at) where status = … is
- * needed.
+ * A queue: rows of `status` in `table`, grouped by `group`;
+ * an index on (group, next_attempt_at) where status = … is needed.
  */
 export interface Queue {
   table: 'deliveries' | 'outbound_webhooks'

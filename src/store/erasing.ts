@@ -72,8 +72,8 @@ const wideForm = (address: string): string =>
     .join('|')
 
 /**
- * Pattern for the address inside base64 text, in either case. The text differs with the address's position in a group
- * of three octets (`shift`).
+ * Pattern for the address inside base64 text, in either case.
+ * The text differs with the address's position in a group of three octets (`shift`).
  */
 function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: number } {
   const cased = [...octets].map((octet) => (octet >= 0x61 && octet <= 0x7a ? [octet, octet - 0x20] : [octet]))

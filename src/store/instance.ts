@@ -15,8 +15,8 @@ const BELONGINGS = [KEY_FILE, 'erasures.ledger', `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
   /**
-   * Called when committed transactions in the log can no longer be read. Only for the holder of the lock: nobody else
-   * may write.
+   * Called when committed transactions in the log can no longer be read.
+   * Only for the holder of the lock: nobody else may write.
    */
   logDamaged?: (damage: LogDamage) => void
 }
@@ -27,8 +27,8 @@ export interface Instance {
 }
 
 /**
- * Opens the installation in a data directory; creates one when the directory is empty. Throws an OperatorError that
- * says what to do.
+ * Opens the installation in a data directory; creates one when the directory is empty.
+ * Throws an OperatorError that says what to do.
  */
 export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
   refuseRemains(dataDir)

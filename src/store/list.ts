@@ -152,8 +152,8 @@ function withKey(order: readonly Order[]): Order[] {
 }
 
 /**
- * SQL "a < x or (a = x and b > y) or …", with "a <= x" in front so that the index can be used. Null compares as SQLite
- * sorts it: before every value.
+ * SQL "a < x or (a = x and b > y) or …", with "a <= x" in front so that the index can be used.
+ * Null compares as SQLite sorts it: before every value.
  */
 function beyondPlace(order: readonly Order[], place: Place): { sql: string; values: unknown[] } {
   const given = [...place.values, place.key]

@@ -16,8 +16,8 @@ export interface LogDamage {
 }
 
 /**
- * The committed frames that damage has cut off from the log; undefined when none. No process may have the database
- * open.
+ * The committed frames that damage has cut off from the log; undefined when none.
+ * No process may have the database open.
  */
 export function scanLog(database: string): LogDamage | undefined {
   let file: number
@@ -34,8 +34,8 @@ export function scanLog(database: string): LogDamage | undefined {
 }
 
 /**
- * The number of committed frames and their salt, from the index file that processes share. It survives a killed
- * process.
+ * The number of committed frames and their salt, from the index file that processes share.
+ * It survives a killed process.
  */
 function indexOf(path: string): { frames: number; salt: string } | undefined {
   try {

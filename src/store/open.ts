@@ -12,8 +12,8 @@ const BUSY_TIMEOUT = 5000
 export const DATABASE = 'postrider.db'
 
 /**
- * Creates the data directory when it is missing, for its owner alone. Throws an OperatorError when it cannot, or when
- * others may read it.
+ * Creates the data directory when it is missing, for its owner alone.
+ * Throws an OperatorError when it cannot, or when others may read it.
  */
 export function makeDataDir(dataDir: string): void {
   try {
@@ -66,8 +66,8 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
 }
 
 /**
- * Turns an error of files or memory (damage, a full disk, no rights) into an OperatorError; others are returned
- * unchanged.
+ * Turns an error of files or memory (damage, a full disk, no rights) into an OperatorError;
+ * others are returned unchanged.
  */
 export function explained(thrown: unknown, dataDir: string): unknown {
   return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
@@ -124,8 +124,8 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
 }
 
 /**
- * Rewrites a database from before 0.2.0, which cannot give space back. Without room for that it stays as it is until
- * the next upgrade.
+ * Rewrites a database from before 0.2.0, which cannot give space back.
+ * Without room for that it stays as it is until the next upgrade.
  */
 function makeRoomReturnable(database: Database.Database): void {
   if (database.pragma('auto_vacuum', { simple: true }) !== 0) return

@@ -1,5 +1,5 @@
-// Programs that send by SMTP cannot use the API's members: their token holds the agent that they send as, and the daily
-// limit of recipients.
+// Programs that send by SMTP cannot use the API's members:
+// their token holds the agent that they send as, and the daily limit of recipients.
 export const submission = `
 alter table tokens add column agent_id text;
 alter table tokens add column daily integer;

@@ -55,8 +55,8 @@ export class Senders {
   }
 
   /**
-   * Whether a sender may go on: the token is valid and within its rate limit. Never throws; a refusal says how long to
-   * wait.
+   * Whether a sender may go on: the token is valid and within its rate limit.
+   * Never throws; a refusal says how long to wait.
    */
   mayBegin(sender: Sender): SmtpRefusal | undefined {
     const token = this.tokenOf(sender)

@@ -10,8 +10,8 @@ const MAX_TEXT = 8 * 1024
 const MAX_SUMMARY = 11_000
 const MAX_DATA = 19_800
 /**
- * The most characters of a line and members of a list, tried in turn; the last pair fits MAX_SUMMARY with any
- * characters.
+ * The most characters of a line and members of a list, tried in turn;
+ * the last pair fits MAX_SUMMARY with any characters.
  */
 const CUTS = [
   [500, 20],

@@ -51,8 +51,8 @@ export class Poster {
       keepAlive: true,
       maxFreeSockets: 1000,
       lookup: guardedLookup(guard),
-      // Made once: a context with a list of authorities takes milliseconds to make, and the list would be part of every
-      // socket's name.
+      // Made once: a context with a list of authorities takes milliseconds to
+      // make, and the list would be part of every socket's name.
       ...(caFile === ''
         ? {}
         : { secureContext: createSecureContext({ ca: [...rootCertificates, authorities(caFile)] }) }),

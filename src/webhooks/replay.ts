@@ -1,5 +1,5 @@
-// A replay: a new delivery, with its own id, of an event that was delivered or failed before; the original stays as it
-// is.
+// A replay: a new delivery, with its own id, of an event that was delivered or failed before;
+// the original stays as it is.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
