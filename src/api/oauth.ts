@@ -1,6 +1,6 @@
-// OAuth for MCP clients, the endpoints for programs (D58): registration (RFC 7591), token (OAuth 2.1), revocation (RFC
-// 7009), and the metadata documents (RFC 8414, RFC 9728). Errors are in OAuth's own JSON. No cookie is used, so that
-// browsers of any origin may call.
+// OAuth for MCP clients, the endpoints for programs (D58): registration (RFC 7591), token (OAuth 2.1), revocation
+// (RFC 7009), and the metadata documents (RFC 8414, RFC 9728). Errors are in OAuth's own JSON. No cookie is used, so
+// that browsers of any origin may call.
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'

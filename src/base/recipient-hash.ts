@@ -6,5 +6,5 @@ import type { Keyring } from './keyring.ts'
 export const recipientHash = (keyring: Keyring, address: string): string =>
   keyring.mac('recipient', address.trim().toLowerCase()).toString('hex')
 
-/** The value of an address column after erasure: "#" and the hash; no address begins with "#". */
+/** The value of an address column after erasure: "#" and the hash. It has no "@", so it is no address. */
 export const erasedForm = (keyring: Keyring, address: string): string => `#${recipientHash(keyring, address)}`

@@ -46,8 +46,8 @@ function relaxedValue(raw: string): string {
 
 /**
  * The header text to hash, and the names for `h=`. Each name is listed once more than it occurs: a verifier takes the
- * occurrences from the bottom up, finds none for the last name, and so notices a field that was added later (RFC 6376
- * §5.4.2, §8.15).
+ * occurrences from the bottom up, finds none for the last name, and so notices a field that was added later
+ * (RFC 6376 §5.4.2, §8.15).
  */
 function seal(header: string, names: string): Canonical {
   const found = new Map<string, string[]>(

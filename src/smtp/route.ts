@@ -1,5 +1,5 @@
-// Finds the hosts for a domain's mail: the relay that the operator configured, else the domain's mail exchangers (RFC
-// 5321 §5.1, null MX RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
+// Finds the hosts for a domain's mail: the relay that the operator configured, else the domain's mail exchangers
+// (RFC 5321 §5.1, null MX RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
