@@ -98,7 +98,7 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
 }
 
-/** The message for one recipient, unsigned: ASCII, CRLF line ends. */
+/** The message for one recipient (RFC 5322), unsigned: ASCII, CRLF line ends. */
 export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): string {
   const { date, extra, messageId, to, values } = recipient
   const { head, html, subject, template, text } = compiled

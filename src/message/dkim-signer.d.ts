@@ -1,4 +1,4 @@
-// What dkim-signer exports; it ships no types.
+// The exports of dkim-signer; the package has no types of its own.
 declare module 'dkim-signer' {
   import type { KeyObject } from 'node:crypto'
   export function DKIMSign(

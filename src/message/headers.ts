@@ -67,7 +67,7 @@ function fold(text: string, column: number): string {
   return folded
 }
 
-/** One header field, folded, with its line end. */
+/** One header field, folded (RFC 5322 §2.2.3), with its line end. */
 export function headerField(name: string, value: string): string {
   const line = `${name}: ${value}`.trimEnd()
   // Folding inside a long run of white space would make lines of white space only (RFC 5322 §3.2.2).
@@ -75,14 +75,19 @@ export function headerField(name: string, value: string): string {
   return `${whole ? line : foldLines(line, LINE)}\r\n`
 }
 
-/** A field of free text (Subject): encoded when it is not ASCII, looks encoded, or has a word too long for a line. */
+/**
+ * A field of free text (Subject).
+ * Encoded (RFC 2047) if it is not ASCII, looks encoded, or has a word too long for a line.
+ */
 export function unstructured(name: string, text: string): string {
   const value = clean(text)
   if (isPlain(value) && !/[ \t]{60}/.test(value)) return headerField(name, value)
   return `${name}: ${encodeWords(value, name.length + 2)}\r\n`
 }
 
-/** A field of addresses with display names, separated by commas; a long list has one address on each line. */
+/**
+ * A field of addresses with display names (RFC 5322 §3.4), separated by commas; in a long list each has its own line.
+ */
 export function addressField(name: string, addresses: readonly Address[]): string {
   const list = addresses.map((address, index) => formatAddress(address, index === 0 ? name.length + 2 : 1))
   const line = `${name}: ${list.join(', ')}`

@@ -18,7 +18,7 @@ const SPACE = 0x20
 const DASH = 0x2d
 
 export interface Field {
-  /** As it stands in the message. */
+  /** In the case that the message has. */
   name: string
   /** Unfolded, not decoded; octets as latin1 characters. */
   value: string
@@ -72,7 +72,7 @@ function bodyStart(message: Buffer, start: number, end: number): number {
   return end
 }
 
-/** The fields of a header block, at most 1,001 of them. Lines that are no field are skipped. */
+/** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are no field are skipped. */
 export function parseFields(block: string): Field[] {
   const fields: Field[] = []
   for (const line of block.split(/\r?\n(?![ \t])/)) {

@@ -11,7 +11,10 @@ export interface Part {
   body: () => Iterable<string>
 }
 
-/** A text part, in the simplest encoding that keeps it intact. */
+/**
+ * A text part in UTF-8, in the simplest transfer encoding that keeps it intact (RFC 2045 §6).
+ * Any line ends are accepted.
+ */
 export function textPart(subtype: 'plain' | 'html', content: string): Part {
   const lines = content.replace(/\r\n?|\n/g, '\r\n')
   const whole = lines.endsWith('\r\n') ? lines : `${lines}\r\n`
@@ -116,7 +119,10 @@ function fileName(value: string): string[] {
   return pieces.map((piece, index) => `filename*${index}*=${index === 0 ? "utf-8''" : ''}${piece}`)
 }
 
-/** Joins parts into one. The boundary holds "=_", which neither base64 nor quoted-printable text can contain. */
+/**
+ * Joins parts into one (RFC 2046 §5.1); a single part is returned as it is.
+ * Encoded text cannot hold the boundary's "=_".
+ */
 export function multipart(kind: 'alternative' | 'related' | 'mixed', seed: string, parts: readonly Part[]): Part {
   if (parts.length === 1) return parts[0]!
   const boundary = `=_${kind.slice(0, 3)}_${seed}`

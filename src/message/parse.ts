@@ -86,7 +86,9 @@ export function parseHeader(tree: Node): ParsedHeader {
 const idsOf = (value: string | undefined): string[] =>
   (value?.slice(0, MAX_VALUE).match(/<[^<>\s]+>/g) ?? []).slice(0, MAX_REFERENCES).map(utf8)
 
-/** Splits an address list at its commas, except in quotes, comments or brackets. Of a group, its members are taken. */
+/**
+ * Splits an address list (RFC 5322 §3.4) at commas outside quotes, comments and brackets. A group gives its members.
+ */
 export function splitAddresses(value: string | undefined): string[] {
   if (value === undefined) return []
   const parts: string[] = []

@@ -114,7 +114,10 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   return opened
 }
 
-/** The bytes that follow DATA, final dot included; empty when the mail cannot be recoded to 7 bits as asked. */
+/**
+ * The bytes that follow DATA, final dot included; empty when the mail cannot be recoded to 7 bits as asked.
+ * Throws Damaged for a changed file of the spool, the system's error for one that cannot be read.
+ */
 export async function composeAndSign({
   mail,
   content,

@@ -9,7 +9,7 @@ import { moveAll, takeAll } from '../store/move.ts'
 import { signingKeyOf } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
-/** What one transaction with an exchanger carries: an email and its recipients on one lane. */
+/** The content of one SMTP transaction: an email and its recipients on one lane. */
 export interface Consignment {
   lane: string
   email: ClaimedEmail

@@ -9,7 +9,7 @@ export interface Recipient {
   /** As the sender wrote it. */
   text: string
   address: Address
-  /** Where it stands in the request, as a JSON pointer below /data/attributes. */
+  /** Its place in the request, as a JSON pointer below /data/attributes. */
   pointer: string
 }
 

@@ -101,7 +101,9 @@ class Server extends SMTPServer {
   }
 }
 
-/** Starts a listener; rejects when the port cannot be opened. Port 0 takes a free one. */
+/**
+ * Starts a listener (RFC 5321); resolves once it accepts connections, rejects when it cannot. Port 0 takes a free one.
+ */
 export async function startListener(
   { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
   options: ListenerOptions,

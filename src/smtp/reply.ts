@@ -18,7 +18,7 @@ const MAX_LINE = 2048
 const MAX_LINES = 100
 const MAX_TEXT = 1000
 
-/** Makes foreign text fit for rows, logs and JSON: one printable line of at most `max` characters. */
+/** Makes foreign text fit for rows, logs and JSON: one printable line of at most `max` characters (1,000). */
 export function cleanText(text: string, max: number = MAX_TEXT): string {
   return text
     .replace(/[\p{Cc}\p{Cf}\u2028\u2029\ufffd]+/gu, ' ')

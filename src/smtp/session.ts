@@ -64,8 +64,8 @@ export class InboundSession extends SMTPConnection {
   }
 
   /**
-   * Refuses parameters of extensions that are not offered (RFC 5321 §4.1.1.11), and non-ASCII addresses without
-   * SMTPUTF8.
+   * Refuses parameters of extensions that are not offered (RFC 5321 §4.1.1.11),
+   * and non-ASCII addresses without SMTPUTF8.
    */
   override handler_MAIL(command: Buffer, callback: () => void): void {
     const known = super._isSupported('AUTH') ? [...MAIL_PARAMETERS, 'AUTH'] : MAIL_PARAMETERS

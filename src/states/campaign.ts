@@ -1,4 +1,4 @@
-// A campaign's life (specification "Campaign"). What the owner may do is what a PATCH of the status may ask for.
+// A campaign's life (specification "Campaign"). The owner's moves are those that a PATCH of the status may ask for.
 //
 //   draft --schedule--> scheduled --due--> sending --finished--> sent
 //     |                    |     '--fail-->  |  ^ '--fail--> failed

@@ -16,7 +16,7 @@ export function damageOf(file: string): string | undefined {
   }
 }
 
-/** Any sealed DKIM key of the file; undefined when it has none. */
+/** Any sealed DKIM key of the file; undefined when it has none. Throws an OperatorError when it cannot be read. */
 export const sealedKeyIn = (file: string): Sealed | undefined =>
   look(
     file,

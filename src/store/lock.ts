@@ -10,7 +10,10 @@ import { makeDataDir } from './open.ts'
 /** Keeps a reference to each lock: otherwise it would be garbage-collected, and so closed. */
 const held = new Set<Database.Database>()
 
-/** Takes the lock of a data directory. Returns the function that releases it, undefined when another process has it. */
+/**
+ * Takes the lock of a data directory. Returns the function that releases it, undefined when another process has it.
+ * Throws an OperatorError when the directory or the lock's file cannot be used.
+ */
 export function takeLock(dataDir: string): (() => void) | undefined {
   makeDataDir(dataDir)
   const file = join(dataDir, 'serve.lock')

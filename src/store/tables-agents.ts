@@ -8,7 +8,7 @@ export interface Usage {
   /** "2026-01" */
   month: string
   used: number
-  /** When usage.limit_approaching and usage.limit_reached were told. */
+  /** When the events usage.limit_approaching and usage.limit_reached were written. */
   approached_at: number | null
   reached_at: number | null
 }
