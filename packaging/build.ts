@@ -1,4 +1,5 @@
-// npm run build [-- --arch x64|arm64]: dist/postrider, one executable file for this machine, or dist/postrider-linux-ARCH.
+// npm run build [-- --arch x64|arm64]: dist/postrider, one executable file for this machine, or
+// dist/postrider-linux-ARCH.
 import { statSync } from 'node:fs'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'

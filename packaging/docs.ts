@@ -1,5 +1,5 @@
-// Writes the documents that are made from the code: docs/states.md (the state tables) and docs/rfc.md (where each RFC is held). `npm run docs`
-// writes them; a test holds that they are what the code says.
+// Writes the documents that are made from the code: docs/states.md (the state tables) and docs/rfc.md (where each RFC
+// is held). `npm run docs` writes them; a test holds that they are what the code says.
 import { globSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { agentMachine } from '../src/states/agent.ts'

@@ -2,8 +2,8 @@
 //
 //   bundle (esbuild) -> the Node of the architecture, stripped -> node --build-sea
 //
-// The order matters: a binary that is stripped after the injection no longer runs. It is this machine's Node that injects,
-// whatever the architecture of the other.
+// The order matters: a binary that is stripped after the injection no longer runs. It is this machine's Node that
+// injects, whatever the architecture of the other.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

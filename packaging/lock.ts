@@ -1,8 +1,8 @@
 // Takes the packages' "engines" out of package-lock.json; run it after every change of the dependencies (npm run lock).
 //
-// npm holds them against the Node that npm runs on, which is not the Node that the packages run on: it would print dozens of
-// warnings, and on Node 18 leave out optional packages that the linter needs. What the machine's own Node must be good
-// enough for is npm, and that the "engines" of package.json says.
+// npm holds them against the Node that npm runs on, which is not the Node that the packages run on: it would print
+// dozens of warnings, and on Node 18 leave out optional packages that the linter needs. What the machine's own Node
+// must be good enough for is npm, and that the "engines" of package.json says.
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const FILE = new URL('../package-lock.json', import.meta.url)

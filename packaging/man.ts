@@ -8,8 +8,8 @@ export interface Page {
 }
 
 /**
- * Text that roff prints as it is. A line that begins with "." or "'" would be a request, "-" a hyphen that cannot be pasted, and
- * what is not ASCII would be read as Latin-1.
+ * Text that roff prints as it is. A line that begins with "." or "'" would be a request, "-" a hyphen that cannot be
+ * pasted, and what is not ASCII would be read as Latin-1.
  */
 const plain = (text: string): string =>
   text

@@ -37,7 +37,10 @@ const { date } = releases[0]!
 const source = (name: string): string => readFileSync(join(ROOT, 'packaging', name), 'utf8')
 const compressed = (text: string): Buffer => gzipSync(text, { level: 9 })
 
-/** What the package installs beside the executable, by path. `inside` are the folders of the npm packages in the executable. */
+/**
+ * What the package installs beside the executable, by path. `inside` are the folders of the npm packages in the
+ * executable.
+ */
 function contents(inside: readonly string[]): Map<string, string | Buffer> {
   const program = createProgram({})
   return new Map<string, string | Buffer>([

@@ -1,4 +1,4 @@
-// Forgets an address in what owners were told, and in the names they gave.
+// Erases an address from notices, and from the names of tokens.
 import { redacting } from '../store/erasing.ts'
 
 export const forgetInNotices = redacting('notices', ['subject', 'text', 'response'])

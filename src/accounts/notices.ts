@@ -1,4 +1,4 @@
-// What an owner (or the operator) should know without asking: kept here with its cause, and mailed by the server itself.
+// Notices to an owner or to the operator: stored in the transaction of their cause, and mailed by the server itself.
 import { DAY, MINUTE } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -10,20 +10,20 @@ export type Notice = RowOf<'notices'>
 export interface NewNotice {
   /** Null: only with `recipient`. */
   user_key: number | null
-  /** Where it goes when not to the user's address. */
+  /** The address when it is not the user's own. */
   recipient?: string
-  /** The domain that it is about, if any. */
+  /** The domain that it is about, if there is one. */
   domain_key: number | null
   subject: string
   text: string
 }
 
-/** So long a notice is tried. */
+/** A notice is tried for this long. */
 const PATIENCE = 7 * DAY
-/** When it is tried again; the last delay repeats. */
+/** The delays between attempts; the last one repeats. */
 const RETRY = [1, 5, 15, 30, 60, 120, 240, 360].map((minutes) => minutes * MINUTE)
 
-/** `mailed` 2: the notice is only for the list. */
+/** Stores a notice. `mailed` 2: it is listed but not mailed. */
 export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): void {
   const next_attempt_at = mailed === 0 ? now : null
   tx.run(
@@ -35,7 +35,10 @@ export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 =
 
 const MAX_TEXT = 8 * 1024
 
-/** What strangers may cause often: one notice a day for each domain and subject, only for the list, that counts and lists them. */
+/**
+ * For what strangers may cause often:
+ * one notice a day for each domain and subject, not mailed, that counts and lists the entries.
+ */
 export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: number): void {
   const today = tx.first(
     db
@@ -54,7 +57,7 @@ export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: numb
   tx.run(db.updateTable('notices').set({ text }).where('key', '=', today.key))
 }
 
-/** A notice with the address that it goes to. */
+/** A notice with its address. */
 export type Addressed = Notice & { email: string }
 
 const addressed = db
@@ -63,12 +66,12 @@ const addressed = db
   .selectAll('notices')
   .select(sql<string>`coalesce(notices.recipient, users.email)`.as('email'))
 
-/** Newest first. */
+/** The last 200 notices, newest first. */
 export function listNotices(reader: Reader): Addressed[] {
   return reader.all(addressed.orderBy('notices.key', 'desc').limit(200))
 }
 
-/** Those to be mailed next that nobody is at already, in the order in which they fall due. */
+/** The next notices to be mailed, except those under way, in the order of their due times. */
 export function nextNotices(reader: Reader, busy: readonly number[], limit: number): Addressed[] {
   return reader.all(
     addressed
@@ -79,7 +82,7 @@ export function nextNotices(reader: Reader, busy: readonly number[], limit: numb
   )
 }
 
-/** Before an attempt: it is counted, and when the next one is stands already, should this process end in the middle. */
+/** Before an attempt: counts it and sets the time of the next one, in case the process ends in the middle. */
 export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): void {
   const delay = RETRY[Math.min(attempts, RETRY.length - 1)]!
   tx.run(
@@ -90,7 +93,10 @@ export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): vo
   )
 }
 
-/** After an attempt. What was refused for good is tried once a day: an owner may mend their mailbox. True when it was the last one. */
+/**
+ * After an attempt. A notice that was refused for good is tried once a day: the owner may mend the mailbox.
+ * True after the last attempt.
+ */
 export function endAttempt(
   tx: Tx,
   { created_at, key }: Notice,
@@ -98,7 +104,7 @@ export function endAttempt(
   now: number,
 ): boolean {
   const one = tx.first(db.selectFrom('notices').select('next_attempt_at').where('key', '=', key))
-  // Its owner was removed meanwhile.
+  // Its owner was removed meanwhile, and the notice with them.
   if (!one) return true
   const next = result === 'refused' ? now + DAY : (one.next_attempt_at ?? now)
   const over = result === 'mailed' || next > created_at + PATIENCE

@@ -1,5 +1,6 @@
-// Whom programs may lead back to: the origins of the configuration, and what the operator allowed by command. Known programs are allowed by
-// name; the addresses that their documentation names stand here, so that a new version of Postrider knows new ones.
+// Allowed redirect targets of OAuth programs: the origins of the configuration, and those that the operator allowed by
+// command. Known programs are allowed by name; their documented addresses are listed here, so that a new version of
+// Postrider can change them.
 import type { Config } from '../base/config.ts'
 import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -7,9 +8,9 @@ import type { Reader, Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 
 export interface Allowed {
-  /** Any address of theirs; http://127.0.0.1 and the like without a port stand for any port. */
+  /** Any address of these origins; http://127.0.0.1 and the like without a port allow any port. */
   origins: string[]
-  /** These addresses alone; a final `/*` stands for one name. A private-use scheme is allowed in no other way. */
+  /** Only these addresses; a final `/*` stands for one name. A private-use scheme can be allowed only here. */
   addresses: string[]
 }
 
@@ -30,7 +31,7 @@ export const PROGRAMS: Readonly<Record<string, Allowed>> = {
   n8n: { origins: [], addresses: ['https://oauth.n8n.cloud/oauth2/callback'] },
 }
 
-/** What one name of the list means; undefined when it is neither a program nor an origin. */
+/** The meaning of one name of the list; undefined when it is neither a program nor an origin. */
 function meaningOf(name: string): Allowed | undefined {
   if (Object.hasOwn(PROGRAMS, name)) return PROGRAMS[name]
   const url = URL.canParse(name) ? new URL(name) : undefined
@@ -39,7 +40,7 @@ function meaningOf(name: string): Allowed | undefined {
   return origin ? { origins: [url.origin], addresses: [] } : undefined
 }
 
-/** The form in which a name is kept. Throws an OperatorError. */
+/** The stored form of a name. Throws an OperatorError. */
 function keptForm(name: string): string {
   const meaning = meaningOf(name)
   if (!meaning)
@@ -51,7 +52,7 @@ function keptForm(name: string): string {
 
 const names = statement<object>()(() => db.selectFrom('oauth_allowed').selectAll().orderBy('name'))
 
-/** All that is allowed now: a command takes effect at the next request. */
+/** All allowed targets. Read each time: a command takes effect at the next request. */
 export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Allowed {
   const parts = reader.all(names({})).flatMap(({ name }) => meaningOf(name) ?? [])
   return {
@@ -62,7 +63,7 @@ export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Al
 
 export interface Entry extends Allowed {
   name: string
-  /** Null: it stands in the configuration. */
+  /** Null: from the configuration. */
   created_at: number | null
 }
 
@@ -75,7 +76,7 @@ export function listAllowed(reader: Reader, { oauth }: Pick<Config, 'oauth'>): E
   ]
 }
 
-/** Allows a program or an origin; the name as it is kept. Throws an OperatorError. */
+/** Allows a program or an origin; returns the stored name. Throws an OperatorError. */
 export async function allow({ clock, store }: { store: Store; clock: Clock }, given: string): Promise<string> {
   const name = keptForm(given)
   await store.write(
@@ -90,7 +91,7 @@ export async function allow({ clock, store }: { store: Store; clock: Clock }, gi
   return name
 }
 
-/** Takes it back. Throws an OperatorError when it was not allowed by command. */
+/** Removes a permission. Throws an OperatorError when there is none that a command gave. */
 export async function disallow({ store }: { store: Store }, given: string): Promise<string> {
   const name = meaningOf(given) ? keptForm(given) : given
   const { changes } = await store.write((tx) => tx.run(db.deleteFrom('oauth_allowed').where('name', '=', name)))

@@ -1,5 +1,5 @@
-// OAuth clients that register themselves (RFC 7591, D58): public, without secret, limited to mcp:use, redirected only to origins that the
-// operator allows.
+// OAuth clients that register themselves (RFC 7591, D58): public, without secret, limited to mcp:use, redirected only
+// to targets that the operator allows.
 import { DAY, type Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -13,9 +13,12 @@ const MAX_URIS = 10
 const MAX_URI = 2000
 const MAX_NAME = 200
 export const MAX_CLIENTS = 10_000
-/** A client that nobody granted anything is forgotten after this long. */
+/** A client without a grant is deleted after this long. */
 const UNUSED = 30 * DAY
-/** Control, format (that turn or hide text), line ends, half a character, blanks in disguise, towers of marks: no name on a page of consent. */
+/**
+ * Characters that a client's name must not have, because the consent page shows it: control and format characters
+ * (which turn or hide text), line ends, lone surrogates, invisible blanks, three or more marks in a row.
+ */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{3}/u
 const ANSWERED = ['code', 'state', 'iss', 'error', 'error_description']
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
@@ -31,7 +34,7 @@ export interface Registration {
   redirectUris: string[]
 }
 
-/** The metadata in its checked form. What is not known is ignored (RFC 7591 §2). */
+/** Checks the metadata of a registration. Unknown members are ignored (RFC 7591 §2). */
 export function readRegistration(body: unknown, allowed: Allowed): Registration | RegistrationFault {
   const wrong = (error: RegistrationFault['error'], description: string): RegistrationFault => ({ error, description })
   if (typeof body !== 'object' || body === null || Array.isArray(body))
@@ -62,19 +65,23 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
   for (const [name, value, known] of lists)
     if (value !== undefined && (!Array.isArray(value) || !value.every((each) => known.includes(each as string))))
       return wrong('invalid_client_metadata', `"${name}" may hold ${known.join(', ')}.`)
-  // Absent means client_secret_basic to the RFC; here every client is public, and the answer says so.
+  // The RFC's default is client_secret_basic; here every client is public, and the answer says so.
   if (token_endpoint_auth_method !== undefined && token_endpoint_auth_method !== 'none')
     return wrong('invalid_client_metadata', '"token_endpoint_auth_method" must be "none": clients have no secret here.')
   const name = typeof client_name === 'string' ? client_name.trim() : ''
   return { name, redirectUris: [...new Set(redirect_uris as string[])] }
 }
 
-/** Compared by origin, as URLs are parsed: no prefix, no userinfo, no fragment; or as the whole text of an address that is allowed. */
+/**
+ * Whether a redirect URI is allowed:
+ * its origin as the URL parser reads it, without userinfo and fragment; or its whole text.
+ */
 export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolean {
   if (typeof uri !== 'string' || uri.length > MAX_URI || !/^[\x21-\x7e]+$/.test(uri)) return false
   if (addresses.some((address) => isAddress(uri, address))) return true
   if (
-    // Absolute as RFC 3986 means it; URL parsing would mend what lacks slashes. No userinfo, not even an empty one, no wildcard.
+    // An absolute URI by RFC 3986: the URL parser would add missing slashes.
+    // No userinfo, not even an empty one, no wildcard.
     !/^https?:\/\/[^/?#@\\]+(?:[/?]|$)/i.test(uri) ||
     /[\\*]/.test(uri) ||
     !URL.canParse(uri)
@@ -82,7 +89,7 @@ export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolea
     return false
   const url = new URL(uri)
   if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
-  // What the answer says in its query has no other meaning there.
+  // Parameters of the answer must not be in the URI already.
   if (ANSWERED.some((name) => url.searchParams.has(name))) return false
   return isAllowedOrigin(url, origins)
 }
@@ -109,19 +116,19 @@ export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris
     if (known === uri) return true
     const url = new URL(known)
     if (!LOOPBACK.includes(url.hostname) || url.protocol !== 'http:') return false
-    // As text: parsing would take backslashes, dots, an empty fragment or userinfo for the same address.
+    // Compared as text: the URL parser would treat backslashes, dots, an empty fragment or userinfo as equal.
     const portless = (text: string): string => text.replace(/^(http:\/\/(?:[\w.]+|\[::1\])):\d{1,5}(?=[/?]|$)/i, '$1')
     return URL.canParse(uri) && portless(known) === portless(uri)
   })
 }
 
-/** A client that nobody's grant stands for. */
+/** SQL for a client without a valid grant. */
 const ungranted =
   'not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)'
 
 /**
- * Registers a client. When there are too many, one that nobody has granted anything, the longest unused, gives way: who floods this public
- * door locks nobody out. Undefined when all are in use.
+ * Registers a client. At the limit, the least recently used client without a grant is deleted: a flood of registrations
+ * must not shut out others. Undefined when every client has a grant.
  */
 export function addClient(
   { clock, store }: { store: Store; clock: Clock },
@@ -147,7 +154,7 @@ export function clientById(reader: Reader, id: string): OauthClient | undefined 
   return reader.first(db.selectFrom('oauth_clients').selectAll().where('id', '=', id))
 }
 
-/** Forgets clients that nobody has granted anything for long; returns how many. */
+/** Deletes clients that have had no grant for long; returns how many. */
 export function forgetClients(store: Store, now: number): Promise<number> {
   return store.write(
     (tx) => tx.run(raw(`delete from oauth_clients where last_used_at < ? and ${ungranted}`, [now - UNUSED])).changes,

@@ -1,5 +1,6 @@
-// What users grant to OAuth clients (OAuth 2.1, RFC 7636, RFC 8707, D58). A code is good for 60 seconds and once; an access token for an
-// hour; a refresh token for one exchange. What comes a second time was stolen, by whoever: the whole grant is revoked.
+// Grants of users to OAuth clients (OAuth 2.1, RFC 7636, RFC 8707, D58). A code is valid once, for 60 seconds; an
+// access token for an hour; a refresh token for one exchange. A second use means that it was stolen: the whole grant is
+// revoked.
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -11,7 +12,7 @@ import type { OauthClient } from './oauth-clients.ts'
 const CODE_LIFE = MINUTE
 const ACCESS_LIFE = HOUR
 const REFRESH_LIFE = 90 * DAY
-/** How long what is over is kept, so that its second use is recognised. */
+/** Used codes and tokens are kept this long, to recognise a second use. */
 const KEPT = 7 * DAY
 
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
@@ -24,7 +25,7 @@ export interface Granting {
   resource: string
 }
 
-/** Writes a grant down; returns its code. */
+/** Stores a grant; returns its code. */
 export async function grantCode(
   { clock, store }: { store: Store; clock: Clock },
   { client, ...granted }: Granting,
@@ -66,7 +67,10 @@ export interface CodeExchange {
   resource: string | undefined
 }
 
-/** A code for tokens. Of two at once exactly one succeeds: the transaction that marks the code used. */
+/**
+ * Exchanges a code for tokens.
+ * Of two exchanges at once only one succeeds, because the transaction marks the code as used.
+ */
 export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, given: CodeExchange): Promise<Exchange> {
   return store.write((tx): Exchange => {
     const now = clock.now()
@@ -94,7 +98,7 @@ export interface RefreshExchange {
   resource: string | undefined
 }
 
-/** A refresh token for the next pair; a used one revokes its whole family. */
+/** Exchanges a refresh token for the next pair; a used one revokes its whole grant. */
 export function exchangeRefresh(
   { clock, store }: { store: Store; clock: Clock },
   given: RefreshExchange,
@@ -133,8 +137,8 @@ function revokeGrant(tx: Tx, key: number, now: number): void {
 }
 
 /**
- * Takes a token back (RFC 7009): with a refresh token all that was granted with it ends, with an access token that one. False when it is
- * another client's; a token that is none, or over, is taken back already.
+ * Revokes a token (RFC 7009): a refresh token revokes its whole grant, an access token only itself. False when it is
+ * another client's. An unknown or expired token counts as revoked.
  */
 export function takeBack(
   { clock, store }: { store: Store; clock: Clock },
@@ -182,13 +186,13 @@ export interface OauthAccess {
   resource: string
 }
 
-/** What an access token stands for; undefined when it is none, has expired or was revoked. */
+/** The user and client of an access token; undefined when it is unknown, expired or revoked. */
 export function findAccess(reader: Reader, secret: string, now: number): OauthAccess | undefined {
   const token = reader.first(tokenByHash({ hash: digest(secret) }))
   return token && token.kind === 'access' && token.revoked_at === null && now < token.expires_at ? token : undefined
 }
 
-/** The grants of a user that stand, newest first; for the operator. */
+/** The valid grants with client and user, newest first; for the operator. */
 export function listGrants(
   reader: Reader,
 ): (RowOf<'oauth_grants'> & { client_id: string; client_name: string; email: string })[] {
@@ -205,7 +209,7 @@ export function listGrants(
   )
 }
 
-/** Revokes a grant by its public id; false when there is none that stands. */
+/** Revokes a grant by its public id; false when there is no valid one. */
 export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }, id: string): Promise<boolean> {
   return store.write((tx) => {
     const grant = tx.first(
@@ -216,7 +220,7 @@ export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }
   })
 }
 
-/** Tokens that are long over, and grants that came to nothing; returns how many went. */
+/** Deletes tokens that expired long ago, and old grants without any token; returns how many. */
 export function forgetGrants(store: Store, now: number): Promise<number> {
   return store.write((tx) => {
     const tokens = tx.run(db.deleteFrom('oauth_tokens').where('expires_at', '<', now - KEPT)).changes

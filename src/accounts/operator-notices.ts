@@ -1,5 +1,5 @@
-// What the operator is told by mail: trouble of this server that lasts (D66, D72), each kind once a day. The operator is `[notices] operator`,
-// else the first user.
+// Mails the operator about lasting trouble of this server (D66, D72), each kind once a day. The operator is `[notices]
+// operator`, else the first user.
 import { DAY, iso, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Troubles } from '../base/trouble.ts'
@@ -7,11 +7,11 @@ import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { addNotice, type NewNotice } from './notices.ts'
 
-/** What ends by itself within this time is not worth a mail. */
+/** Trouble that ends within this time is not mailed. */
 const LASTING = MINUTE
 const AGAIN = DAY
 
-/** Who is told of what concerns the whole server; undefined before there is a user. */
+/** The recipient of notices about the whole server; undefined before there is a user. */
 export function operatorOf(
   reader: Reader,
   { notices }: Pick<Config, 'notices'>,
@@ -30,7 +30,7 @@ export interface OperatorDesk {
   clock: Clock
   troubles: Troubles
   config: Pick<Config, 'notices' | 'hostname'>
-  /** There are notices to be mailed. */
+  /** Says that notices wait to be mailed. */
   ring: () => void
 }
 
@@ -42,7 +42,9 @@ export class OperatorNotices {
     this.#desk = desk
   }
 
-  /** Called every second. What fails may keep the notice from being written too: it is tried again, one try at a time. */
+  /**
+   * Called every second. The trouble may also prevent writing the notice: then it is tried again, one try at a time.
+   */
   look(): void {
     const { clock, config, ring, store, troubles } = this.#desk
     const now = clock.now()

@@ -1,4 +1,4 @@
-// What a token may do. The sixteen scopes of the specification; `mcp:use` is for OAuth clients alone (D15).
+// The scopes of tokens: the sixteen of the specification; `mcp:use` is for OAuth clients only (D15).
 
 export const SCOPES = [
   'tokens:write',

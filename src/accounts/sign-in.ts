@@ -1,19 +1,20 @@
-// Signing in with a password: slowed after a few wrong ones, then closed for minutes, for the client and for what it asks for; and never a
-// word on whether a user exists. For the account as a whole guesses are slowed, never shut: nobody is locked out by who knows an address.
+// Signing in with a password. After a few wrong passwords the next try must wait; after more, the client, and this
+// client with this account, are blocked for minutes. The answer never shows whether a user exists. For the account as a
+// whole tries are only slowed: otherwise anybody who knows an address could lock its owner out.
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { checkPassword, findUser, NOBODY, type User } from './users.ts'
 
-/** Wrong passwords before the next has to wait; and before nothing is taken for a while. */
+/** Wrong passwords before the next try must wait; and before all tries are refused for a while. */
 const FREE = 3
 const CLOSED_AT = 10
 const CLOSED_FOR = 15 * MINUTE
 const FORGOTTEN = 30 * MINUTE
 const MAX_KNOWN = 10_000
-/** Between two tries at an account that many have tried in vain, from wherever they come. */
+/** The wait between tries at one account, from any client, after wrong ones. */
 const SLOWED = 2 * SECOND
-/** Passwords that are checked at once: each costs much memory and work. */
+/** The most passwords checked at once: each check needs much memory and CPU. */
 const AT_ONCE = 8
 
 interface Failures {
@@ -81,7 +82,8 @@ export class SignIns {
     }
     this.#failures.delete(account)
     this.#failures.delete(pair)
-    // Only this one is taken back for the address: who owns one account must not get free guesses at all others by it.
+    // For the client's address only this one try is taken back:
+    // otherwise the owner of one account could guess at all others for free.
     const known = this.#failures.get(address)
     if (known)
       this.#failures.set(address, { ...known, count: Math.max(0, known.count - 1), until: Math.min(known.until, now) })
@@ -99,5 +101,5 @@ export class SignIns {
   }
 }
 
-/** One second, two, four …, and then shut. */
+/** The wait doubles from one second; then the try is blocked. */
 const closing = (count: number): number => (count >= CLOSED_AT ? CLOSED_FOR : SECOND * 2 ** (count - FREE - 1))

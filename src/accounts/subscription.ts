@@ -1,5 +1,5 @@
-// A user's subscription by the operator's hand (D16): plan, state, and a downgrade that takes effect on its date. Each change is told
-// once.
+// Changes of a user's subscription by the operator (D16): plan, state, and a downgrade that takes effect on its date.
+// Each change has one event.
 import { iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -36,7 +36,7 @@ export function changeSubscription(
         .set({
           plan: plan ?? before.plan,
           subscription_state: state ?? before.subscription_state,
-          // Another plan is the end of what was scheduled.
+          // A new plan cancels the scheduled downgrade.
           ...(plan === undefined ? {} : { downgrade_to: null, downgrade_at: null }),
           ...(downgrade ? { downgrade_to: downgrade.to, downgrade_at: downgrade.at } : {}),
           updated_at: now,
@@ -54,7 +54,7 @@ export function changeSubscription(
   })
 }
 
-/** Writes down the downgrades whose date has come; the users whose plan is another one now. */
+/** Applies the downgrades whose date has come; returns the users whose plan has changed. */
 export function applyDowngrades(tx: Tx, now: number): User[] {
   const due = tx.all(db.selectFrom('users').selectAll().where('downgrade_at', '<=', now))
   for (const { downgrade_to, key } of due)

@@ -1,13 +1,14 @@
-// How many recipients a token has written to in a day (UTC), where the operator gave it a cap: what a stolen password can do has an end.
+// Counts a token's recipients by day (UTC), for the limit that the operator may set:
+// it bounds the harm of a stolen password.
 import { DAY } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** Days that are kept, for a look at them. */
+/** Days that are kept, for display. */
 const KEPT = 31
 
-/** Counts recipients of a token that may have a cap. Throws 422 volume_exceeded, having counted nothing. */
+/** Counts recipients of a token that may have a limit. Throws 422 volume_exceeded, and then counts nothing. */
 export function useTokenDay(tx: Tx, tokenKey: number, recipients: number, now: number): void {
   const day = Math.floor(now / DAY)
   const token = tx.first(

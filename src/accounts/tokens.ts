@@ -1,6 +1,6 @@
-// Personal access tokens (specification "Authentication", D14, D15). Only a SHA-256 of the plaintext is kept: the plaintext
-// is 32 random bytes, so a fast hash is as good as a slow one. Nothing is cached, so that a revoked token fails at once, also
-// when another process revoked it.
+// Personal access tokens (specification "Authentication", D14, D15). Only a SHA-256 of the plaintext is stored. The
+// plaintext is 32 random bytes, which cannot be guessed, so a fast hash is as good as a slow one. Nothing is cached: a
+// revoked token fails at once, even when another process revoked it.
 import { createHash } from 'node:crypto'
 import { addMonths, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -17,15 +17,15 @@ export interface NewToken {
   name: string
   scopes: readonly Scope[]
   duration: Duration
-  /** The agent that mail of this token is of when it names none. */
+  /** The agent of this token's mail that names none itself. */
   agentId?: string | undefined
-  /** Recipients that it may write to in a day (UTC). */
+  /** Limit of recipients per day (UTC). */
   daily?: number | undefined
 }
 
 const digest = (plaintext: string): Buffer => createHash('sha256').update(plaintext).digest()
 
-/** Makes a token; `plaintext` is shown this once. */
+/** Creates a token; `plaintext` is available only now. */
 export async function createToken(
   desk: { store: Store; clock: Clock },
   userKey: number,
@@ -87,24 +87,24 @@ export interface KnownToken {
   last_used_at: number | null
 }
 
-/** The token behind a plaintext, expired ones included. The look-up is by hash, which takes no secret-dependent time. */
+/** The token of a plaintext, even if expired. Found by its hash, so that the time reveals nothing about the secret. */
 export function findToken(reader: Reader, plaintext: string): KnownToken | undefined {
   return reader.first(byHash({ hash: digest(plaintext) }))
 }
 
-/** A token that was found before; undefined once it is revoked. It may have expired since. */
+/** Reads a known token again; undefined once it is revoked. It may have expired meanwhile. */
 export const liveToken = (reader: Reader, key: number): KnownToken | undefined => reader.first(byKey({ key }))
 
-/** Notes the use of a token, at most once a minute. */
+/** Records the use of a token, at most once a minute. */
 export function noteUse(store: Store, token: KnownToken, now: number): void {
   if (token.last_used_at !== null && now - token.last_used_at < MINUTE) return
-  // A note that is lost (a full disk, a stop) costs nothing; the request itself reports such things.
+  // A lost record (a full disk, a stop) does no harm; the request itself reports such trouble.
   store
     .write((tx) => tx.run(db.updateTable('tokens').set({ last_used_at: now }).where('key', '=', token.key)))
     .catch(() => {})
 }
 
-/** Changes what a token sends as and how much; null takes a default or a cap away. False when there is no such token. */
+/** Changes a token's agent and daily limit; null removes one. False when there is no such token. */
 export function changeToken(
   desk: { store: Store; clock: Clock },
   id: string,

@@ -1,5 +1,5 @@
-// How much of a plan's volume is used: each recipient of a send counts as one, by calendar month in UTC (specification "Volume", D16).
-// Counted in the transaction that accepts the mail; 80 % and all of it are told once a month.
+// Counts the used volume of a plan: each recipient counts as one, by calendar month in UTC (specification "Volume",
+// D16). Counted in the transaction that accepts the mail; 80 % and 100 % cause an event once a month.
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -28,7 +28,10 @@ const count = statement<{ user_key: number; month: string; recipients: number }>
     .returningAll(),
 )
 
-/** Counts recipients; negative gives back what was counted and not sent. Throws 422 volume_exceeded, having counted nothing. */
+/**
+ * Counts recipients; a negative number returns those that were not sent.
+ * Throws 422 volume_exceeded, and then counts nothing.
+ */
 export function useVolume(
   tx: Tx,
   config: Pick<Config, 'plans'>,

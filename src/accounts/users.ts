@@ -1,5 +1,5 @@
-// Users: made by the operator at the command line (D14). Passwords serve the console and the consent page; they are kept as
-// scrypt hashes.
+// Users, created by the operator at the command line (D14).
+// Passwords are for the console and the consent page, and are stored as scrypt hashes.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -16,10 +16,10 @@ const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
 const SALT_BYTES = 16
 const KEY_BYTES = 32
 
-/** A hash that no password has, checked at the same cost. */
+/** A hash that no password matches; checking it takes the usual time. */
 export const NOBODY = hashOf(Buffer.alloc(SALT_BYTES), Buffer.alloc(KEY_BYTES))
 
-/** "scrypt$N$r$p$salt$hash", all that is needed to check it later under other costs. */
+/** "scrypt$N$r$p$salt$hash": it includes the costs, so that they can change later. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
   return hashOf(salt, await derive(password, salt, COST))
@@ -59,7 +59,7 @@ export interface NewUser {
   readsFor?: string
 }
 
-/** Adds a user. Throws an OperatorError for a malformed or known address. */
+/** Adds a user. Throws an OperatorError for a malformed address or one that exists. */
 export async function addUser(
   desk: { store: Store; clock: Clock },
   { email, name, operator, password, plan, readsFor }: NewUser,
@@ -128,7 +128,7 @@ export function removeUser(desk: { store: Store }, email: string): Promise<User>
 }
 
 export function findUser(reader: Reader, email: string): User | undefined {
-  // As it was written down: a domain in its own script is kept as A-labels.
+  // The stored form: an international domain is stored as A-labels.
   const address = parseAddress(email)?.address ?? email.trim()
   return reader.first(db.selectFrom('users').selectAll().where('email', '=', address))
 }
@@ -144,7 +144,7 @@ export function listUsers(reader: Reader): User[] {
   return reader.all(db.selectFrom('users').selectAll().orderBy('key'))
 }
 
-/** Whether a user gets a summary of each day. Throws an OperatorError when there is no such user. */
+/** Sets whether a user gets a daily summary. Throws an OperatorError when there is no such user. */
 export function setSummary(
   desk: { store: Store; clock: Clock },
   email: string,

@@ -1,5 +1,5 @@
-// A client of ACME (RFC 8555) for one account: a new certificate for one name by HTTP-01 or TLS-ALPN-01, and when to renew it (ARI, RFC 9773).
-// What it is given to do it does once: patience between tries is the caller's (renewals.ts).
+// A client of ACME (RFC 8555) for one account: a new certificate for one name by HTTP-01 or TLS-ALPN-01, and the time
+// to renew it (ARI, RFC 9773). It tries everything once; the caller (renewals.ts) repeats.
 import {
   createHash,
   createHmac,
@@ -13,10 +13,10 @@ import { SECOND, type Clock } from '../base/clock.ts'
 import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
 import { certificateRequest } from './request.ts'
 
-/** What a certificate authority refuses: its own words, the kind of error (RFC 8555 §6.7), and when it may be asked again. */
+/** A refusal of a certificate authority: its text, its type (RFC 8555 §6.7), and when it may be asked again. */
 export class AcmeRefusal extends Error {
   readonly kind: string
-  /** Milliseconds from now; undefined when it does not say. */
+  /** Milliseconds from now; undefined when the authority names no time. */
   readonly retryAfter: number | undefined
 
   constructor(kind: string, detail: string, retryAfter?: number) {
@@ -26,12 +26,12 @@ export class AcmeRefusal extends Error {
   }
 }
 
-/** An account at one directory, as it is kept. */
+/** An account at one directory, as it is stored. */
 export interface Account {
   directory: string
   /** PKCS #8 PEM of a key of P-256. */
   key: string
-  /** Its address at the authority. */
+  /** The account's URL at the authority. */
   url: string
 }
 
@@ -52,7 +52,7 @@ export interface Proof {
   way: Way
   name: string
   token: string
-  /** What /.well-known/acme-challenge/TOKEN answers (RFC 8555 §8.3). */
+  /** The content of /.well-known/acme-challenge/TOKEN (RFC 8555 §8.3). */
   keyAuthorization: string
 }
 
@@ -84,9 +84,9 @@ interface Authorization {
   challenges: Challenge[]
 }
 
-/** A nonce that was used before is answered with another: so often it is tried again (RFC 8555 §6.5). */
+/** How often a request is repeated when its nonce was used before (RFC 8555 §6.5). */
 const NONCES = 20
-/** How often a pending order or authorization is looked at, and how long at most. */
+/** How often a pending order or authorization is polled, and how many times at most. */
 const POLL = 2 * SECOND
 const POLLS = 45
 
@@ -101,7 +101,7 @@ export class AcmeClient {
     if (account?.directory === options.directory) this.#account = account
   }
 
-  /** The account, made where there is none, or none any more. */
+  /** The account; created when there is none, or the authority does not know it any more. */
   async account(): Promise<Account> {
     if (this.#account) return this.#account
     const { binding, directory, email } = this.#options
@@ -142,7 +142,7 @@ export class AcmeClient {
     return text
   }
 
-  /** When the authority wants a certificate renewed; undefined when it says nothing. `id` is that of RFC 9773 §4.1. */
+  /** When the authority wants a certificate renewed; undefined when it does not say. `id` is that of RFC 9773 §4.1. */
   async renewalWindow(id: string): Promise<{ start: number; end: number } | undefined> {
     const { renewalInfo } = await this.#index()
     if (renewalInfo === undefined) return undefined
@@ -205,7 +205,7 @@ export class AcmeClient {
     return this.#directory
   }
 
-  /** A signed request (RFC 8555 §6.2): `''` asks for what is there (POST-as-GET). */
+  /** Sends a signed request (RFC 8555 §6.2); `''` only reads (POST-as-GET). */
   async #post(url: string, payload: object | '', by?: { key: KeyObject }): Promise<CaAnswer> {
     for (let tries = 1; ; tries++) {
       const nonce = this.#nonce ?? (await this.#freshNonce())
@@ -240,7 +240,7 @@ function jws(header: object, payload: object | '', signed: (input: Buffer) => Bu
   return { protected: head, payload: body, signature: signed(Buffer.from(`${head}.${body}`)).toString('base64url') }
 }
 
-/** The public half, its members in the order of RFC 7638 §3. */
+/** The public key, its members in the order of RFC 7638 §3. */
 function jwkOf(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
   const { crv, kty, x, y } = createPublicKey(key).export({ format: 'jwk' })
   return { crv: crv!, kty: kty!, x: x!, y: y! }
@@ -264,7 +264,7 @@ function read<T>({ text }: CaAnswer): T {
   }
 }
 
-/** Retry-After in ms (RFC 9110 §10.2.3). */
+/** The Retry-After of an answer in ms (RFC 9110 §10.2.3). */
 function waitOf({ headers }: CaAnswer): number | undefined {
   const value = headers['retry-after']
   return value !== undefined && /^\d{1,7}$/.test(value) ? Number(value) * SECOND : undefined

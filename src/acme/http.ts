@@ -1,4 +1,5 @@
-// HTTPS to a certificate authority: small documents, within a time, from an authority that the operator may name.
+// HTTPS requests to a certificate authority:
+// small documents, limited time, and optionally a CA that the operator names.
 import { request } from 'node:https'
 import { rootCertificates } from 'node:tls'
 
@@ -8,7 +9,7 @@ export interface CaAnswer {
   text: string
 }
 
-/** A certificate authority that gives no answer, or one that makes no sense: it is asked again later. */
+/** A certificate authority gave no answer, or a malformed one: it is asked again later. */
 export class NoAnswer extends Error {}
 
 const TIMEOUT = 30_000
@@ -16,7 +17,7 @@ const MAX_OCTETS = 1024 * 1024
 
 export type Fetch = (url: string, options?: { method?: 'GET' | 'HEAD' | 'POST'; body?: string }) => Promise<CaAnswer>
 
-/** `authority`: PEM of an authority of the directory itself, beside those that are generally known. */
+/** `authority`: PEM of the CA of the directory itself, in addition to the generally known ones. */
 export function createFetch(authority: string | undefined, userAgent: string): Fetch {
   const ca = authority === undefined ? {} : { ca: [...rootCertificates, authority] }
   return (url, { body, method = 'GET' } = {}) =>

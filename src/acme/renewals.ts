@@ -1,5 +1,6 @@
-// Keeps a certificate for each name that is wanted: ordered when it is missing, renewed at two thirds of its lifetime or when the authority
-// says (ARI, RFC 9773), tried again later each time it fails. What is there is kept and shown until something better has come.
+// Keeps a certificate for each wanted name: ordered when it is missing, renewed at two thirds of its lifetime or when
+// the authority says so (ARI, RFC 9773), tried again later after a failure. The present certificate is used until a new
+// one is there.
 import { X509Certificate } from 'node:crypto'
 import type { Certificate } from '../base/certificate.ts'
 import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
@@ -15,7 +16,7 @@ export interface RenewalDeps {
   clock: Clock
   log: Log
   shelf: Shelf
-  /** The names that are wanted now; asked each hour and when somebody rings. */
+  /** The wanted names; read each hour and at each ring. */
   names: () => Promise<readonly string[]>
   client: Omit<AcmeOptions, 'clock'>
   /** How names can be proven here, the preferred way first. */
@@ -24,12 +25,12 @@ export interface RenewalDeps {
   renewed: () => void
 }
 
-/** Between tries for a name; the last repeats. Far below the limits that authorities have for failed validations. */
+/** Delays between tries for a name; the last repeats. Far below the authorities' limits for failed validations. */
 const RETRY = [10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY]
-/** How often the names are looked at, and how often the authority is asked about a certificate. */
+/** How often the names are checked, and how often the authority is asked about a certificate. */
 const LOOK = HOUR
 const ASK = 6 * HOUR
-/** Names that one account gets certificates for: a bound on what domains of strangers can cause. */
+/** The most names of one account: it bounds what strangers' domains can cause. */
 const MAX_NAMES = 200
 
 /** Kinds of errors (RFC 8555 §6.7) by which another way may succeed. */
@@ -46,7 +47,7 @@ export class Renewals {
     this.#deps = deps
   }
 
-  /** What /.well-known/acme-challenge/TOKEN answers just now. */
+  /** The present content of /.well-known/acme-challenge/TOKEN. */
   proofOf(token: string): string | undefined {
     return this.#proofs.get(token)?.keyAuthorization
   }
@@ -70,7 +71,7 @@ export class Renewals {
       }
       const goOn = await this.#renew(name)
       next = Math.min(next, await this.#dueAt(name))
-      // An authority that does not answer is not asked for the other names either.
+      // When the authority does not answer, the other names wait too.
       if (!goOn) break
     }
     return Math.max(next, clock.now() + MINUTE)
@@ -93,7 +94,7 @@ export class Renewals {
           log.info('renewal information not had', { name, error: messageOf(thrown) })
           return undefined
         })
-      // A moment within the window, at random, so that not everybody comes at once (RFC 9773 §4.2).
+      // A random time within the window, so that not all clients come at once (RFC 9773 §4.2).
       if (window && !(renewAt >= window.start && renewAt <= window.end))
         renewAt = window.start + Math.random() * (window.end - window.start)
       shelf.note(name, { ...progress, renewAt, askedAt: now })
@@ -101,7 +102,7 @@ export class Renewals {
     return Math.max(renewAt, progress.retryAt)
   }
 
-  /** Whether other names may be asked for too. */
+  /** Renews one certificate; false when the authority does not answer. */
   async #renew(name: string): Promise<boolean> {
     const { clock, log, renewed, shelf } = this.#deps
     const progress = shelf.progress(name)
@@ -126,7 +127,7 @@ export class Renewals {
       shelf.note(name, { ...progress, failures, retryAt, error })
       counters.certificates.add({ name })
       log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
-      // What was wrong may be the account: it is read anew.
+      // The account may be the fault: it is read again.
       this.#client = undefined
       return !(thrown instanceof NoAnswer)
     }
@@ -167,7 +168,9 @@ export class Renewals {
   }
 }
 
-/** Authority key identifier and serial number (RFC 9773 §4.1); undefined where the certificate does not show the first. */
+/**
+ * The certificate's id: authority key identifier and serial number (RFC 9773 §4.1); undefined when it lacks the first.
+ */
 export function renewalId({ raw, serialNumber }: X509Certificate): string | undefined {
   // 2.5.29.35 with a key identifier: OCTET STRING { SEQUENCE { [0] … } }.
   const at = raw.indexOf(Buffer.from([0x06, 0x03, 0x55, 0x1d, 0x23]))
@@ -177,7 +180,7 @@ export function renewalId({ raw, serialNumber }: X509Certificate): string | unde
   if (tag < 0 || tag > 8) return undefined
   const identifier = value.subarray(tag + 2, tag + 2 + value[tag + 1]!)
   const even = serialNumber.length % 2 === 0 ? serialNumber : `0${serialNumber}`
-  // DER puts a zero before a number whose first bit is set.
+  // DER writes a zero octet before a number whose first bit is set.
   const serial = Buffer.from(parseInt(even.slice(0, 2), 16) > 127 ? `00${even}` : even, 'hex')
   return `${identifier.toString('base64url')}.${serial.toString('base64url')}`
 }

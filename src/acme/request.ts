@@ -1,4 +1,4 @@
-// A request for a certificate (PKCS #10, RFC 2986) for one host name, with the key that the certificate is to have.
+// A certificate request (PKCS #10, RFC 2986) for one host name and the certificate's key.
 import { createPublicKey, sign, type KeyObject } from 'node:crypto'
 import { bits, der, ECDSA_SHA256, octets, oid, sequence, SUBJECT_ALT_NAME } from '../base/der.ts'
 
@@ -11,7 +11,7 @@ export function certificateRequest(name: string, key: KeyObject): Buffer {
   const attributes = der(0xa0, sequence(EXTENSION_REQUEST, der(0x31, extensions)))
   const body = sequence(
     der(0x02, Buffer.from([0])),
-    // The alternative name says it all.
+    // The subject is empty: the alternative name is enough.
     sequence(),
     createPublicKey(key).export({ type: 'spki', format: 'der' }),
     attributes,

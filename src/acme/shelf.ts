@@ -9,14 +9,14 @@ import { syncPath } from '../base/durable.ts'
 import { codeOf } from '../base/errors.ts'
 import type { Account } from './client.ts'
 
-/** What is known of a name beside its certificate. Times in ms. */
+/** The progress of a name's renewals. Times in ms. */
 export interface Progress {
   /** When to renew; null: not known yet. */
   renewAt: number | null
-  /** When the authority was last asked when it wants it renewed. */
+  /** When the authority was last asked for its renewal time. */
   askedAt: number | null
   failures: number
-  /** No try before this. */
+  /** No try before this time. */
   retryAt: number
   error: string | null
 }
@@ -30,7 +30,7 @@ export class Shelf {
     this.#directory = join(dataDir, 'acme')
   }
 
-  /** The file of a name's chain, whether it is there or not. */
+  /** The file of a name's chain, whether it exists or not. */
   chainFile(name: string): string {
     return this.#path(`${name}.crt`)
   }

@@ -1,4 +1,4 @@
-// Audiences, their contacts, and bringing many in at once.
+// Audiences, their contacts, and imports of many contacts at once.
 import { z } from 'zod'
 import { newId } from '../base/ids.ts'
 import { refuse } from '../base/errors.ts'
@@ -19,7 +19,7 @@ const MAX_IMPORT = 1000
 const MAX_FIELDS = 100
 const MAX_OBJECT = 64 * 1024
 
-/** The domain that an audience is made for. Throws 404. */
+/** The domain of a new audience. Throws 404. */
 function domainOf({
   caller,
   parts,
@@ -96,10 +96,10 @@ export const audiences = define('audiences', {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A lone surrogate, as JSON escapes it; what is behind a backslash that is itself escaped is text. */
+/** A lone surrogate as JSON escapes it; an escaped backslash before it makes it plain text. */
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
-/** A free object of bounded size. */
+/** An object with any members, limited in size. */
 const object = (maxKeys: number) =>
   z
     .custom<Record<string, unknown>>(isObject, 'must be an object or null')
@@ -220,7 +220,7 @@ const item = z.strictObject({
   custom_fields: contactFields.custom_fields.optional(),
 })
 
-/** An item in its checked form, or what is wrong with it: a bad one is skipped and told, not the end of all. */
+/** An item in its checked form, or its fault: a bad item is skipped and reported, and the others are imported. */
 const importItem = z
   .unknown()
   .meta(schemaOf(item, 'input'))

@@ -1,4 +1,5 @@
-// Who asks, and whether there is room: the gate before every route (specification "Authentication", RFC 6750, D8).
+// The gate before every route:
+// who calls, and whether the rate limit allows it (specification "Authentication", RFC 6750, D8).
 import type { Clock } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
 import { refuse } from '../base/errors.ts'
@@ -19,7 +20,7 @@ export function createGate({ store, clock, rates }: GateDesk): Gate {
   return {
     authenticate(headers) {
       const header = headers.get('authorization')
-      // Another scheme is as good as none (RFC 6750 §3.1).
+      // Another scheme counts as no token (RFC 6750 §3.1).
       if (header === null || !/^bearer\b/i.test(header)) {
         counters.refused.add({ where: 'api' })
         throw refuse(
@@ -36,7 +37,7 @@ export function createGate({ store, clock, rates }: GateDesk): Gate {
       const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
       const token = plaintext === undefined ? undefined : findToken(store, plaintext)
       const now = clock.now()
-      // An OAuth client is known here, and may do nothing: 403 by its scope.
+      // An OAuth client is authenticated, but has no scope here, so it gets 403.
       const access = token || plaintext === undefined ? undefined : findAccess(store, plaintext, now)
       if (access)
         return {

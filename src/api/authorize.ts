@@ -1,5 +1,6 @@
-// OAuth for MCP clients, the person's side (OAuth 2.1, D58): sign in, see who asks and where the answer goes, allow or deny. Bad client or
-// redirect URI: an error page, never a redirect. Who is signed in, and that a form is ours, is person.ts's.
+// OAuth for MCP clients, the pages for people (OAuth 2.1, D58): sign in, see which program asks and where the answer
+// goes, allow or deny. A bad client or redirect URI gets an error page, never a redirect. person.ts knows who is signed
+// in and proves that a form is ours.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
@@ -15,17 +16,17 @@ import { codePage, consentPage, signInPage, type Form, type Notice } from './sig
 
 const PATH = '/oauth/authorize'
 const MAX_QUERY = 8000
-/** A query as a form encodes it once more, and what is typed. */
+/** Room for a query that a form has encoded once more, and for typed text. */
 const MAX_BODY = 3 * MAX_QUERY + 8 * 1024
 
-/** An authorization request that may be answered by a redirect. */
+/** An authorization request whose answer may be a redirect. */
 interface Asking {
   client: OauthClient
   redirectUri: string
   state: string | null
   challenge: string
   resource: string
-  /** As it came, for the forms. */
+  /** The query as received, for the forms. */
   query: string
 }
 
@@ -128,7 +129,7 @@ function judge({ config, store }: PersonDesk, query: string): Judged {
   const client = clientById(store, params.get('client_id') ?? '')
   if (!client || params.getAll('client_id').length > 1)
     return { page: 'The program that sent you here is not known to this server. It has to register itself anew.' }
-  // OAuth 2.1 §3.1: what is there without a value is not there.
+  // OAuth 2.1 §3.1: a parameter without a value counts as absent.
   const given = (name: string): string | null => params.get(name) || null
   const redirectUri = given('redirect_uri')
   if (redirectUri === null || params.getAll('redirect_uri').length > 1 || !isRegistered(client, redirectUri))
@@ -155,7 +156,7 @@ function judge({ config, store }: PersonDesk, query: string): Judged {
   return { asking: { client, redirectUri, state, challenge, resource, query } }
 }
 
-/** The URI as it was registered, with its query as it is (RFC 6749 §3.1.2), and these behind it. */
+/** The registered URI with its query unchanged (RFC 6749 §3.1.2), and these parameters after it. */
 function withParams(uri: string, params: Record<string, string | null>): string {
   const more = new URLSearchParams(Object.entries(params).filter((pair): pair is [string, string] => pair[1] !== null))
   return `${uri}${uri.includes('?') ? '&' : '?'}${more.toString()}`
@@ -169,7 +170,7 @@ function redirectWith(
 ): Response {
   context.header('Cache-Control', 'no-store')
   context.header('Referrer-Policy', 'no-referrer')
-  // 303: the form's body, with what was typed into it, goes nowhere else.
+  // 303: the browser does not send the form's body, with typed text, to the redirect.
   return context.redirect(withParams(redirectUri, { ...params, state, iss: config.http.public_url }), 303)
 }
 

@@ -1,12 +1,12 @@
-// What port 80 answers: the proofs that a certificate authority asks for (RFC 8555 §8.3), and for all else the way to HTTPS.
+// The answers of port 80: proofs for a certificate authority (RFC 8555 §8.3), and redirects to HTTPS.
 import { Hono } from 'hono'
 
 export interface ClearTextDeps {
-  /** What a proof's token is answered; undefined: there is none of that name. */
+  /** The answer for a proof's token; undefined: there is none of that name. */
   proofOf: (token: string) => string | undefined
   /** Whether we have a certificate for a host. */
   serves: (host: string) => boolean
-  /** Where everybody else is led: an origin with https. */
+  /** The https origin for requests to other hosts. */
   origin: () => string
 }
 
@@ -20,7 +20,7 @@ export function createClearText({ origin, proofOf, serves }: ClearTextDeps): Hon
   app.all('*', (context) => {
     const { pathname, search } = new URL(context.req.url)
     const host = (context.req.header('host') ?? '').replace(/:\d+$/, '').toLowerCase()
-    // Never where a request says: only to hosts that are ours.
+    // Redirects only to our own hosts, never to a host that the request names.
     return context.redirect(`${serves(host) ? `https://${host}` : origin()}${pathname}${search}`, 301)
   })
   return app

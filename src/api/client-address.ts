@@ -1,17 +1,23 @@
-// Who asks, behind proxies that the operator trusts (http.trusted_proxies): the last address of X-Forwarded-For that is none of theirs.
+// The client's address behind proxies that the operator trusts (http.trusted_proxies): the last address of
+// X-Forwarded-For that is no such proxy.
 import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { customerOf } from '../base/network.ts'
 
-/** Whom the operator trusts; who names none but is reached by https has a proxy on this machine, since nothing here speaks https. */
+/**
+ * The trusted proxies.
+ * Without any, an https public URL means a proxy on this machine, because this listener speaks no https.
+ */
 const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
   trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies
 
 type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 
-/** The address of the client, '' where there is no socket (tests); without `http`, of whoever holds the connection. */
+/**
+ * The client's address; '' without a socket (tests). Without `http`: the address at the other end of the connection.
+ */
 export function clientAddress(context: Context, http?: Http): string {
   const trusted = http ? proxiesOf(http) : []
   const bindings = context.env as Partial<HttpBindings> | undefined
@@ -36,5 +42,5 @@ export function clientAddress(context: Context, http?: Http): string {
   return client
 }
 
-/** What a client is counted by where there is a limit. */
+/** The key under which limits count a client. */
 export const rateKey = (context: Context, http: Http): string => customerOf(clientAddress(context, http))

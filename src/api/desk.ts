@@ -1,4 +1,5 @@
-// What the API's actions work with. Each action hands it to a desk, which declares the few things that it takes of it.
+// The objects that the API's actions work with.
+// An action passes them to a function, which declares the few that it needs.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -43,11 +44,11 @@ export interface ApiDesk {
   space: Space
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
-  /** What all request bodies under way may hold in memory together. */
+  /** The limit for all request bodies in memory. */
   bodies: Budget
   /** Reads received messages again, for their attachments. */
   inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
-  /** The bells of the loops. */
+  /** Functions that ring the loops. */
   bells: {
     domains: () => void
     deliveries: (lane: string) => void

@@ -1,5 +1,5 @@
-// How things stand, for a monitoring system: figures from indexes and from sums that are kept anyway. What is expensive to count is not
-// counted, or counted once in a while.
+// Figures for a monitoring system, read from indexes and stored sums.
+// Figures that are expensive to count are left out, or counted now and then.
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
@@ -41,13 +41,16 @@ const by = (desk: FiguresDesk, label: string, from: string): Values =>
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
 
-/** Seconds since the earliest of these moments; 0 while it is to come. */
+/** Seconds since the earliest of these times; 0 when it is in the future. */
 const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): number => {
   const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
   return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
 }
 
-/** From so many failures in a row on an endpoint is probed by one delivery at a time, and waits for its own sake (D54). */
+/**
+ * From this many failures in a row on, an endpoint gets one delivery at a time (D54):
+ * its backlog is not caused by this server.
+ */
 const FAILING_FROM = 3
 
 interface Endpoint {
@@ -60,7 +63,7 @@ const endpoints = ({ store }: FiguresDesk): Endpoint[] =>
 const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
   status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
 
-/** Since when endpoints in this state have deliveries that wait. */
+/** The times since which deliveries have waited for endpoints in this state. */
 function waitingSince(desk: FiguresDesk, state: string): number[] {
   const wanted = new Set(
     endpoints(desk)
@@ -73,7 +76,7 @@ function waitingSince(desk: FiguresDesk, state: string): number[] {
 
 export const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
 
-/** The spool is walked at most this often. */
+/** The spool's size is computed at most this often. */
 const WALK_EVERY = 5 * MINUTE
 const walked = new Map<string, { at: number; octets: Promise<number> }>()
 
@@ -137,7 +140,7 @@ interface Account {
   used: number
 }
 
-/** Used and included volume of this month, of users whose plan has a limit. */
+/** Used and included volume of this month, for users whose plan has a limit. */
 function planUse({ clock, config, store }: FiguresDesk, of: 'used' | 'included'): Values {
   const now = clock.now()
   return store

@@ -1,4 +1,4 @@
-// What the tools of the MCP server answer, as schemas: those of the OpenAPI document, with what an agent reads of a document.
+// Schemas of the MCP tools' answers: those of the OpenAPI document, reduced to the members that an agent reads.
 import { z } from 'zod'
 import type { Json } from '../jsonapi/openapi-examples.ts'
 import { COLLECTION_META, Schemas, type View } from '../jsonapi/openapi-schemas.ts'
@@ -12,7 +12,7 @@ import { outboundEmails } from './outbound-emails.ts'
 
 const RESOURCES = [outboundEmails, inboundEmails, inboxes, domains, audiences, campaigns] as Resource<never>[]
 
-/** Whether a tool answers a page of resources or one, and how much it shows of each. */
+/** Whether a tool returns a page of resources or one resource. */
 export interface Output {
   type: string
   form: 'list' | 'one'
@@ -20,7 +20,7 @@ export interface Output {
 
 const made = new Map<string, z.ZodObject>()
 
-/** The schema of a tool's structured answer; made once, when the first agent comes. */
+/** The schema of a tool's structured answer; made at the first use. */
 export function outputOf({ form, type }: Output): z.ZodObject {
   const name = `${form} ${type}`
   let schema = made.get(name)
@@ -44,7 +44,7 @@ function documentOf(type: string, form: Output['form']): Json {
   return { type: 'object', required: ['data', 'meta'], properties: { data: { type: 'array', items: data }, meta } }
 }
 
-/** A schema without references, and without what makes it long: examples, and the forms of timestamps. */
+/** A schema without references, examples and timestamp formats, which would make it long. */
 function whole(schema: unknown, components: Json): Json {
   const plain = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(plain)

@@ -1,4 +1,4 @@
-// The tools of the MCP server: what each is for, what it takes, and the request to the API that it is.
+// The tools of the MCP server: purpose, arguments, and the API request that each one makes.
 import { z } from 'zod'
 import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import type { Output } from './mcp-output.ts'
@@ -28,10 +28,10 @@ const paging = {
   cursor: z.string().optional().describe('meta.next_cursor of the answer before, for the next page'),
 }
 
-/** Arguments are texts, numbers and truths: their schemas say so. */
+/** Arguments are texts, numbers and booleans, as their schemas demand. */
 const plain = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
-/** The query of a list: filters where they are given, and the page. */
+/** The query of a list: the given filters, and the page. */
 function query(given: Record<string, unknown>, filters: Record<string, string>): string {
   const search = new URLSearchParams()
   for (const [name, filter] of Object.entries(filters))
@@ -42,7 +42,7 @@ function query(given: Record<string, unknown>, filters: Record<string, string>):
   return text === '' ? '' : `?${text}`
 }
 
-// No id is of dots, and a URL takes them for a step up.
+// No id consists of dots, which a URL would read as a step up.
 const place = (value: unknown): string =>
   encodeURIComponent(plain(value).toWellFormed()).replace(/^(?:|\.\.?)$/, 'none')
 const listed =
@@ -85,7 +85,7 @@ export const MCP_TOOLS: readonly McpTool[] = [
       const attributes = {
         agent_id: client_id,
         ...rest,
-        // Without either the API says what is missing.
+        // Without html and text the API reports what is missing.
         ...(html === undefined ? {} : { html }),
         ...(text === undefined ? {} : { html: html ?? htmlOf(text), text }),
         ...(Object.keys(headers).length > 0 ? { headers } : {}),
@@ -199,7 +199,7 @@ export const MCP_TOOLS: readonly McpTool[] = [
   },
 ]
 
-/** Text as html: paragraphs and line breaks. */
+/** Text as html, with paragraphs and line breaks. */
 function htmlOf(text: string): string {
   const escaped = text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
   return escaped

@@ -1,5 +1,6 @@
-// The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool is a request to the very API that programs use,
-// made inside the process as the user who granted the access: the same rules, the same refusals, the same submit function.
+// The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool makes a request to the same API
+// that programs use, inside the process, as the user who granted the access: the same rules, refusals and submit
+// function apply.
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { Hono, type Context } from 'hono'
@@ -32,7 +33,7 @@ export interface McpDesk {
   bodies: Budget
 }
 
-/** The API takes more, for attachments; a tool takes words alone. */
+/** The API accepts more, for attachments; a tool accepts only text. */
 const MAX_BODY = 10 * 1024 * 1024
 
 const INSTRUCTIONS =
@@ -61,7 +62,8 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
   const app = new Hono()
   const { clock, config, store } = desk
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
-  // MCP, "Security Warning": a page of a stranger, or one that rebinds its name to this host, gets nothing. Programs send no Origin.
+  // MCP, "Security Warning":
+  // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
   app.use('/mcp', async (context, next) => {
     const origin = context.req.header('origin')
     return origin === undefined || isOurs(origin) ? next() : fault(context, 403, -32600, 'This origin is not allowed.')
@@ -91,7 +93,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
       context.header('Retry-After', String(reset))
       return fault(context, 429, -32000, `Too many requests; try again in ${reset} s.`)
     }
-    // Nothing is kept between requests: no stream to open, no session to end.
+    // Nothing is kept between requests: there is no stream to open and no session to end.
     if (context.req.method !== 'POST') {
       context.header('Allow', 'POST')
       return fault(context, 405, -32000, 'This server speaks by POST alone.')
@@ -115,7 +117,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
     } catch {
       return fault(context, 400, -32700, 'The body is not JSON.')
     }
-    // Batches left MCP with 2025-06-18; one would be many requests at the price of one.
+    // Batches left MCP with 2025-06-18; a batch would count as one request against the limit.
     if (Array.isArray(parsedBody)) return fault(context, 400, -32600, 'Send one message in a request, not a batch.')
     const { Server, Transport } = await sdk()
     const transport = new Transport({ enableJsonResponse: true })
@@ -134,7 +136,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
     return isAllowedOrigin(new URL(origin), [...allowedNow(desk.store, config).origins, config.http.public_url])
   }
 
-  /** Who asks; or the answer to who may not (RFC 6750 §3, RFC 9728 §5.1). */
+  /** The access of a caller, or the answer to one without access (RFC 6750 §3, RFC 9728 §5.1). */
   function accessOf({ config: { http } }: McpDesk, context: Context): OauthAccess | Response {
     const resources = resourcesOf({ http })
     const metadata = `resource_metadata="${http.public_url}/.well-known/oauth-protected-resource/mcp"`
@@ -146,7 +148,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
       })
     }
     const header = context.req.header('authorization')
-    // Another scheme is as good as none (RFC 6750 §3.1).
+    // Another scheme counts as no token (RFC 6750 §3.1).
     if (header === undefined || !/^bearer\b/i.test(header))
       return refuse(401, undefined, 'Sign in through OAuth to use this server.')
     if (header.includes(',')) return refuse(401, 'invalid_request', 'Send one Authorization header, not several.')
@@ -164,11 +166,11 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
   }
 }
 
-/** An error of JSON-RPC 2.0 §5.1 that belongs to no message. */
+/** An error of JSON-RPC 2.0 §5.1 without a message id. */
 const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429 | 503, code: number, message: string): Response =>
   context.json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
 
-/** Loaded when the first agent comes: every start and every command would wait 40 ms for it. */
+/** Loaded at the first MCP request: otherwise every start and every command would take 40 ms longer. */
 async function sdk() {
   const [{ McpServer: Server }, { WebStandardStreamableHTTPServerTransport: Transport }] = await Promise.all([
     import('@modelcontextprotocol/sdk/server/mcp.js'),

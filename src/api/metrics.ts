@@ -1,4 +1,4 @@
-// /metrics in Prometheus' text format 0.0.4: for programs on this machine, and for who brings `metrics.token` from elsewhere.
+// /metrics in Prometheus' text format 0.0.4, for programs on this machine, and for others that send `metrics.token`.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { Hono, type Context, type MiddlewareHandler } from 'hono'
 import { routePath } from 'hono/route'
@@ -10,7 +10,7 @@ import { FIGURES, type FiguresDesk } from './figures.ts'
 
 export type MetricsDesk = FiguresDesk & { config: Pick<Config, 'metrics'> }
 
-/** Backslash, quote and line end, as the format has them. */
+/** Escapes backslash, quote and line end, as the format demands. */
 const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 
 const labelled = (labels: Labels): string => {
@@ -40,7 +40,7 @@ const digest = (secret: string): Buffer => createHash('sha256').update(secret).d
 
 export function createMetrics(desk: MetricsDesk): Hono {
   const app = new Hono()
-  // A request that a proxy has passed on comes from somewhere else, whoever the proxy is.
+  // A request that a proxy passed on comes from elsewhere, even if the proxy is on this machine.
   const isHere = (context: Context): boolean =>
     LOOPBACK.test(clientAddress(context)) &&
     ['x-forwarded-for', 'forwarded', 'x-real-ip'].every((name) => context.req.header(name) === undefined)
@@ -63,7 +63,7 @@ export function createMetrics(desk: MetricsDesk): Hono {
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS'])
 
-/** Counts every request under the form of its path, which are few, never under what strangers write. */
+/** Counts every request under the pattern of its route, never under its path: a stranger could invent endless paths. */
 export function countRequests({ clock }: { clock: Clock }): MiddlewareHandler {
   return async (context, next) => {
     const began = clock.now()

@@ -1,5 +1,6 @@
-// OAuth for MCP clients, the machines' side (D58): registration (RFC 7591), the token endpoint (OAuth 2.1), revocation (RFC 7009), and the
-// metadata documents (RFC 8414, RFC 9728). Errors are OAuth's own JSON. No cookie counts here, so that browsers of any origin may ask.
+// OAuth for MCP clients, the endpoints for programs (D58): registration (RFC 7591), token (OAuth 2.1), revocation
+// (RFC 7009), and the metadata documents (RFC 8414, RFC 9728). Errors are in OAuth's own JSON. No cookie is used, so
+// that browsers of any origin may call.
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
@@ -24,13 +25,13 @@ const TOKEN_REQUESTS = 60
 const MAX_BODY = 16 * 1024
 const JSON_TYPE = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store', Pragma: 'no-cache' }
 
-/** The resources that a token may be for: the MCP endpoint, or this server as a whole. */
+/** The possible resources of a token: the MCP endpoint, or this server as a whole. */
 export const resourcesOf = ({ http }: Pick<Config, 'http'>): { mcp: string; root: string } => ({
   mcp: `${http.public_url}/mcp`,
   root: http.public_url,
 })
 
-/** The resource that a request names, in the form in which it is kept; undefined when it is none of ours. */
+/** The named resource in its stored form; undefined when it is not ours. */
 export function resourceNamed(config: Pick<Config, 'http'>, given: string | undefined): string | undefined {
   const { mcp, root } = resourcesOf(config)
   if (given === undefined) return mcp
@@ -70,7 +71,7 @@ export function createOauth(desk: OauthDesk): Hono {
     })
   }
 
-  /** The form of a request, or the answer to one that is none. */
+  /** The form of a request, or the answer to a malformed one. */
   const readForm = async (context: Context): Promise<URLSearchParams | Response> => {
     const refused = limited(tokenRequests, context)
     if (refused) return refused
@@ -173,7 +174,7 @@ const UNKNOWN_CLIENT: Refused = {
 }
 
 function refusal(context: Context, { description, error, status }: Refused): Response {
-  // RFC 9110 §15.5.2: a 401 names a scheme.
+  // RFC 9110 §15.5.2: a 401 must name a scheme.
   return oauthError(context, status, error, description, status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {})
 }
 
@@ -182,7 +183,7 @@ function clientOf({ store }: OauthDesk, form: URLSearchParams): OauthClient | un
   return id === undefined ? undefined : clientById(store, id)
 }
 
-/** RFC 6749 §5.2: what a token request is refused for, or what it gets. */
+/** Answers a token request: tokens, or an error of RFC 6749 §5.2. */
 async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange | Refused> {
   const refused = (error: string, description: string, status: 400 | 401 = 400): Refused => ({
     status,
@@ -215,7 +216,7 @@ async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange 
   return exchangeCode(desk, { client, code, verifier, redirectUri: value('redirect_uri'), resource })
 }
 
-/** RFC 8414 §2. The issuer is the very text of http.public_url. */
+/** RFC 8414 §2. The issuer is exactly the text of http.public_url. */
 function serverMetadata({ http }: Pick<Config, 'http'>): object {
   const issuer = http.public_url
   return {

@@ -1,4 +1,4 @@
-// The events as OpenAPI describes requests that come to a client: one webhook for each type, with its headers and its data.
+// The events in the OpenAPI document, as requests to a client: one webhook for each type, with its headers and data.
 import type { Json } from '../jsonapi/openapi-examples.ts'
 import { schemaOf, type Schemas } from '../jsonapi/openapi-schemas.ts'
 import { EVENT_TYPES } from '../states/events.ts'

@@ -1,5 +1,5 @@
-// The OAuth endpoints in the OpenAPI document (RFC 7591, RFC 6749 as OAuth 2.1 has it, RFC 7009, RFC 8414, RFC 9728). They lie beside the API,
-// take no bearer token, and speak OAuth's own JSON.
+// The OAuth endpoints in the OpenAPI document (RFC 7591, RFC 6749 as amended by OAuth 2.1, RFC 7009, RFC 8414,
+// RFC 9728). They are outside the API's path, need no bearer token, and use OAuth's own JSON.
 import type { Json } from '../jsonapi/openapi-examples.ts'
 
 export const OAUTH_TAG = { name: 'oauth', description: 'How programs are let in by a person, for the MCP server.' }
@@ -108,7 +108,7 @@ const SERVER = object(
   },
 )
 
-/** Path items on the apex host, by path. */
+/** Path items outside the API, by path. */
 export function oauthPaths(publicUrl: string): Record<string, Json> {
   const servers = [{ url: publicUrl, description: 'This server, beside the API.' }]
   const paths: Record<string, Json> = {

@@ -1,4 +1,4 @@
-// The API's description for programs: its resources, the OAuth endpoints beside them, and the events that webhooks get.
+// The OpenAPI document: the API's resources, the OAuth endpoints, and the events for webhooks.
 import { createOpenApi } from '../jsonapi/openapi.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { eventRequests } from './openapi-events.ts'

@@ -44,7 +44,7 @@ const recipient = z.object({
   next_attempt_at: z.iso.datetime().nullable(),
 })
 
-/** A file as it is shown: what it is, not what is in it. */
+/** An attachment as it is shown: its facts without its content. */
 const attached = z.object({
   filename: z.string(),
   content_type: z.string(),
@@ -54,7 +54,7 @@ const attached = z.object({
 })
 const UNKEPT = 'null once the body is no longer kept.'
 
-/** A recipient as the API shows it: what the queue calls active or held is still queued to its owner. */
+/** A recipient as the API shows it: the queue's states active and held are shown as queued. */
 function show(delivery: Delivery): z.output<typeof recipient> {
   const { address, role, status, smtp_code, enhanced_code, response, remote_mta, attempts, next_attempt_at } = delivery
   const open = status === 'active' || status === 'held'

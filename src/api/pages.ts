@@ -1,5 +1,5 @@
-// The one small style of the pages that people see without signing in to anything: no script, no request to anywhere, light and dark,
-// usable by keyboard, screen reader and phone.
+// The common style of the pages for people without an account: no script, no outside requests, light and dark, usable
+// with keyboard, screen reader and phone.
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
 
@@ -25,7 +25,7 @@ ul { margin: 0 0 1rem; padding-left: 1.2rem }
 code { font-size: .9em }
 `
 
-/** Answers a whole page. Its forms go to this server alone, and nobody frames it. */
+/** Answers with a whole page. Its forms can be sent only to this server, and it cannot be framed. */
 export function page(
   context: Context,
   status: 200 | 400 | 403 | 404 | 413 | 429,

@@ -91,7 +91,10 @@ export class People {
     return this.#formMac(browser, person, request)
   }
 
-  /** Whether a form was written here, for this browser and this person: one of another site or another browser proves nothing. */
+  /**
+   * Whether this server wrote a form for this browser and this person:
+   * a form of another site or browser has no valid proof.
+   */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
     const browser = this.#read(context, BROWSER_COOKIE)
     return browser !== undefined && same(proof, this.#formMac(browser, person, request))
@@ -117,13 +120,13 @@ export class People {
     return this.#desk.config.http.public_url.startsWith('https:')
   }
 
-  // "__Host-" (RFC 6265bis §4.1.3.2): no neighbour below the same domain can plant these.
+  // "__Host-" (RFC 6265bis §4.1.3.2): other hosts of the same domain cannot set these cookies.
   #options(): CookieOptions {
     const options: CookieOptions = { httpOnly: true, sameSite: 'Lax', path: '/' }
     return this.#secure ? { ...options, prefix: 'host', secure: true } : options
   }
 }
 
-/** Compared as texts: of base64url several spellings mean the same octets. */
+/** Compares the texts, because several base64url texts mean the same octets. */
 const same = (given: string, expected: string): boolean =>
   Buffer.byteLength(given) === expected.length && timingSafeEqual(Buffer.from(given), Buffer.from(expected))

@@ -1,4 +1,4 @@
-// What recipients' mail programs reach without a token: the tracking pixel and tracked links (D38).
+// The URLs that recipients' mail programs use without a token: the tracking pixel and tracked links (D38).
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -30,7 +30,7 @@ export function createPublic(desk: PublicDesk): Hono {
   const app = new Hono()
   const key = desk.keyring.derive('tracking')
   const visit = (context: Context) => ({ method: context.req.method, userAgent: context.req.header('user-agent') })
-  // What cannot be noted must not keep a reader from the page.
+  // A visit that cannot be recorded must not keep the reader from the page.
   const note = async (work: Promise<void>): Promise<void> =>
     void (await work.catch((thrown: unknown) => desk.log.fault('tracking', thrown)))
 
@@ -52,14 +52,14 @@ export function createPublic(desk: PublicDesk): Hono {
     const click = token.length < MAX_TOKEN ? readClickToken(key, token) : undefined
     if (!click) return context.text('This link is not one of ours, or was cut on its way.\n', 404)
     await note(noteVisit(desk, 'clicked', click.delivery, visit(context), click.url))
-    // A header holds ASCII alone.
+    // A header can hold only ASCII.
     const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
     return context.body(null, 302, { Location: location, ...PRIVATE })
   })
   app.get('/exports/:id/:until/:mac', async (context) => {
     const { id, mac, until } = context.req.param()
     const file = exportFile(desk, { id, until, mac }, desk.clock.now())
-    // Opened at once: what is removed meanwhile is read to its end all the same.
+    // Opened first: a file that is deleted meanwhile can still be read to its end.
     const opened = file && (await open(join(desk.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
     const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream

@@ -1,4 +1,4 @@
-// Recipients' rights: to be forgotten, and to be told what is known (specification "Recipient privacy", D56, D57).
+// Rights of recipients: erasure, and an export of all data about them (specification "Recipient privacy", D56, D57).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import {

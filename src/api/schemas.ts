@@ -1,4 +1,4 @@
-// The forms of values that several resources take. Messages are made to follow the attribute's name: "subject" must be …
+// Schemas of values that several resources have. Their messages follow the attribute's name: "subject" must be …
 import { z } from 'zod'
 import { parseAddress } from '../message/address.ts'
 import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
@@ -42,7 +42,7 @@ export const addresses = (max: number) =>
     error: 'must be an email address or a list of email addresses',
   })
 
-/** The sender's own header fields as pairs; every fault names its field. */
+/** The sender's own header fields as pairs; each problem names its field. */
 export const headerFields = () =>
   z
     .custom<Record<string, string>>(
@@ -74,12 +74,12 @@ export const headerFields = () =>
       return entries
     })
 
-/** Strict base64 (RFC 4648 §4). Looked at, not decoded: an attachment may have 40 MB. */
+/** Strict base64 (RFC 4648 §4). Checked without decoding: an attachment may have 40 MB. */
 const base64 = z
   .string('must be a string')
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 
-/** A media type with its parameters (RFC 2045 §5.1); the name of a file is said by `filename` alone. */
+/** A media type with its parameters (RFC 2045 §5.1); without a file name, which only `filename` gives. */
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+-]+|"[\x20!#-[\]-~]*"))*$/i
 
 /** One attachment: inline or by URL, exactly one of the two. */
@@ -109,5 +109,5 @@ export const attachment = () =>
         })
     })
 
-/** A name that people give things. */
+/** A name for a resource. */
 export const name = () => line(255).refine((value) => value.trim() !== '', 'must not be empty')

@@ -1,4 +1,4 @@
-// The HTTP side as one function Request -> Response, and the listener that puts it on a socket.
+// The HTTP application as one function Request -> Response, and the listener that serves it on a socket.
 import type { Server } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -102,7 +102,7 @@ export function createApp(desk: ApiDesk): App {
   app.use(new WrongTokens(desk).watch)
   app.use('*', async (context, next) => {
     const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
-    // RFC 9112 §3.2: a proxy in front may have looked at the other one.
+    // RFC 9112 §3.2: a proxy in front may have used the other one.
     if (names.filter((name) => name.toLowerCase() === 'host').length > 1)
       return context.text('Send one Host header, not several.\n', 400)
     return next()
@@ -110,7 +110,8 @@ export function createApp(desk: ApiDesk): App {
   app.use('*', async (context, next) => {
     await next()
     const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
-    // A year (RFC 6797), on the public name alone: what else leads here may belong to somebody who serves it in clear text too.
+    // A year (RFC 6797), only for the public name:
+    // other names of this server may be served in clear text by somebody else.
     const { host, protocol } = new URL(desk.config.http.public_url)
     if (encrypted && protocol === 'https:' && context.req.header('host') === host)
       context.header('Strict-Transport-Security', 'max-age=31536000')
@@ -156,7 +157,7 @@ export function createApp(desk: ApiDesk): App {
   app.route('/', createAuthorize(desk))
   app.route('/', createMcp(desk, apiInside(desk)))
   app.onError((thrown, context) => {
-    // Whoever asked has hung up in the middle: no fault of ours, and nobody to answer.
+    // The client disconnected in the middle: no error of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, desk)
     return context.body(body, status as 400, headers)
@@ -168,13 +169,13 @@ export function createApp(desk: ApiDesk): App {
 export interface HttpListener {
   host: string
   port: number
-  /** Takes another certificate for connections to come; for HTTPS. */
+  /** Uses another certificate for new connections; for HTTPS. */
   renew(certificate: Certificate): void
-  /** Stops accepting, waits for requests in progress at most `patience` ms. */
+  /** Accepts no more; waits at most `patience` ms for requests in progress. */
   close(patience: number): Promise<void>
 }
 
-/** Milliseconds that a client may take for its header, and for a whole request with its body. */
+/** Milliseconds for a request's header, and for the whole request with its body. */
 const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 

@@ -1,11 +1,12 @@
-// The two pages of OAuth: a person signs in, and says yes or no to a program. What they show of the program is its own word, and said to be.
+// The two pages of OAuth: a person signs in, and allows or denies a program.
+// Facts that the program claims about itself are shown as such.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { page } from './pages.ts'
 
-/** What each form sends back with a button: the authorization request as it came, and the proof that the form is ours. */
+/** The hidden fields of each form: the authorization request as received, and the proof that the form is ours. */
 export interface Form {
-  /** The name of the program, as it gave it. */
+  /** The name that the program gave itself. */
   client: string
   action: string
   request: string
@@ -87,13 +88,13 @@ export function consentPage(
         <button class="plain" name="action" value="deny">Deny</button>
         <button class="plain" name="action" value="sign-out">Use another account</button>
       </form>`,
-    // Browsers hold every redirect after a form to this rule: also the one to the program, and where that leads on. An origin would not
-    // do, and "[::1]" is none to it.
+    // Browsers apply this rule to every redirect after a form: to the one to the program, and to later ones. So a
+    // single origin is not enough, and browsers do not accept "[::1]" as an origin.
     { formTo: `'self' https: http: ${new URL(redirectUri).protocol}`, heading: html`Allow <bdi>${form.client}</bdi>?` },
   )
 }
 
-/** The host; of a private-use scheme, which another program on the device may answer to, the scheme as well. */
+/** The host; for a private-use scheme, which another program of the device may handle, the scheme too. */
 function whereTo(redirectUri: string): string {
   const { host, protocol } = new URL(redirectUri)
   return /^https?:$/.test(protocol) ? host : `${protocol}//${host}`

@@ -1,4 +1,4 @@
-// Addresses that must not be mailed: read, and taken back where they are not for good.
+// Addresses that must not be mailed: listed, and removed unless they are permanent.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from '../outbound/suppressions.ts'

@@ -1,4 +1,4 @@
-// Personal access tokens: made and revoked, never read again.
+// Personal access tokens: created and revoked; the plaintext is never shown again.
 import { z } from 'zod'
 import { Refusal } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'

@@ -39,7 +39,7 @@ const events = z
   .meta({ items: { type: 'string', enum: HEARD }, uniqueItems: true })
   .transform((list) => [...new Set(list)])
 
-/** The domain that the request names, if it is the user's; undefined when it names none. */
+/** The user's domain that the request names; undefined when it names none. */
 function domainOf({
   parts,
   caller,

@@ -9,7 +9,7 @@ import { RateLimit } from '../accounts/rates.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import { clientAddress, rateKey } from './client-address.ts'
 
-/** Wrong tokens that one address may send at once, and from then on per second. */
+/** Wrong tokens that one address may send at once, and after that per second. */
 const BURST = 20
 const PER_SECOND = 0.2
 

@@ -1,5 +1,5 @@
-// A self-made TLS certificate (X.509 v3, RFC 5280) for listeners that were given none: it encrypts, it proves nothing. Node
-// makes keys but no certificates, so the few structures needed are written in DER here.
+// Makes a self-signed TLS certificate (X.509 v3, RFC 5280) for listeners without a configured one: it encrypts, but
+// proves no identity. Node makes keys but no certificates, so the few structures needed are written in DER here.
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 import { DAY } from './clock.ts'
 import { bits, der, ECDSA_SHA256, octets, oid, pem, sequence, SUBJECT_ALT_NAME, yes } from './der.ts'
@@ -23,7 +23,7 @@ const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
 /** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now` (ms). `more`: further extensions (RFC 5280 §4.2, DER). */
 export function makeCertificate(hostname: string, now: number, more: readonly Uint8Array[] = []): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  // X.520 bounds a common name to 64 characters; the alternative name carries the whole.
+  // X.520 limits a common name to 64 characters; the alternative name holds the full name.
   const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
   const serial = randomBytes(16)
   serial[0] = (serial[0]! & 0x7f) | 0x40

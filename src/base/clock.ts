@@ -1,12 +1,12 @@
-// Time, as everything here takes it: a number of milliseconds since the epoch, and one call that asks to be woken.
-// Nothing else in src/ reads Date.now() or sets a timer for a rule of the trade, so that tests turn the clock by hand.
+// Time is a number of milliseconds since the epoch, and the clock can call a function at a time. No other file in src/
+// reads Date.now() or sets a timer for a rule of mail, so that tests can turn the clock by hand.
 
 export const SECOND = 1000
 export const MINUTE = 60 * SECOND
 export const HOUR = 60 * MINUTE
 export const DAY = 24 * HOUR
 
-/** Takes back a wake-up; harmless after it happened. */
+/** Cancels a wake-up; harmless after it happened. */
 export type Cancel = () => void
 
 export interface Clock {
@@ -16,14 +16,14 @@ export interface Clock {
   wake(time: number, run: () => void): Cancel
 }
 
-// setTimeout overflows at 2^31 ms (25 days) and fires at once; a day is far enough to look again.
+// setTimeout overflows at 2^31 ms (25 days) and then fires at once: so the sleep is cut into days.
 const LONGEST_SLEEP = DAY
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   wake(time, run) {
     let timer: NodeJS.Timeout
-    // Timers run by another clock and may be a fraction early.
+    // Timers use another clock and may fire slightly early.
     const end = (): void => (Date.now() < time ? sleep() : run())
     const sleep = (): void => {
       const left = time - Date.now()
@@ -34,12 +34,15 @@ export const systemClock: Clock = {
   },
 }
 
-/** ISO 8601 in UTC with milliseconds, the one form of a time on the wire (D10). */
+/** A time in ms as ISO 8601 in UTC with milliseconds, the only form in API and webhooks (D10). */
 export function iso(time: number): string {
   return new Date(time).toISOString()
 }
 
-/** `time` moved by whole calendar months in UTC; the day is clamped to the target month's last (31 Jan + 1 = 28 Feb). */
+/**
+ * `time` (ms) moved by whole calendar months in UTC.
+ * The day is limited to the last of the target month (31 Jan + 1 = 28 Feb).
+ */
 export function addMonths(time: number, months: number): number {
   const from = new Date(time)
   const to = new Date(time)

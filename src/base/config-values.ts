@@ -1,8 +1,9 @@
-// The kinds of values that the configuration is made of; each says in a few words what it must be.
+// Schemas for the values of the configuration; each has a short message that says what the value must be.
 import { z } from 'zod'
 import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { parseDuration, parseSize } from './units.ts'
 
+/** A duration such as "5m"; the output is in ms. */
 export const duration = () =>
   z.union([z.string(), z.number()], 'must be a duration such as "5m"').transform((text, context) => {
     const value = parseDuration(String(text))
@@ -11,6 +12,7 @@ export const duration = () =>
     return value ?? z.NEVER
   })
 
+/** A size such as "40MB" or a number; the output is in bytes. */
 export const size = () =>
   z.union([z.string(), z.int().min(0)]).transform((text, context) => {
     const value = typeof text === 'number' ? text : parseSize(text)
@@ -19,10 +21,11 @@ export const size = () =>
     return value ?? z.NEVER
   })
 
-/** Nothing would ever be done in no time, or with no room. */
+/** The same, more than 0: with no time or no room nothing could ever be done. */
 export const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
   unit.refine((value) => value > 0, 'must be more than 0')
 
+/** A host and port such as "127.0.0.1:8025"; the output is {host, port}. */
 export const endpoint = () =>
   z.string().transform((text, context) => {
     const value = parseEndpoint(text)
@@ -30,14 +33,18 @@ export const endpoint = () =>
     return value ?? z.NEVER
   })
 
-/** An endpoint that is used before names can be looked up. */
+/** An endpoint with an IP address, for use before names can be looked up. */
 export const addressEndpoint = () =>
   endpoint().refine(({ host }) => isAddress(host), 'must be address:port, such as "127.0.0.1:53"')
 
+/** An IP network in CIDR form or a single address. */
 export const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
+/** A TCP port, 0 to 65535. */
 export const port = () => z.int('must be a port number').min(0).max(65535)
+/** Any text. */
 export const text = () => z.string('must be a text')
 
+/** A mail address, or '' for none. */
 export const mailAddress = () =>
   text()
     .refine(
@@ -46,6 +53,7 @@ export const mailAddress = () =>
     )
     .default('')
 
+/** The base URL that the outside uses, without a final slash. */
 export const publicUrl = () =>
   z.string().transform((value, context) => {
     const url = URL.canParse(value) ? new URL(value) : undefined
@@ -56,6 +64,7 @@ export const publicUrl = () =>
     return fits ? url.origin : z.NEVER
   })
 
+/** A DNS host name, or '' for none. */
 export const hostName = () =>
   z
     .string()
@@ -66,6 +75,7 @@ export const hostName = () =>
       'must be a host name such as "mx.example.org"',
     )
 
+/** An https URL. */
 export const secureUrl = () =>
   z
     .string()

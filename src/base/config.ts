@@ -1,5 +1,6 @@
-// The configuration: one TOML file, every key also as environment variable POSTRIDER_SECTION_KEY, every key with a default.
-// Unknown keys and wrong values stop the start with the file, the line and one sentence (contract.md).
+// The configuration: one TOML file; every key can also be set by the environment variable POSTRIDER_SECTION_KEY, and
+// every key has a default. An unknown key or a wrong value stops the start with the file, the line and one sentence
+// (contract.md).
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { parse, TomlError } from 'smol-toml'
@@ -131,10 +132,12 @@ export const schema = z.strictObject({
 
 /** The configuration with every key present: durations in ms, sizes in bytes, endpoints as {host, port}. */
 export type Config = z.output<typeof schema>
-/** What a file or a test may write: any subset. */
+/** What a file or a test may give: any subset of the keys. */
 export type ConfigInput = z.input<typeof schema>
 
-/** The file of extra certificate authorities, '' for none: webhooks.ca_file is its name of 0.1.0. */
+/**
+ * The file of extra certificate authorities, '' for none. Its name in 0.1.0 was webhooks.ca_file, which still works.
+ */
 export const authoritiesOf = ({ tls, webhooks }: Pick<Config, 'tls' | 'webhooks'>): string =>
   tls.ca_file || webhooks.ca_file
 
@@ -160,8 +163,8 @@ export function parseConfig(
 }
 
 /**
- * Reads the file (defaults when `file` is undefined), lays the environment over it and checks the whole.
- * Throws an OperatorError: one sentence with file, line and key.
+ * Reads the file (defaults when `file` is undefined), applies the environment variables, and checks the result. Throws
+ * an OperatorError: one sentence with file, line and key.
  */
 export function loadConfig(file: string | undefined, environment: Record<string, string | undefined> = {}): Config {
   const source = file === undefined ? '' : readConfig(file)
@@ -193,7 +196,7 @@ const sentence = (message: string): string => {
   return (words.startsWith('must ') ? words : `is wrong: ${words}`).replace(/\.$/, '')
 }
 
-/** Puts POSTRIDER_SECTION_KEY variables into the tree; returns which variable each path came from. */
+/** Puts POSTRIDER_SECTION_KEY variables into the tree. Returns the variable that each path came from. */
 function applyEnvironment(
   tree: Record<string, unknown>,
   environment: Record<string, string | undefined>,
@@ -205,7 +208,7 @@ function applyEnvironment(
     if (raw === undefined) continue
     const [head, key] = path as [string, string | undefined]
     const place = key === undefined ? tree : (tree[head] ??= {})
-    // What stands where a section should is refused afterwards.
+    // A value in the place of a section is refused later.
     if (!isTable(place)) continue
     place[key ?? head] = fromText(raw, path)
     origin.set(path.join('.'), variable)
@@ -213,7 +216,7 @@ function applyEnvironment(
   return origin
 }
 
-/** Every key that one variable can hold: all but tables of the user's own naming. */
+/** Every key that a variable can set: all except the tables whose names the user chooses. */
 export function scalarPaths(): string[][] {
   return Object.entries(parseConfigTree()).flatMap(([head, value]) =>
     head === 'plans'
@@ -230,7 +233,7 @@ const parseConfigTree = (): Config => schema.parse({})
 const isTable = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A variable's text in the type that the default has: lists are separated by commas. */
+/** A variable's text as the type of the default value; lists are separated by commas. */
 function fromText(raw: string, path: readonly string[]): unknown {
   const model = path.reduce<unknown>((tree, key) => (tree as Record<string, unknown>)[key], parseConfigTree())
   if (Array.isArray(model))
@@ -243,10 +246,11 @@ function fromText(raw: string, path: readonly string[]): unknown {
   return raw
 }
 
-/** The line (from 1) on which a key stands, or its section, or 1. */
+/** The line (from 1) of a key, else that of its section, else 1. */
 function lineOf(source: string, path: readonly PropertyKey[]): number {
   const keys = path.filter((key) => typeof key === 'string')
-  // Of an array of tables ([[delivery.routes]]) the one that the path counts to; an element of a list has its key's line.
+  // In an array of tables ([[delivery.routes]]) the path's number selects the table;
+  // an element of a list has the line of its key.
   const at = path.findIndex((key) => typeof key === 'number')
   const repeated = at >= 0 && at < path.length - 1 ? path.slice(0, at).join('.') : undefined
   let left = repeated === undefined ? 0 : (path[at] as number)
@@ -261,7 +265,7 @@ function lineOf(source: string, path: readonly PropertyKey[]): number {
     }
     const key = header ? undefined : /^\s*((?:"[^"]*"|[\w.\s-])+?)\s*=/.exec(text)
     const here = key ? [...section, ...namesOf(key[1]!)] : section
-    // The deepest place on the way to the key: its line, an inline table's, its section's.
+    // The deepest match so far: the key itself, an inline table, or its section.
     if (here.length <= depth || here.some((name, level) => name !== keys[level])) continue
     depth = here.length
     line = index + 1

@@ -1,5 +1,5 @@
-// What happened since this process began, as sums for a monitoring system. Whoever makes something happen counts it, after the commit
-// where it is a write; /metrics reads the sums. They belong to the process, as its processor time does, and begin at nothing with it.
+// Counters since the process began, for a monitoring system: code that causes an event counts it, after the commit if
+// it is a write, and /metrics reads the sums. They start at zero with each process.
 
 export type Labels = Record<string, string>
 
@@ -10,7 +10,7 @@ export class Counter {
   readonly help: string
   readonly #sums = new Map<string, [Labels, number]>()
 
-  /** `known`: labels that are shown as 0 before they occur, so that a first time is seen as a rise. */
+  /** `known`: label sets that are shown as 0 before they occur, so that the first occurrence is visible as a rise. */
   constructor(name: string, help: string, known: readonly Labels[] = []) {
     this.name = name
     this.help = help
@@ -29,12 +29,12 @@ export class Counter {
   }
 }
 
-/** Upper bounds in seconds. */
+/** Upper bounds of the buckets in seconds. */
 const BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 interface Observed {
   labels: Labels
-  /** By bound, not summed up; the last is beyond all. */
+  /** Counts by bucket, not cumulative; the last is for values above all bounds. */
   buckets: number[]
   sum: number
 }

@@ -1,5 +1,6 @@
-// The few structures of ASN.1 that certificates and requests for them are made of, in DER (X.690).
+// Writes the few ASN.1 structures of certificates and certificate requests in DER (X.690).
 
+/** One DER element: tag, length and contents (X.690 §8.1). */
 export function der(tag: number, ...parts: Uint8Array[]): Buffer {
   const body = Buffer.concat(parts)
   const length =
@@ -11,9 +12,13 @@ export function der(tag: number, ...parts: Uint8Array[]): Buffer {
   return Buffer.concat([Buffer.from([tag]), length, body])
 }
 
+/** A SEQUENCE of encoded elements. */
 export const sequence = (...parts: Uint8Array[]): Buffer => der(0x30, ...parts)
+/** An OBJECT IDENTIFIER from its encoded octets. */
 export const oid = (...bytes: number[]): Buffer => der(0x06, Buffer.from(bytes))
+/** An OCTET STRING. */
 export const octets = (body: Uint8Array): Buffer => der(0x04, body)
+/** A BIT STRING of whole octets. */
 export const bits = (body: Uint8Array): Buffer => der(0x03, Buffer.from([0]), body)
 export const yes = der(0x01, Buffer.from([0xff]))
 
@@ -21,5 +26,6 @@ export const yes = der(0x01, Buffer.from([0xff]))
 export const ECDSA_SHA256 = sequence(oid(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
 export const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
 
+/** The PEM form of octets: base64 in lines of 64 between BEGIN and END lines. */
 export const pem = (label: string, octets: Uint8Array): string =>
   `-----BEGIN ${label}-----\n${Buffer.from(octets).toString('base64').replace(/.{64}/g, '$&\n').trimEnd()}\n-----END ${label}-----\n`

@@ -1,8 +1,8 @@
-// What makes files last through a power cut: their octets and, apart from them, the entry in their directory have to be synced (fsync(2)).
+// Makes files survive a power cut: the octets and, separately, the directory entry must be synced (fsync(2)).
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** Syncs a file or a directory. Throws as the system does. */
+/** Syncs a file or a directory. Throws the system's error. */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r')
   try {
@@ -12,7 +12,7 @@ export function syncPath(path: string): void {
   }
 }
 
-/** Syncs a file and its entry. */
+/** Syncs a file and its directory entry. Throws the system's error. */
 export function syncFile(file: string): void {
   syncPath(file)
   syncPath(dirname(file))

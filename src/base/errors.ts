@@ -1,6 +1,6 @@
-// The three kinds of failure (src/README.md). A Refusal is the caller's fault and is answered with what to mend; an
-// OperatorError is a sentence for whoever starts or configures Postrider; all else that is thrown is a fault of ours.
-// What the outside world answers (SMTP replies, DNS) is never thrown: it is a value, see smtp/verdict.ts.
+// The three kinds of failure (src/README.md). A Refusal is the caller's fault, and the answer says how to correct it.
+// An OperatorError is one sentence for the person who starts or configures Postrider. Any other error is a fault of
+// this program. Answers of other servers (SMTP replies, DNS) are never thrown: they are values, see smtp/verdict.ts.
 
 /** Every machine-readable error code (D7) with its HTTP status and title. */
 export const CODES = {
@@ -56,7 +56,7 @@ export const CODES = {
 
 export type Code = keyof typeof CODES
 
-/** Where in the request the fault lies (D6): one of the three members of JSON:API's error source. */
+/** The place of the fault in the request (D6): one of the three members of JSON:API's error source. */
 export interface Source {
   pointer?: string
   parameter?: string
@@ -70,7 +70,7 @@ export interface Problem {
   meta?: Record<string, unknown>
 }
 
-/** Thrown for the caller's fault; carries every problem found, each with the place and the mend. */
+/** Thrown for the caller's fault. Holds every problem found, each with its place and how to correct it. */
 export class Refusal extends Error {
   readonly problems: readonly Problem[]
   /** Extra response headers, e.g. WWW-Authenticate or Retry-After. */
@@ -88,16 +88,19 @@ export class Refusal extends Error {
   }
 }
 
+/** A refusal with one problem. It is returned, not thrown. */
 export function refuse(code: Code, detail: string, source?: Source, headers?: Record<string, string>): Refusal {
   return new Refusal([source ? { code, detail, source } : { code, detail }], headers)
 }
 
-/** A refusal that points at one attribute of the request document; `path` is a JSON pointer below /data/attributes. */
+/**
+ * A refusal about one attribute of the request document; `path` is a JSON pointer below /data/attributes. Not thrown.
+ */
 export function refuseAttribute(code: Code, path: string, detail: string): Refusal {
   return refuse(code, detail, { pointer: `/data/attributes/${path}` })
 }
 
-/** One sentence for the operator: shown on stderr as it is, exit code 1. */
+/** One sentence for the operator: printed on stderr, exit code 1. */
 export class OperatorError extends Error {
   constructor(sentence: string, options?: ErrorOptions) {
     super(sentence, options)
@@ -105,7 +108,7 @@ export class OperatorError extends Error {
   }
 }
 
-/** The text of whatever was thrown. */
+/** The text of a thrown value. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }
@@ -116,15 +119,15 @@ export function codeOf(thrown: unknown): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Codes of system errors that say something about this machine and nothing about whom it talks to (D72). */
+/** Codes of system errors that are about this machine and not about the other server (D72). */
 const LOCAL_CODES = new Set(
   'EACCES EADDRNOTAVAIL EAGAIN EDQUOT EIO EMFILE ENFILE ENOBUFS ENOMEM ENOSPC EPERM EROFS'.split(' '),
 )
 
-/** Whether a connection failed because of this machine: no descriptor, no memory, no right, no such local address. */
+/** Whether a connection failed because of this machine: no descriptor, memory, permission or local address. */
 export const isLocal = (thrown: unknown): boolean => LOCAL_CODES.has(codeOf(thrown))
 
-/** A file that an operator named and that cannot be written, as a sentence; all that is not the file's fault as it was thrown. */
+/** An OperatorError for a file, named by the operator, that cannot be written; other errors are returned unchanged. */
 export const unwritable = (file: string, thrown: unknown): unknown =>
   /^E[A-Z]+$/.test(codeOf(thrown))
     ? new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place.`)

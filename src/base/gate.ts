@@ -1,6 +1,6 @@
-// A gate that lets so many through at a time.
+// Limits how many tasks run at once.
 
-/** Lets so many through at a time; the others wait in their order. */
+/** Runs at most `most` tasks at once; the others wait in order. Results and errors are passed on. */
 export function gate(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   let busy = 0
   const waiting: (() => void)[] = []

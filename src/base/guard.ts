@@ -1,5 +1,5 @@
-// Connecting to hosts that strangers named: the addresses are looked up with our resolver and checked, and the socket connects to
-// just these, so that no name can point elsewhere in between (D28, D55).
+// Connects to hosts that strangers named. Our resolver looks the addresses up, they are checked, and the socket
+// connects to exactly these, so that a second DNS answer cannot lead elsewhere (D28, D55).
 import { isIP, type LookupFunction } from 'node:net'
 import type { AddressCheck } from './network.ts'
 import type { Resolver } from './resolver.ts'
@@ -9,10 +9,12 @@ export interface Guard {
   allowed: AddressCheck
 }
 
-/** The host has only addresses that we may not connect to; the message says so without a subject. */
+/** The host has no address that we may connect to; the message is the end of a sentence. */
 export class ForbiddenAddress extends Error {}
 
-/** A look-up that hands out only addresses we may connect to; the socket connects to just these. */
+/**
+ * A look-up function for sockets that returns only allowed addresses; fails with ForbiddenAddress when none is allowed.
+ */
 export function guardedLookup({ allowed, resolver }: Guard): LookupFunction {
   return (hostname, options, callback) => {
     const give = async (): Promise<void> => {

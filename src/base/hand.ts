@@ -1,30 +1,30 @@
-// One worker thread of a pool (base/pool.ts) and the jobs that it has in hand.
+// One worker thread of a pool (base/pool.ts) and its jobs.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { TurnBoard } from './turn.ts'
 
-/** A job on its way through a pool. */
+/** A job in a pool. */
 export interface Task<Job = unknown> {
   id: number
   job: Job
-  /** CPU time that it may take, in ms; undefined: any. */
+  /** CPU time that it may use, in ms; undefined: no limit. */
   cpu: number | undefined
-  /** Threads that died while it was their turn, and such that died under another's turn. */
+  /** How many threads died during its turn, and how many during the turn of another job. */
   killed: number
   moved: number
-  /** It outlasts the others: may it go on in the slow lane? */
+  /** Asked when it takes longer than the others: may it go on in the slow lane? */
   outlasts: () => boolean
   resolve: (value: never) => void
   reject: (error: Error) => void
 }
 
-/** What a worker may ask for while it works. */
+/** A question of a worker to the server. */
 export interface Question {
   question: number
   ask: unknown
 }
 
-/** What a worker says once it has loaded. */
+/** The message of a worker that has loaded. */
 export interface Ready {
   ready: true
 }
@@ -43,10 +43,13 @@ export interface Ears {
   ended: (hand: Hand, cause: Error | undefined) => void
 }
 
-/** Jobs leave much behind that lives for moments; left to itself each worker lets a hundred megabytes of it gather. */
+/**
+ * The young generation of the heap, in MB.
+ * Jobs leave much short-lived garbage: with the default each worker collects 100 MB of it.
+ */
 const YOUNG_MB = 16
 
-/** How much CPU time the job had whose turn it is; `asked` is how long, in ms, the thread has not even said that. */
+/** CPU time in ms of the job whose turn it is; `asked`: how long (ms) the thread has not answered that question. */
 export interface Spent {
   job: number
   ms: number
@@ -63,7 +66,7 @@ export class Hand {
   #seen = 0
   #asking: { since: number } | undefined
 
-  /** Starts the thread. Throws where none can be had. */
+  /** Starts the thread. Throws when the machine has none left. */
   constructor(source: URL, heapMb: number, ears: Ears) {
     this.worker = startWorker(source, heapMb, this.#board.memory)
     this.worker.on('message', (message: Reply[] | Question | Ready) => {
@@ -80,13 +83,13 @@ export class Hand {
     const { id, job } = task
     this.pending.set(id, task)
     clearTimeout(this.retirement)
-    // A worker keeps the process alive only while it has work.
+    // A worker keeps the process alive only while it has jobs.
     this.worker.ref()
     if (this.#outbox.push({ id, job }) === 1)
       setImmediate(() => this.worker.postMessage({ jobs: this.#outbox.splice(0) }))
   }
 
-  /** Takes jobs out of hand. What the worker says of them later is not heard. */
+  /** Takes jobs away from the thread. Later messages about them are ignored. */
   release(which: (task: Task) => boolean = () => true): Task[] {
     const released = [...this.pending.values()].filter(which)
     for (const { id } of released) this.pending.delete(id)
@@ -99,13 +102,13 @@ export class Hand {
     return this.pending.get(this.#board.read().job)
   }
 
-  /** What the job at its turn has cost, where it was at its turn the last time already: short ones are never asked about. */
+  /** The cost of the present job, if its turn had begun at the last call already: short jobs are never measured. */
   async spent(now: number): Promise<Spent | undefined> {
     const { job } = this.#board.read()
     const again = job !== 0 && job === this.#seen
     this.#seen = job
     if (!again) return undefined
-    // A thread inside a function of the system or of a library answers when that is done.
+    // A thread inside a call of the system or a library answers only after it.
     if (this.#asking) return { job, ms: 0, asked: now - this.#asking.since }
     this.#asking = { since: now }
     const used = await this.worker.cpuUsage().catch(() => undefined)
@@ -116,7 +119,7 @@ export class Hand {
   }
 }
 
-/** node:sea where this is the single executable, else undefined. */
+/** node:sea in the single executable, else undefined. */
 export function singleExecutable():
   | { getAsset(name: string, encoding: 'utf8'): string; getRawAsset(name: string): ArrayBuffer }
   | undefined {

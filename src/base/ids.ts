@@ -1,4 +1,4 @@
-// Identifiers. Public ids are UUIDv7 (RFC 9562 §5.7): sortable by time of creation, not guessable in bulk (D10).
+// Identifiers. Public ids are UUIDv7 (RFC 9562 §5.7): they sort by time of creation, and cannot be guessed (D10).
 import { randomBytes, randomFillSync } from 'node:crypto'
 
 const POOL = new Uint8Array(4096)
@@ -14,7 +14,7 @@ function random(count: number): Uint8Array {
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
-/** A UUIDv7 for the given time, 74 bits of it random. */
+/** A UUIDv7 for a time in ms, with 74 random bits. */
 export function newId(now: number): string {
   const noise = random(10)
   const time = now.toString(16).padStart(12, '0')
@@ -27,7 +27,7 @@ export function newId(now: number): string {
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
-/** `prefix` + 32 random bytes in base62, 43 digits: the form of bearer tokens (D14). */
+/** `prefix` and 32 random bytes in base62, 43 digits: the form of bearer tokens (D14). */
 export function newSecret(prefix: string): string {
   let number = BigInt(`0x${randomBytes(32).toString('hex')}`)
   let digits = ''
@@ -40,7 +40,7 @@ export function newSecret(prefix: string): string {
 
 const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567'
 
-/** Lower-case base32 (RFC 4648 §6 alphabet, unpadded): survives receivers that fold the case of a local part. */
+/** Lower-case base32 (RFC 4648 §6 alphabet, unpadded): it is safe when a receiver changes the case of a local part. */
 export function base32(bytes: Uint8Array): string {
   let text = ''
   let bits = 0
@@ -57,7 +57,7 @@ export function base32(bytes: Uint8Array): string {
   return bits > 0 ? text + BASE32[(value << (5 - bits)) & 31]! : text
 }
 
-/** The bytes of `base32` text in either case; undefined when a character is foreign. */
+/** The bytes of `base32` text in either case; undefined when it has another character. */
 export function fromBase32(text: string): Uint8Array | undefined {
   const bytes: number[] = []
   let bits = 0

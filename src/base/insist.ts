@@ -1,7 +1,8 @@
-// Writes that must not be forgotten: what the wire said of a mail is known to this process alone until the store takes it.
+// Repeats writes that must not be lost: until the store has the result of a mail, only this process knows it.
 //
-// Guarantees: a write that fails is tried again after a second, doubling to half a minute, for as long as the process runs; once `end` was
-// called it is tried every quarter of a second until `giveUp`. What is given up is reported by its name and never thrown.
+// Guarantees: a failed write is tried again after a second, doubling to half a minute, as long as the process runs.
+// After `end` it is tried every quarter of a second until `giveUp`. A write that is given up is logged by name; it is
+// not thrown.
 import { SECOND, type Clock } from './clock.ts'
 import type { Log } from './log.ts'
 import type { Troubles } from './trouble.ts'
@@ -24,8 +25,9 @@ export class Insistence {
   }
 
   /**
-   * Runs `write` until it succeeds; answers its value, undefined when it was given up. `what` names what is lost then, for the log.
-   * `waits` hears true when the first try has failed and false when a later one succeeded.
+   * Runs `write` until it succeeds. Resolves with its value, or with undefined when it was given up; `what` then names
+   * the loss in the log. `waits` is called with true when the first try fails, and with false when a later one
+   * succeeds.
    */
   async run<T>(
     what: () => string,
@@ -59,13 +61,13 @@ export class Insistence {
     }
   }
 
-  /** The process is to stop: what waits is tried at once, and often. */
+  /** The process is to stop: waiting writes are tried at once, and often. */
   end(): void {
     this.#ending = true
     this.#wake()
   }
 
-  /** What waits is tried once more and then given up. */
+  /** Waiting writes are tried once more and then given up. */
   giveUp(): void {
     this.#over = true
     this.end()
@@ -82,7 +84,7 @@ export class Insistence {
         this.#sleepers.delete(end)
         resolve()
       }
-      // At the end the process's own life is measured, not the time of the trade.
+      // At the end real time counts, not the clock that tests turn.
       const timer = this.#ending ? setTimeout(end, PAUSE_AT_END) : undefined
       const cancel = timer ? () => clearTimeout(timer) : this.#clock.wake(this.#clock.now() + pause, end)
       this.#sleepers.add(end)

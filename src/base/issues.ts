@@ -1,4 +1,4 @@
-// What zod says of a value, in the words of our own refusals: "must be …", to follow the name of what is meant.
+// Rewrites zod's messages into our own form: "must be …", to follow the name of the value.
 
 const KINDS: Record<string, string> = {
   array: 'a list',
@@ -12,7 +12,7 @@ const KINDS: Record<string, string> = {
 
 const BOUNDS: Record<string, string> = { '>=': 'at least', '<=': 'at most', '>': 'more than', '<': 'less than' }
 
-/** The library's own sentences made ours; what is ours already stays. */
+/** Rewrites a message of the library; one of ours is returned unchanged. */
 export function issueWords(message: string): string {
   const [, kind] = /^Invalid input: expected (\w+)/.exec(message) ?? []
   if (kind !== undefined) return `must be ${KINDS[kind] ?? kind}`

@@ -1,24 +1,24 @@
-// The other end of a pool (base/pool.ts), inside a worker thread. Jobs take turns: one runs until it is done or waits for an answer of
-// the server, then the next. So it is known at any moment whose work the thread does, and what each job costs.
-// Jobs come in lots and, where they are small, go back in lots: a message between threads costs as much as a small job.
+// The part of a pool (base/pool.ts) inside a worker thread. Jobs take turns: one runs until it is done or waits for an
+// answer of the server, then the next runs. So at any moment it is known whose work the thread does, and what each job
+// costs. Small jobs and results travel in batches: a message between threads costs as much as a small job.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
 import { codeOf, messageOf } from './errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
 import { TurnBoard } from './turn.ts'
 
-/** Results go back when so many are ready, or nothing else is to be done just now. */
+/** Results are sent when this many are ready, or when there is nothing else to do. */
 const LOT = 8
 
 type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; answer: unknown }
 
 interface Task {
   id: number
-  /** Questions without an answer. */
+  /** Its unanswered questions. */
   open: number
   /** CPU time of its turns so far, in microseconds. */
   spent: number
-  /** It is done, though questions of it may be open: their answers take no turn, which nobody would end. */
+  /** The job is done, although questions may be open: their answers must not start a turn, which would never end. */
   over: boolean
 }
 
@@ -54,7 +54,7 @@ function next(): void {
   if (task.open > 0) setImmediate(pause, task)
 }
 
-/** What a job does before it waits is done once the event loop turns. */
+/** Ends the turn when the event loop turns: until then the job may still do work. */
 function pause(task: Task): void {
   if (task.open > 0) leave(task)
 }
@@ -77,12 +77,12 @@ function answered(id: number, answer: unknown): void {
   const { resolve, task } = question
   if (!task) return resolve(answer)
   task.open--
-  // It may not even have paused.
+  // The answer may have come before the turn ended.
   if (task === running || task.over) resolve(answer)
   else take(task, () => resolve(answer))
 }
 
-/** Asks the server; undefined when it has no answer, or none within `patience` ms. Both sides know what is asked and answered. */
+/** Asks the server. Resolves with undefined when it has no answer, or none within `patience` ms. */
 export function ask<Answer>(question: unknown, patience?: number): Promise<Answer | undefined> {
   const id = ++questions
   const task = tasks.getStore()
@@ -103,22 +103,22 @@ export function ask<Answer>(question: unknown, patience?: number): Promise<Answe
 }
 
 /**
- * The same for what several jobs wait for, such as a key that all of them use. Its answer belongs to no job's turn: a job that waits for it
- * keeps its turn meanwhile, and would never get on if the answer had to wait for another's.
+ * The same for an answer that several jobs need, such as a shared key. Its answer needs no turn: a job that waits for
+ * it keeps its own turn, and would wait for ever if the answer needed another job's turn.
  */
 export const askForAll = <Answer>(question: unknown): Promise<Answer | undefined> => tasks.exit(() => ask(question))
 
-/** Libraries have codes of their own; only the system names its call. */
+/** Whether an error comes from a system call: libraries have codes too, but only system errors name the call. */
 const ofSystem = (thrown: unknown): boolean => thrown instanceof Error && 'syscall' in thrown
 
 export interface Serving<Result> {
-  /** Names the buffers of a result that move instead of being copied. */
+  /** The buffers of a result that are transferred instead of copied. */
   transfer?: (result: Result) => ArrayBuffer[]
-  /** Results that go back together; 1 where a job may take long: none waits for another. */
+  /** How many results are sent together; 1 for jobs that may take long, so that none waits for another. */
   lot?: number
 }
 
-/** Performs what comes. */
+/** Performs the jobs that the pool sends, and sends their results or errors back. */
 export function serveJobs<Job, Result>(
   perform: (job: Job) => Promise<Result> | Result,
   { lot = LOT, transfer = () => [] }: Serving<Result> = {},
@@ -151,6 +151,6 @@ export function serveJobs<Job, Result>(
       take(task, () => tasks.run(task, () => void work(task, job)))
     }
   })
-  // Whatever its module needed is loaded.
+  // The module and its imports are loaded now.
   parentPort!.postMessage({ ready: true } satisfies Ready)
 }

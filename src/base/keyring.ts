@@ -1,6 +1,6 @@
-// The instance key: 32 random bytes in the data directory, readable by the service alone. Everything that Postrider signs
-// for itself or keeps sealed hangs on it, each purpose with a key of its own (HKDF, RFC 5869). Losing it makes the sealed
-// DKIM keys unreadable, so it belongs into every backup.
+// The instance key: 32 random bytes in the data directory, readable only by the service. All signing and sealing for
+// Postrider itself uses it, with a separate key derived for each purpose (HKDF, RFC 5869). Without it the sealed DKIM
+// keys cannot be read, so it must be in every backup.
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
@@ -31,7 +31,7 @@ export class Keyring {
     return key
   }
 
-  /** The key of a purpose itself, for code that works without the keyring (a worker thread). */
+  /** The derived key of a purpose, for code without the keyring (a worker thread). */
   derive(purpose: Exclude<Purpose, 'seal'>): Buffer {
     return this.#key(purpose)
   }
@@ -41,13 +41,15 @@ export class Keyring {
     return createHmac('sha256', this.#key(purpose)).update(text).digest().subarray(0, bytes)
   }
 
-  /** True when `mac` is what `this.mac` makes of the text, at its whole length: a shorter one could be guessed. Constant time. */
+  /**
+   * True when `mac` equals `this.mac` of the text in its full length; a shorter one could be guessed. Constant time.
+   */
   proves(purpose: Purpose, text: string | Uint8Array, mac: Uint8Array, bytes = 32): boolean {
     const expected = this.mac(purpose, text, bytes)
     return expected.length === mac.length && timingSafeEqual(expected, mac)
   }
 
-  /** AES-256-GCM under the instance key; `label` binds the box to its place (a row's id). */
+  /** Encrypts with AES-256-GCM; `label` binds the result to its place (the id of a row). */
   seal(label: string, plain: string): Buffer {
     const nonce = randomBytes(NONCE)
     const cipher = createCipheriv('aes-256-gcm', this.#key('seal'), nonce).setAAD(Buffer.from(label))
@@ -55,7 +57,7 @@ export class Keyring {
     return Buffer.concat([nonce, cipher.getAuthTag(), body])
   }
 
-  /** The text of a sealed box. Throws when the key or the label is another one. */
+  /** Decrypts the result of `seal`. Throws when the key or the label differs. */
   open(label: string, box: Uint8Array): string {
     const bytes = Buffer.from(box)
     const decipher = createDecipheriv('aes-256-gcm', this.#key('seal'), bytes.subarray(0, NONCE)).setAAD(
@@ -66,7 +68,7 @@ export class Keyring {
   }
 }
 
-/** Reads the instance key of a data directory, making it on the first call. Throws an OperatorError. */
+/** Reads the instance key of a data directory; creates it when it is missing. Throws an OperatorError. */
 export function openKeyring(dataDir: string): Keyring {
   const file = join(dataDir, KEY_FILE)
   const root = readKey(file) ?? makeKey(file)
@@ -86,7 +88,8 @@ function readKey(file: string): Buffer | undefined {
   }
 }
 
-// Written beside its place and linked into it, so that of two processes starting at once both end with the same key.
+// Writes a draft beside the file and links it into place, so that two
+// processes that start at once end with the same key.
 function makeKey(file: string): Buffer {
   const draft = `${file}.${randomBytes(6).toString('hex')}`
   try {

@@ -1,5 +1,5 @@
-// One line per event: JSON for machines, text on a terminal. Never a secret, never a body; addresses only where an
-// operator needs them to follow a mail.
+// The log: one line per event, JSON for machines, text on a terminal. It holds no secrets and no bodies, and addresses
+// only where an operator needs them to follow a mail.
 import { iso, type Clock } from './clock.ts'
 import { counters } from './counters.ts'
 import { newId } from './ids.ts'
@@ -13,23 +13,24 @@ export interface Log {
   info(event: string, fields?: Fields): void
   warn(event: string, fields?: Fields): void
   error(event: string, fields?: Fields): void
-  /** What is logged whatever the level: that the server is ready, stops, could not start. */
+  /** Logged at every level: the server is ready, stops, or could not start. */
   always(event: string, fields?: Fields): void
-  /** Logs a fault of ours with its stack, and returns the id under which it can be found. */
+  /** Logs an error of this program with its stack; returns the id under which it can be found. */
   fault(where: string, thrown: unknown): string
 }
 
-/** Of syslog (RFC 5424 §6.2.1). */
+/** Priorities of syslog (RFC 5424 §6.2.1). */
 const PRIORITIES: Record<Level, number> = { debug: 7, info: 6, warn: 4, error: 3 }
 
 export interface LogOptions {
   clock: Clock
   level: Level
-  /** `journal`: JSON behind the priority that systemd reads (sd-daemon(3)). */
+  /** `journal`: JSON after the priority prefix that systemd reads (sd-daemon(3)). */
   form: 'json' | 'text' | 'journal'
   write: (line: string) => void
 }
 
+/** A log that passes every event of at least `level` to `write`, as one line with its line end. */
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
   const say = (at: Level, event: string, fields?: Fields): void => {

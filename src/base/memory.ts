@@ -1,15 +1,15 @@
-// Large buffers that are done with are given back at once: the collector comes for memory outside its heap when it likes, and
-// a few mails of 40 MB would be there by then.
+// Frees large buffers at once when they are no longer needed: the garbage collector frees memory outside its heap late,
+// when several mails of 40 MB may have gathered.
 
 const LARGE = 1024 * 1024
 
-/** Frees the memory behind a large buffer, which must be its own and must not be read again. */
+/** Frees the memory of a buffer of 1 MB or more. It must own its ArrayBuffer and must not be read again. */
 export function release(bytes: Uint8Array): void {
   const { buffer } = bytes
   if (bytes.byteLength >= LARGE && buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0)
 }
 
-/** Octets that everything of one kind may hold in memory together: request bodies under way (D74). */
+/** A limit in octets for all objects of one kind in memory, such as request bodies under way (D74). */
 export class Budget {
   readonly #most: number
   #taken = 0
@@ -18,7 +18,7 @@ export class Budget {
     this.#most = most
   }
 
-  /** Takes octets; false when there are not so many left. */
+  /** Reserves octets; false when too few are left. */
   take(octets: number): boolean {
     if (this.#taken + octets > this.#most) return false
     this.#taken += octets

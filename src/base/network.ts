@@ -1,16 +1,15 @@
-// Which addresses of the network we may connect to. Mail exchangers, attachment URLs and webhook URLs are named by
-// strangers; none of them may lead us to this machine or its private network unless the operator listed it in
-// `network.allow_private` (D28, D55).
+// Which addresses we may connect to. Strangers name mail exchangers, attachment URLs and webhook URLs; none of these
+// may lead to this machine or its private network, unless the operator lists it in `network.allow_private` (D28, D55).
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
-/** Networks of IPv4 that lead nowhere public: the IANA special-purpose address registry, multicast and the reserved class E. */
+/** IPv4 networks that are not public: the IANA special-purpose address registry, multicast and the reserved class E. */
 const SPECIAL_V4 = new BlockList()
 for (const network of [
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',
   '127.0.0.0/8',
-  // The metadata service of one large cloud has a public address.
+  // The metadata service of a large cloud has a public address.
   '168.63.129.16/32',
   '169.254.0.0/16',
   '172.16.0.0/12',
@@ -26,14 +25,16 @@ for (const network of [
 ])
   addNetwork(SPECIAL_V4, network)
 
-/** Public addresses of IPv6 begin with 2000::/3 (IANA, "Internet Protocol Version 6 Address Space"); everything else is special. */
+/**
+ * Public IPv6 addresses are in 2000::/3 (IANA, "Internet Protocol Version 6 Address Space"); all others are special.
+ */
 const GLOBAL_V6 = new BlockList()
 addNetwork(GLOBAL_V6, '2000::/3')
 /** Special-purpose networks within 2000::/3: protocol assignments with Teredo, documentation, 6to4. */
 const SPECIAL_V6 = new BlockList()
 for (const network of ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']) addNetwork(SPECIAL_V6, network)
 
-/** Networks whose addresses are an IPv4 address in their last 32 bits and lead there: mapped (RFC 4291) and NAT64 (RFC 6052). */
+/** Networks that hold an IPv4 address in the last 32 bits and lead to it: mapped (RFC 4291) and NAT64 (RFC 6052). */
 const EMBEDDING = new BlockList()
 for (const network of ['::ffff:0:0/96', '64:ff9b::/96']) addNetwork(EMBEDDING, network)
 
@@ -43,9 +44,9 @@ function addNetwork(list: BlockList, network: string): void {
   list.addSubnet(address, Number(bits ?? (family === 'ipv6' ? 128 : 32)), family)
 }
 
-/** The address that a connection to this one ends at: of an IPv6 address that embeds one, the IPv4 address. */
+/** The address that a connection really reaches: for an IPv6 address with an embedded IPv4 address, the latter. */
 function targetOf(address: string): string {
-  // BlockList takes a mapped address for the IPv4 address itself.
+  // BlockList treats a mapped address as the IPv4 address itself.
   if (!isIPv6(address)) return address
   const groups = groupsOf(address).map((group) => parseInt(group, 16))
   const mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
@@ -54,14 +55,14 @@ function targetOf(address: string): string {
   return [high >> 8, high & 255, low >> 8, low & 255].join('.')
 }
 
-/** Whether an address literal is one of the public network. */
+/** Whether an address literal is in the public network. */
 function isPublic(address: string): boolean {
   const target = targetOf(address)
   if (!isIPv6(target)) return isIP(target) !== 0 && !SPECIAL_V4.check(target, 'ipv4')
   return GLOBAL_V6.check(target, 'ipv6') && !SPECIAL_V6.check(target, 'ipv6')
 }
 
-/** Says yes or no to one address literal; see `allowPublicAnd`. */
+/** Whether a connection to an address literal is allowed; see `allowPublicAnd`. */
 export type AddressCheck = (address: string) => boolean
 
 /** True for an IP address literal. */
@@ -69,21 +70,21 @@ export const isAddress = (text: string): boolean => isIP(text) !== 0
 
 /** The eight groups of an IPv6 address, in hexadecimal without leading zeros. */
 function groupsOf(address: string): string[] {
-  // URL parsing writes an address in one form alone; "::" stands for as many zero groups as are missing.
+  // The URL parser writes an address in one form; "::" replaces the missing zero groups.
   const [head = '', tail] = new URL(`http://[${address.replace(/%.*/, '')}]`).hostname.slice(1, -1).split('::')
   const groups = head === '' ? [] : head.split(':')
   const rest = tail ? tail.split(':') : []
   return [...groups, ...Array<string>(8 - groups.length - rest.length).fill('0'), ...rest]
 }
 
-/** Who is counted by an address where there is a limit: itself, or of IPv6 the /64 that one customer has (RFC 6177 §2). */
+/** The key under which limits count an address: itself, or for IPv6 its /64, which one customer has (RFC 6177 §2). */
 export function customerOf(address: string): string {
   const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? []
   if (mapped !== undefined || isIP(address) !== 6) return mapped ?? address
   return `${groupsOf(address).slice(0, 4).join(':')}::/64`
 }
 
-/** An address as names of the reverse DNS and of blocklists write it (RFC 1035 §3.5, RFC 3596 §2.5, RFC 5782 §2): "1.2.0.192". */
+/** An address in the order of reverse DNS and blocklists (RFC 1035 §3.5, RFC 3596 §2.5, RFC 5782 §2): "1.2.0.192". */
 export const reversed = (address: string): string =>
   isIP(address) === 6
     ? groupsOf(address)
@@ -99,7 +100,7 @@ export function isNetwork(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (isIPv6(address) ? 128 : 32))
 }
 
-/** A check that admits public addresses and those in `allowed` (CIDR networks or single addresses). */
+/** A check that allows public addresses and those in `allowed` (CIDR networks or single addresses). */
 export function allowPublicAnd(allowed: readonly string[]): AddressCheck {
   const list = new BlockList()
   for (const network of allowed) addNetwork(list, network)
@@ -110,18 +111,19 @@ export function allowPublicAnd(allowed: readonly string[]): AddressCheck {
   }
 }
 
-/** `host:port` or `[v6]:port` as a person writes it; undefined when it is neither. */
+/** Reads `host:port` or `[v6]:port`; undefined when the text is neither. */
 export function parseEndpoint(text: string): { host: string; port: number } | undefined {
   const [, v6, host, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]*)):(\d{1,5})$/.exec(text) ?? []
   if (port === undefined || Number(port) > 65535) return undefined
   return { host: v6 ?? host ?? '', port: Number(port) }
 }
 
+/** The text of an endpoint: `host:port`, for IPv6 `[v6]:port`. */
 export function formatEndpoint(host: string, port: number): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-/** Every address of the other family is listened on beside it: then that of IPv6 must not take both (RFC 3493 §5.3). */
+/** Whether 0.0.0.0 is listened on at the same port: then "::" must not take IPv4 too (RFC 3493 §5.3). */
 export const isBeside = (
   endpoint: { host: string; port: number },
   all: readonly { host: string; port: number }[],

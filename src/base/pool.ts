@@ -1,28 +1,28 @@
-// Worker threads for what would hold up the event loop. A pool runs one kind of worker; a job goes to the worker with the fewest jobs in
-// hand, a further one is hired while all are busy, and those without work for a minute are let go.
+// Worker threads for work that would block the event loop. A pool runs one kind of worker. A job goes to the worker
+// with the fewest jobs; while all are busy another worker is started; a worker without work for a minute is ended.
 //
-// No job harms another. A job has a budget of CPU time of its thread, which a busy machine does not use up. Past a quarter of a second of it
-// the other jobs of that thread move to another thread, and the job goes on in the slow lane, among its like.
-// Past its budget it ends alone. A worker that dies takes only the job along whose turn it was, and that one is tried once more,
-// alone, before it is lost; the others are done elsewhere, as if nothing had happened.
+// No job harms another. Each job has a budget of its thread's CPU time, which a busy machine does not use up. When a
+// job has used a quarter of a second of it, the other jobs of that thread move to another thread, and the job goes on
+// in the slow lane, among other slow ones. A job over its budget is ended alone. When a worker dies, only the job whose
+// turn it was is affected: it is tried once more, alone, before it is lost; the others run again elsewhere.
 import { availableParallelism } from 'node:os'
 import { Hand, type Ears, type Question, type Reply, type Task } from './hand.ts'
 
 export { singleExecutable, type Question, type Ready, type Reply } from './hand.ts'
 
-/** A worker died over the job, or the job never came to its turn. */
+/** A worker died during the job, or the job never got its turn. */
 export class WorkerLost extends Error {}
 
-/** No worker can be had: the machine is short of threads, memory or descriptors, or the pool is closed. The job was not begun. */
+/** No worker can be started (too few threads, descriptors or memory), or the pool is closed. The job has not begun. */
 export class NoWorker extends WorkerLost {}
 
-/** The job took more CPU time than it may; its worker was ended. */
+/** The job exceeded its CPU time; its worker was ended. */
 export class TookTooLong extends Error {}
 
-/** Too many jobs outlast the others just now; this one was put back. */
+/** Too many slow jobs at present; this one must be tried later. */
 export class PutBack extends Error {}
 
-/** What a job itself reported, with the code of a system error. */
+/** An error that the job itself threw, with its code if it is a system error. */
 export class JobFailed extends Error {
   readonly code: string
 
@@ -34,35 +34,35 @@ export class JobFailed extends Error {
 
 export interface PoolOptions {
   size?: number | undefined
-  /** Answers what workers ask. */
+  /** Answers the questions of workers. */
   answer?: (ask: never) => Promise<unknown>
-  /** CPU time in ms that a job may take, where it does not say otherwise. */
+  /** The CPU time in ms of a job that names none. */
   cpu?: number
-  /** JavaScript heap of each worker. */
+  /** JavaScript heap of each worker, in MB. */
   heapMb?: number
 }
 
 export interface Effort {
-  /** CPU time in ms that the job may take. */
+  /** CPU time in ms for this job. */
   cpu?: number
-  /** It belongs to the slow lane from the start. */
+  /** The job starts in the slow lane. */
   slow?: boolean
-  /** Hears that it goes to the slow lane; false: it is put back instead (PutBack). */
+  /** Called when the job moves to the slow lane; false: it is rejected with PutBack instead. */
   outlasts?: () => boolean
 }
 
-/** A worker without work for this long, in ms, is let go: an idle server keeps none. */
+/** A worker without work for this long (ms) is ended: an idle server has none. */
 const IDLE = 60_000
-/** CPU time in ms that a job may have beside others. */
+/** CPU time in ms that a job may use beside other jobs. */
 const BRIEF = 250
-/** How often busy threads are looked at, in ms. */
+/** How often busy threads are checked, in ms. */
 const LOOK = 50
-/** A thread that has not said for so many times its job's budget what it costs is taken to be at work all that time. */
+/** A thread that has not told its CPU time for this many times its job's budget counts as busy all that time. */
 const SILENCE = 10
-/** Times that a job dies of its own, and that it changes threads through others, before it is lost. */
+/** A job is lost when threads died this often in its own turn, or this often in the turn of others. */
 const MAX_KILLED = 2
 const MAX_MOVED = 20
-/** Jobs that a thread of the slow lane has in hand: one works, the others may wait for an answer meanwhile. */
+/** The most jobs of a slow thread: one runs, the others may wait for answers meanwhile. */
 const SLOW_AT_ONCE = 8
 const HEAP_MB = 1024
 
@@ -76,18 +76,20 @@ export class Pool<Job, Result> {
   #closed = false
   #look: NodeJS.Timeout | undefined
 
-  /** `source` is the worker's module; in the single executable its bundle is the asset of the same base name. */
+  /** `source` is the worker's module; in the single executable it is the asset with the same base name. */
   constructor(source: URL, options: PoolOptions = {}) {
     this.#source = source
     this.#options = { ...options, size: options.size ?? availableParallelism(), heapMb: options.heapMb ?? HEAP_MB }
   }
 
-  /** Workers at most, beside those of the slow lane, of which there are half as many. */
+  /** The most workers; the slow lane has half as many in addition. */
   get size(): number {
     return this.#options.size
   }
 
-  /** Rejects with TookTooLong, WorkerLost, NoWorker, PutBack, or JobFailed: what the job reported. */
+  /**
+   * Runs a job. Rejects with TookTooLong, WorkerLost, NoWorker, PutBack, or JobFailed for an error of the job itself.
+   */
   run(job: Job, { cpu = this.#options.cpu, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       const task: Task = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve, reject }
@@ -177,7 +179,7 @@ export class Pool<Job, Result> {
     if (slow) this.#nextSlow()
   }
 
-  /** To another thread, since the one that it was in is another's. */
+  /** Moves a job to another thread, because its thread died or now belongs to a slow job. */
   #move(task: Task, slow: boolean): void {
     if (++task.moved > MAX_MOVED) task.reject(new WorkerLost('Its workers died too often.'))
     else if (slow) this.#slowly(task)
@@ -212,7 +214,7 @@ export class Pool<Job, Result> {
     return Math.max(1, Math.floor(this.size / 2))
   }
 
-  /** A thread of the slow lane without work helps the others where there is room. */
+  /** A slow-lane thread without work joins the others, if there is room. */
   #rejoin(hand: Hand): void {
     this.#slow.delete(hand)
     if (this.#hands.size < this.size) this.#hands.add(hand)
@@ -232,7 +234,7 @@ export class Pool<Job, Result> {
     await Promise.all(hands.map((hand) => this.#judge(hand, now)))
   }
 
-  /** Looks at what the job at its turn has cost. */
+  /** Checks the cost of a thread's present job. */
   async #judge(hand: Hand, now: number): Promise<void> {
     const spent = await hand.spent(now)
     const task = spent && hand.pending.get(spent.job)
@@ -244,7 +246,7 @@ export class Pool<Job, Result> {
     const others = hand.release((each) => each !== task)
     const slow = this.#slow.has(hand)
     if (hand.pending.size > 0 && this.#slow.size < this.#slowSize && task.outlasts()) {
-      // It need not begin again.
+      // The job goes on here; the thread changes lanes instead.
       this.#hands.delete(hand)
       this.#slow.add(hand)
     } else {

@@ -1,18 +1,24 @@
-// Answers of DNS that are kept for a moment: SPF and DMARC ask the same names for every mail of one sender, and a server that gets
-// many of them asks once. What could not be found out is asked again.
+// Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender.
+// A failed question is asked again.
 import { SECOND, type Clock } from './clock.ts'
 import { askType, type Answer, type Mx, type Resolver } from './resolver.ts'
 
 type Found = Answer<string | Mx>
 
-/** Shorter than the records of mail are meant to live, long enough for a burst. */
+/** Shorter than the usual TTL of mail records, long enough for a burst of mail. */
 const LIFETIME = 30 * SECOND
-/** Answers kept, the oldest go first; and letters of each, of its name too (RFC 1035 §2.3.4). */
+/**
+ * The most answers kept (the oldest are dropped first), characters of
+ * an answer, and characters of a name (RFC 1035 §2.3.4).
+ */
 const MOST = 500
 const MAX_LETTERS = 4096
 const MAX_NAME = 255
 
-/** Asks `resolver` by type, or remembers what it answered less than half a minute ago; who asks while a question is under way gets its answer. */
+/**
+ * A function that asks `resolver` by type, or returns its answer of the last half minute.
+ * Equal questions at once are asked once.
+ */
 export function remembering(resolver: Resolver, clock: Clock): (name: string, type: string) => Promise<Found> {
   const kept = new Map<string, { answer: Promise<Found>; until: number }>()
   return (name, type) => {

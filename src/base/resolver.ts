@@ -1,5 +1,5 @@
-// DNS, asked of `dns.servers` (the system's when empty). What the world answers is a value with four distinct kinds, because
-// mail turns on the difference between "there is none" and "we could not find out" (RFC 5321 §5.1, RFC 7505).
+// DNS, asked of `dns.servers` (the system's when empty). An answer is a value of one of four kinds, because mail must
+// distinguish "there is none" from "it could not be found out" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
 import { codeOf, isLocal } from './errors.ts'
@@ -31,7 +31,7 @@ export interface Resolver {
   ptr(name: string): Promise<Answer<string>>
 }
 
-/** A question by its type; what no rule of mail asks for is answered with nothing. */
+/** Asks by the name of a record type; a type that mail does not use gives 'none'. Never rejects. */
 export function askType(resolver: Resolver, name: string, type: string): Promise<Answer<string | Mx>> {
   switch (type) {
     case 'TXT':
@@ -51,7 +51,7 @@ export function askType(resolver: Resolver, name: string, type: string): Promise
   }
 }
 
-/** An answer in the manner of node:dns, for libraries that ask so: records, or an error with a code. */
+/** An answer in the form of node:dns, for libraries that expect it: records, or a thrown error with a code. */
 export function asNodeDns(answer: Answer<string | Mx>, type: string): string[] | string[][] {
   if (answer.kind === 'found')
     return type === 'TXT' ? answer.records.map((text) => [text as string]) : (answer.records as string[])
@@ -61,17 +61,18 @@ export function asNodeDns(answer: Answer<string | Mx>, type: string): string[] |
 
 export interface ResolverOptions {
   servers: readonly { host: string; port: number }[]
-  /** Milliseconds for the first try; c-ares doubles it. */
+  /** Milliseconds for the first try; c-ares doubles them for each further one. */
   timeout?: number
   tries?: number
 }
 
-/** The strings of one record are joined; more than this is no record of ours and would only fill memory. */
+/** The most records of an answer: more belong to no mail set-up and would only fill memory. */
 const MAX_RECORDS = 100
 
-/** Questions under way at once: a burst of hundreds overruns the buffers of sockets, and what is lost looks like no answer. */
+/** The most questions at once: hundreds overflow the socket's buffers, and a lost packet looks like no answer. */
 const MAX_ASKED = 50
 
+/** A resolver for these servers; its methods never reject. `timeout` in ms. */
 export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))

@@ -1,5 +1,5 @@
-// When to try again: a list of delays whose last one repeats, each moved by up to 10 percent either way, so that what
-// failed together does not come back together.
+// Delays between tries: a list whose last entry repeats, each changed by up to 10 percent either way, so that things
+// that failed together are not tried together.
 
 export const JITTER = 0.1
 

@@ -1,5 +1,5 @@
-// Free space on the disk of the data directory. Below a reserve nothing new is promised (D73): what was promised has to be delivered, settled
-// and erased, and all of that writes.
+// Free space on the disk of the data directory. Below a reserve nothing new is accepted (D73): mail that was accepted
+// must still be delivered, settled and erased, and all of that writes.
 import { statfsSync } from 'node:fs'
 import type { Config } from './config.ts'
 import type { Troubles } from './trouble.ts'
@@ -8,13 +8,13 @@ export class Space {
   readonly #dataDir: string
   readonly #reserve: () => number
 
-  /** `reserve` in octets is asked for at each look; 0 turns the reserve off. */
+  /** `reserve` gives the reserve in octets at each check; 0 turns it off. */
   constructor({ dataDir, reserve }: { dataDir: string; reserve: () => number }) {
     this.#dataDir = dataDir
     this.#reserve = reserve
   }
 
-  /** Free octets for this user, Infinity while the disk does not tell. Looked up each time: it costs some microseconds. */
+  /** Free octets for this user, Infinity when the disk cannot tell. Read each time; it takes microseconds. */
   get free(): number {
     return freeOn(this.#dataDir)
   }
@@ -23,19 +23,19 @@ export class Space {
     return this.#reserve()
   }
 
-  /** Whether nothing new may be promised now. */
+  /** Whether nothing new may be accepted now. */
   get low(): boolean {
     return this.free < this.#reserve()
   }
 }
 
-/** Notes whether the disk is below its reserve. */
+/** Reports or clears the trouble of a disk below its reserve. */
 export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; troubles: Troubles }): void {
   if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is taken until there is room.')
   else troubles.clear('storage')
 }
 
-/** Free octets of the disk that holds a directory; Infinity when it cannot be asked. */
+/** Free octets of the disk that holds a directory; Infinity when the system cannot tell. */
 export function freeOn(directory: string): number {
   try {
     const { bavail, bsize } = statfsSync(directory)
@@ -45,7 +45,7 @@ export function freeOn(directory: string): number {
   }
 }
 
-/** Free octets below which nothing new is promised: room for the largest message twice, whatever the configuration says. */
+/** The reserve in octets: as configured, at least twice the largest message; 0 when it is turned off. */
 export function reserveOf({ inbound, storage }: Pick<Config, 'inbound' | 'storage'>): number {
   return storage.reserve === 0 ? 0 : Math.max(storage.reserve, 2 * inbound.max_message_bytes)
 }

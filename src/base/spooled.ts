@@ -1,23 +1,27 @@
-// Files of the spool prove themselves: their names end with their size and the SHA-256 of their octets, and the name stands in the row. Whoever
-// reads one knows whether it is what was written. Files of version 0.1.0 have names without them and are believed.
+// Files of the spool carry a proof: their names end with their size and the SHA-256 of their octets, and the row holds
+// the name. So every reader can tell whether the file is unchanged. Files of version 0.1.0 have no proof and are not
+// checked.
 import { readFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
 
-/** A file is not what was written. */
+/** The file's octets have changed since it was written. */
 export class Damaged extends Error {}
 
-/** The name of a file by its own name, its octets and their digest. */
+/** The file name made of its own name, its size in octets and its SHA-256. */
 export const provenName = (name: string, octets: number, digest: Buffer): string =>
   `${name}~${octets}-${digest.toString('base64url')}`
 
-/** What a file's name says of its octets; undefined for a name of version 0.1.0. */
+/** The size and digest in a file's name; undefined for a name of version 0.1.0. */
 export function proofOf(path: string): { octets: number; digest: string } | undefined {
   const [, octets, digest] = /~(\d+)-([\w-]{43})$/.exec(basename(path)) ?? []
   return octets === undefined || digest === undefined ? undefined : { octets: Number(octets), digest }
 }
 
-/** Reads a file whole. Throws Damaged when its octets are others than were written, and as the system does. */
+/**
+ * Reads a whole file.
+ * Throws Damaged when its octets do not match its name, and the system's error when it cannot be read.
+ */
 export function readProven(path: string): Buffer {
   const bytes = readFileSync(path)
   const proof = proofOf(path)
@@ -26,5 +30,5 @@ export function readProven(path: string): Buffer {
   return bytes
 }
 
-/** The name of a file without what proves its octets. */
+/** The own name of a file, without size and digest. */
 export const ownName = (name: string): string => name.replace(/~\d+-[\w-]{43}$/, '')

@@ -1,5 +1,5 @@
-// How TLS is spoken by every listener of this server: TLS 1.2 with ECDHE and AEAD, and TLS 1.3, in our order of preference, without
-// renegotiation. These are the suites that NCSC-NL (TLS guidelines 2025-05) and RFC 9325 §4.2 call good or sufficient.
+// The TLS settings of every listener: TLS 1.2 with ECDHE and AEAD, and TLS 1.3, in our order of preference, without
+// renegotiation. NCSC-NL (TLS guidelines 2025-05) and RFC 9325 §4.2 call these suites good or sufficient.
 import { constants } from 'node:crypto'
 import type { SecureContextOptions } from 'node:tls'
 

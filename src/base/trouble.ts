@@ -1,22 +1,23 @@
-// Local trouble: what fails on this machine (disk, descriptors, memory, threads, keys, a fault of ours) and says nothing about any mail (D72).
-// Whoever meets it reports it here and tries again; the log, /health, /metrics and the operator's notices read it from here.
+// Local trouble: a failure of this machine (disk, descriptors, memory, threads, keys, an error of this program) that
+// says nothing about any mail (D72). The code that meets it reports it here and tries again; the log, /health, /metrics
+// and the operator's notices read it.
 import { MINUTE, type Clock } from './clock.ts'
 import { codeOf, messageOf } from './errors.ts'
 import type { Log } from './log.ts'
 
 export interface Trouble {
-  /** What fails: "store", "spool", "compose", "storage" … */
+  /** The part that fails: "store", "spool", "compose", "storage" … */
   name: string
-  /** One sentence for whoever asks /health: no path, no address. */
+  /** One sentence for readers of /health: without paths and addresses. */
   sentence: string
-  /** When it was reported first, and last; ms since the epoch. */
+  /** The time of the first report and of the last; ms since the epoch. */
   since: number
   at: number
 }
 
-/** Trouble that nobody reported again for this long is over. */
+/** Trouble counts as over when it was not reported for this long. */
 const MEMORY = 15 * MINUTE
-/** The same trouble stands in the log again after this long. */
+/** Lasting trouble is logged again after this long. */
 const LOG_AGAIN = 5 * MINUTE
 
 export class Troubles {
@@ -29,7 +30,7 @@ export class Troubles {
     this.#log = log
   }
 
-  /** Notes that something fails. The first report is logged with its cause, a lasting one again every five minutes. */
+  /** Reports a failure. The first report is logged with its cause; lasting trouble is logged every five minutes. */
   report(name: string, sentence: string, thrown?: unknown): void {
     const at = this.#clock.now()
     const known = this.#current(name, at)
@@ -40,7 +41,7 @@ export class Troubles {
     this.#log.error('trouble', { what: name, reason: sentence, ...cause })
   }
 
-  /** Notes that it works again. */
+  /** Reports that it works again. */
   clear(name: string): void {
     const known = this.#known.get(name)
     if (!known) return
@@ -48,7 +49,7 @@ export class Troubles {
     this.#log.warn('trouble over', { what: name, seconds: Math.round((this.#clock.now() - known.since) / 1000) })
   }
 
-  /** What fails now, the oldest first. */
+  /** The present troubles, the oldest first. */
   list(): Trouble[] {
     const now = this.#clock.now()
     return [...this.#known.values()]

@@ -1,16 +1,16 @@
-// Whose turn it is in a worker thread, in memory that both sides see: a thread that is busy answers nobody, and yet the server must know
-// which job keeps it so, and how much CPU time that job has had.
+// The present job of a worker thread, in memory shared with the server. A busy thread answers no message, but the
+// server must know which job occupies it, and how much CPU time that job has used.
 const RUNNING = 0
 const BEGAN = 1
 const SPENT = 2
 
-/** What the server reads. CPU times are in microseconds. */
+/** The server's view of a turn. CPU times are in microseconds. */
 export interface Turn {
   /** The job whose turn it is, 0 when there is none. */
   job: number
   /** The thread's CPU time when the turn began. */
   began: number
-  /** What the job had before. */
+  /** The CPU time of the job's earlier turns. */
   spent: number
 }
 

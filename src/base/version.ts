@@ -1,4 +1,4 @@
-// The version of this program; package.json says the same, a test holds it.
+// The version of this program, the same as in package.json; a test checks it.
 export const version = '0.2.0'
 
 declare const POSTRIDER_COMMIT: string | undefined

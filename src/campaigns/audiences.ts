@@ -1,5 +1,5 @@
-// Audiences (D40): lists of contacts, each for one sending domain. A removed audience is gone at once; its contacts are deleted soon
-// after, some at a time, so that a list of a million holds up nothing.
+// Audiences (D40): lists of contacts, each for one sending domain. A removed audience disappears at once. Its contacts
+// are deleted later, a few at a time, so that a list of a million delays nothing else.
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -18,7 +18,7 @@ interface AudienceText {
   description?: string | null | undefined
 }
 
-/** Makes an audience of one of the user's sending domains. */
+/** Creates an audience for one of the user's sending domains. */
 export function addAudience(
   { clock, store }: AudienceDesk,
   domain: { key: number; user_key: number },

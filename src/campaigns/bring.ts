@@ -1,5 +1,6 @@
-// Contacts from elsewhere, with how they stand there (D71). Who has left stays away: nobody is subscribed again by an import, and no
-// suppression is removed. Those who left are kept as unsubscribed; those who are blocked, bounced or complained get a suppression.
+// Imports contacts with their status in another program (D71). An import subscribes nobody who has unsubscribed, and
+// removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained ones get a
+// suppression.
 import type { Keyring } from '../base/keyring.ts'
 import { bringSuppression } from '../outbound/bring.ts'
 import { keptForm, normalised, type Reason } from '../outbound/suppressions.ts'
@@ -9,22 +10,22 @@ import type { Audience } from './audiences.ts'
 import { insert, type Contact, type ContactDesk, type NewContact } from './contacts.ts'
 import type { Standing } from './standing.ts'
 
-/** `email` is in its kept form (`contactAddress`). */
+/** `email` is in the form of `contactAddress`. */
 export interface BroughtContact extends NewContact {
   standing: Standing
 }
 
-/** Each contact counts once. */
+/** Each contact is counted once. */
 export interface BroughtCounts {
-  /** Added, and subscribed. */
+  /** Added as subscribed. */
   created: number
-  /** There already; the name or a field is another now. */
+  /** In the audience already; its name or a field was changed. */
   updated: number
-  /** Kept as unsubscribed. */
+  /** Added or kept as unsubscribed. */
   unsubscribed: number
-  /** By a suppression: blocked, bounced, complained. */
+  /** Got a suppression: blocked, bounced or complained. */
   suppressed: number
-  /** Nothing was to be done. */
+  /** Nothing changed. */
   skipped: number
 }
 
@@ -39,11 +40,11 @@ const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'm
 
 export interface BroughtLot {
   counts: BroughtCounts
-  /** What could not be done, by its place in the lot. */
+  /** The contacts that could not be imported, by their index in the lot. */
   problems: { index: number; reason: string }[]
 }
 
-/** Of custom fields and preferences; what the API takes as well. */
+/** Limits of custom fields and preferences, the same as in the API. */
 export const MAX_KEYS = 100
 export const MAX_OBJECT = 64 * 1024
 
@@ -55,7 +56,7 @@ class Undone extends Error {
   }
 }
 
-/** Brings a lot in one transaction; `dry` undoes it again, so that what is foretold is what would be done. */
+/** Imports a lot in one transaction. `dry` rolls it back, so that the preview is exactly what an import would do. */
 export async function bringContacts(
   { clock, keyring, store }: ContactDesk,
   audience: Audience,
@@ -93,7 +94,7 @@ function bring(
   const news =
     suppression && bringSuppression(tx, keyring, { user_key, domain_key, address: email, ...suppression }, now)
   if (standing === 'unconfirmed') return 'skipped'
-  // No status of a contact says "blocked", and who was erased is not written down again.
+  // No status of a contact means "blocked". And an erased address must not be stored again.
   if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
     return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
   const added = insert(tx, keyring, audience, contact, now)
@@ -115,7 +116,7 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
     .where('email', '=', arg.email),
 )
 
-/** What the file has a value for takes the place of what was there; all else stays. False when nothing is another. */
+/** Values of the file replace those of the contact; all others stay. False when nothing changed. */
 function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
   const there = tx.first(byAddress({ audience_key: audience.key, email: given.email }))!
   const name = given.name?.trim()

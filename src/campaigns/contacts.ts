@@ -1,5 +1,5 @@
-// Contacts (specification "Contact", D41): unique by their address within an audience. What a contact's status is, the suppressions of
-// the audience's domain say; setting it here writes or takes the suppression, and the contact follows.
+// Contacts (specification "Contact", D41): unique by address within an audience. A contact's status follows from the
+// suppressions of the audience's domain: to set it is to write or remove a suppression.
 import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -29,7 +29,7 @@ export interface NewContact {
 
 export type ContactChange = Partial<NewContact> & { status?: Contact['status'] | undefined }
 
-/** Trimmed, lower case, the domain as A-label; undefined when it is no address. */
+/** Trimmed, lower case, the domain as A-label; undefined when the text is no address. */
 export function contactAddress(text: string): string | undefined {
   return parseAddrSpec(text.trim())?.address.toLowerCase()
 }
@@ -73,7 +73,10 @@ const suppressionsOf = statement<{ domain_key: number; email: string; erased: st
     .where('reason', 'in', ['unsubscribe', 'hard_bounce', 'complaint']),
 )
 
-/** What an address may be written to, by the suppressions there are: nobody is subscribed again by being added again. */
+/**
+ * The status of a new contact, from the suppressions of its address:
+ * adding a contact again does not subscribe it again.
+ */
 function statusOf(reader: Reader, keyring: Keyring, domainKey: number, email: string): Contact['status'] {
   const reasons = reader
     .all(suppressionsOf({ domain_key: domainKey, email, erased: erasedForm(keyring, email) }))
@@ -86,7 +89,9 @@ function statusOf(reader: Reader, keyring: Keyring, domainKey: number, email: st
 const json = (value: Record<string, unknown> | null | undefined): string | null =>
   value === null || value === undefined ? null : JSON.stringify(value)
 
-/** Adds one contact; undefined when its address is in the audience already. `email` is in its kept form. */
+/**
+ * Adds one contact; undefined when its address is in the audience already. `email` is in the form of `contactAddress`.
+ */
 export function insert(
   tx: Tx,
   keyring: Keyring,
@@ -109,7 +114,7 @@ export function insert(
   )
 }
 
-/** Adds a contact. Throws 422 for an address that is none or is in the audience already. */
+/** Adds a contact. Throws 422 for a malformed address or one that is in the audience already. */
 export function addContact(
   { clock, keyring, store }: ContactDesk,
   audience: Audience,
@@ -130,7 +135,7 @@ function keptAddress(text: string): string {
   return email
 }
 
-/** Changes a contact. Throws 422 for a known address, or a status that cannot be had. */
+/** Changes a contact. Throws 422 for an address that is taken, or a status that cannot be set. */
 export function changeContact(
   { clock, keyring, store }: ContactDesk,
   key: number,
@@ -165,7 +170,7 @@ export function changeContact(
   })
 }
 
-/** Subscribes or unsubscribes by hand (D41). */
+/** Subscribes or unsubscribes on the owner's order (D41). */
 function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact['status'], now: number): void {
   if (contact.status === status) return
   if (status !== 'subscribed' && status !== 'unsubscribed')
@@ -184,7 +189,7 @@ function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact
   }
 }
 
-/** Removes the membership; no suppression is added. */
+/** Removes the contact from its audience; no suppression is added. */
 export function removeContact({ store }: Pick<ContactDesk, 'store'>, key: number): Promise<void> {
   return store.write((tx) => void tx.run(db.deleteFrom('contacts').where('key', '=', key)))
 }

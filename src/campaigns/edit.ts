@@ -1,5 +1,5 @@
-// A campaign by its owner's hand: made, edited while it is a draft, and moved along the state table. What is edited and where it is moved
-// in one request is one transaction.
+// Changes of a campaign by its owner: it is created, edited while it is a draft, and moved along the state table. The
+// edits and the move of one request are one transaction.
 import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -81,7 +81,7 @@ export function addCampaign(
 
 const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : value ? 1 : 0)
 
-/** What was given, as columns. */
+/** The given members as columns of the table. */
 function columns(given: Partial<CampaignContent>): Partial<Campaign> {
   const { reply_to, require_unsubscribe_link, test_mode, track_clicks, track_opens, ...rest } = given
   const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Campaign>
@@ -100,7 +100,10 @@ function listOf(value: OneOrMore): string | null {
   return list.length === 0 ? null : JSON.stringify(list)
 }
 
-/** What only the store can judge: the family of addresses, tracking that the domain does not allow. Throws 422. */
+/**
+ * Checks that need the store:
+ * addresses outside the domain's family, tracking that the domain does not allow. Throws 422.
+ */
 function check(reader: Reader, domainKey: number, given: Partial<CampaignContent>): void {
   const domain = reader.first(
     db
@@ -132,7 +135,10 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
   if (problems.length > 0) throw new Refusal(problems)
 }
 
-/** Changes and moves a campaign. Throws 422: edits of what is no draft, moves that the table does not know. */
+/**
+ * Changes and moves a campaign.
+ * Throws 422 for edits of a campaign that is no draft, and for moves that are not in the table.
+ */
 export function changeCampaign(
   { clock, ring, store }: CampaignDesk,
   key: number,
@@ -202,7 +208,7 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
 }
 
-/** sending -> paused, with what waits; `failure` says why where it is not the owner's wish. */
+/** sending -> paused; its queued mail is held. `failure` is the reason when it was not the owner's wish. */
 export function pauseCampaign(
   tx: Tx,
   campaign: Campaign,
@@ -214,7 +220,7 @@ export function pauseCampaign(
   holdQueued(tx, campaign.key, now)
 }
 
-/** Moves a campaign by its table, with its event. False when the table knows no such move. */
+/** Moves a campaign by its table and writes the event. False when the table has no such move. */
 export function moveCampaign(
   tx: Tx,
   campaign: Pick<Campaign, 'key' | 'user_key' | 'domain_key'>,
@@ -240,7 +246,7 @@ export function moveCampaign(
   return row !== undefined
 }
 
-/** Removes a campaign; the mails it has sent stay on record. One that is sending stops: what is not sent never is. */
+/** Removes a campaign. Its sent mails stay on record; mails that were not sent yet never are. */
 export function removeCampaign({ clock, ring, store }: CampaignDesk, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()

@@ -1,16 +1,16 @@
-// Forgets an address among contacts, and where contacts, audiences and campaigns name it.
+// Erases an address from contacts, and from the texts of contacts, audiences and campaigns.
 import type { Tx } from '../store/database.ts'
 import { names, redacting, sliceEnd, type Erasing, type Step } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
-/** Removes the contacts of the address, in every audience. */
+/** Deletes the contacts with the address, in every audience. */
 export function forgetContacts(tx: Tx, { address, userKey }: Erasing): void {
   tx.run(raw('delete from contacts where user_key = ? and email = ?', [userKey, address]))
 }
 
 export const forgetInContacts = redacting('contacts', ['name', 'preferences', 'custom_fields'])
 export const forgetInAudiences = redacting('audiences', ['name', 'description'])
-/** A campaign that may still be sent leaves from its domain's own address, not from a mark. */
+/** A campaign that may still send gets a working sender address of its domain instead of a mark. */
 export const forgetSenders: Step = (tx, { address, userKey }, after) => {
   const end = sliceEnd(tx, 'campaigns', 'user_key = ?', userKey, after)
   if (end === null) return null

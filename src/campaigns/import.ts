@@ -1,10 +1,10 @@
-// Importing contacts (D42): what is sound is taken, what is in the audience already or comes twice is skipped, what is wrong is skipped and
-// named. Nothing is half imported: a lot is one transaction.
+// Imports contacts through the API (D42). Valid ones are added. Ones that are in the audience already or come twice are
+// skipped; invalid ones are skipped and listed. A lot is one transaction, so that none is half imported.
 import { contactAddress, insert, type ContactDesk, type NewContact } from './contacts.ts'
 import type { Audience } from './audiences.ts'
 
 export interface ImportProblem {
-  /** Its place in the list, from 0. */
+  /** Index in the list, from 0. */
   index: number
   email: string | null
   detail: string
@@ -16,10 +16,10 @@ export interface Imported {
   errors: ImportProblem[]
 }
 
-/** One item as it was sent, or what is wrong with it. */
+/** One item as it was sent, or the reason why it is invalid. */
 export type ImportItem = { contact: NewContact } | { problem: string; email: string | null }
 
-/** Errors that an answer lists; all of them count. */
+/** The most errors that an answer lists. */
 const MAX_ERRORS = 1000
 
 export function importContacts(

@@ -1,5 +1,5 @@
-// What the composer needs of a campaign's mail, and whether it is to be sent at all: that is looked at when its turn has come, not when
-// it was queued.
+// Gives the composer the content of a campaign's mail, and decides whether the mail is still to be sent. The decision
+// is made when the mail is about to be sent, not when it was queued.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -39,7 +39,7 @@ const audienceByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('audiences').select(['id', 'name']).where('key', '=', arg.key),
 )
 
-/** Campaigns whose form is remembered. */
+/** The most campaigns that are kept in memory. */
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
 
@@ -53,17 +53,17 @@ interface Known {
 
 export class CampaignLetters implements Bulk {
   readonly #desk: LettersDesk
-  /** Told of each mail whose first turn has come. */
+  /** Called at the first attempt of each mail. */
   taken: (campaign: number) => void = () => {}
   readonly #known = new Map<number, Known>()
-  /** Whether campaigns are halted, as it was read last. */
+  /** Whether campaigns are halted, as last read. */
   readonly #halted = new Map<number, 'hold' | 'drop' | undefined>()
 
   constructor(desk: LettersDesk) {
     this.#desk = desk
   }
 
-  /** The template that a worker asks for by the name that `letter` gave it. */
+  /** The template behind a name that `letter` returned; a worker asks for it. */
   template(name: string): CampaignTemplate | undefined {
     const [key, domain, prefix, base, user] = JSON.parse(name) as TemplateName
     const known = this.#know(key)
@@ -94,7 +94,7 @@ export class CampaignLetters implements Bulk {
     }
   }
 
-  /** The letter for one delivery of a campaign; or why there is none. */
+  /** The letter for one delivery of a campaign, or the reason why there is none. */
   letter({ base, delivery, email }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
     const { keyring, store } = this.#desk
     if (delivery.attempts === 1) this.taken(email.campaign_key!)
@@ -129,13 +129,13 @@ export class CampaignLetters implements Bulk {
     return { campaign: name, recipient }
   }
 
-  /** Whether a campaign may not send now, or ever. */
+  /** Whether a campaign may not send now (`hold`) or never again (`drop`). */
   halted(key: number): 'hold' | 'drop' | undefined {
     if (!this.#halted.has(key)) this.#halted.set(key, this.#haltedNow(key))
     return this.#halted.get(key)
   }
 
-  /** A campaign's status may have changed. */
+  /** Says that a campaign's status may have changed. */
   lookAgain(): void {
     this.#halted.clear()
   }
@@ -146,7 +146,10 @@ export class CampaignLetters implements Bulk {
     return state.status === 'sending' ? undefined : 'hold'
   }
 
-  /** Who was removed, has left or is suppressed since the campaign began is not written to; who gets a test has no contact. */
+  /**
+   * A contact that was removed, unsubscribed or suppressed since the
+   * campaign began gets no mail. A test has no contact.
+   */
   #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
     const { clock, keyring, store } = this.#desk
     const at = { stage: 'compose' } as const
@@ -159,7 +162,7 @@ export class CampaignLetters implements Bulk {
     return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
   }
 
-  /** How the recipient leaves: one https and one mailto URI (RFC 2369, RFC 8058). */
+  /** The unsubscribe links: one https and one mailto URI (RFC 2369, RFC 8058). */
   #leave(
     campaign: Campaign,
     delivery: number,
@@ -195,7 +198,7 @@ export class CampaignLetters implements Bulk {
       .trim()
       .slice(0, MAX_LIST_NAME)
     const listId = `${name === '' ? '' : `"${name}" `}<${audience?.id ?? campaign.id}.{domain}>`
-    // A campaign that has begun does not change any more.
+    // Kept without an end: a campaign that has begun does not change.
     if (this.#known.size >= MAX_KNOWN) this.#known.clear()
     this.#known.set(key, { campaign, listId })
     return { campaign, listId }
@@ -207,7 +210,7 @@ const address = (text: string): Address => parseAddress(text) ?? { name: '', add
 function fieldsOf(contact: Contact | undefined): Record<string, string> {
   if (!contact || contact.custom_fields === null) return {}
   const fields = JSON.parse(contact.custom_fields) as Record<string, unknown>
-  // Null prototype: a field may be called anything.
+  // Null prototype: a field may have any name, even "__proto__".
   const values = Object.create(null) as Record<string, string>
   for (const [name, value] of Object.entries(fields)) values[name] = textOfValue(value)
   return values

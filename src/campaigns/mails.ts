@@ -1,4 +1,4 @@
-// What a campaign's mails have in common, put back into their lean rows for those who look at them.
+// Fills the columns that a campaign's mails share with their campaign, for lists of mails.
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { raw } from '../store/query.ts'
@@ -10,7 +10,7 @@ interface Common {
   domain: string
 }
 
-/** Gives mails of campaigns their sender, subject (with its merge tags) and Message-ID; others are left alone. */
+/** Gives campaign mails their sender, subject (with its merge tags) and Message-ID; other rows stay as they are. */
 export function fillLean(reader: Reader, rows: ListedRow[]): void {
   const lean = rows.filter((row) => row['campaign_key'] !== null && row['campaign_key'] !== undefined)
   if (lean.length === 0) return

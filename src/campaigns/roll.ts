@@ -1,5 +1,5 @@
-// The contacts of an audience one after the other, each with how it stands: what a suppression of its domain says comes before its status,
-// so that a list that goes elsewhere does not say "subscribed" of somebody who must not be written to.
+// Reads the contacts of an audience page by page, each with its standing. A suppression of its domain counts before its
+// status: an exported list must not call somebody "subscribed" who must not be written to.
 import { db, raw } from '../store/query.ts'
 import type { Reader } from '../store/database.ts'
 import type { Audience } from './audiences.ts'
@@ -9,7 +9,10 @@ import { graver, type Standing } from './standing.ts'
 const PAGE = 500
 
 export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
-  /** 2: no mail at all; 1: no campaigns; 0: none that lasts. */
+  /**
+   * Suppressed by hand or by an import, without an end: 2 for all mail, 1 for campaigns; 0: neither.
+   * Other reasons show in `status`.
+   */
   kept_away: 0 | 1 | 2
 }
 
@@ -44,7 +47,7 @@ export function standing({ kept_away, status }: RollContact): Standing {
   return graver(status, kept)
 }
 
-/** Keys of custom fields whose values are text, in the order of the alphabet; at most so many. */
+/** Names of custom fields with text values, in alphabetical order; at most `most`. */
 export function fieldsOf(reader: Reader, audienceKey: number, most: number): string[] {
   const found = raw<{ key: string }>(
     `select distinct j.key as key from contacts c, json_each(c.custom_fields) j

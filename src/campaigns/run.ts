@@ -1,8 +1,9 @@
-// Runs campaigns: starts what is due, puts the mails of what is sending into the queue, page by page and only a little ahead of what is
-// being sent, and ends what is done.
+// Runs campaigns: starts those that are due, queues the mails of those that are sending, page by page and only a little
+// ahead of delivery, and ends those that are done.
 //
-// Who it goes to is settled when it starts: contacts that were subscribed and not suppressed at that moment. How far the walk is stands in
-// the same transaction as the mails it made, so that a crash neither forgets nor repeats anybody. It is `sent` when no mail's end is open.
+// The recipients are fixed at the start: contacts that were subscribed and not suppressed at that moment. The position
+// in the list is written in the same transaction as the mails, so that a crash neither loses nor repeats a recipient. A
+// campaign is `sent` when no mail of it is undecided.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
@@ -29,21 +30,24 @@ export interface RunDesk {
   ringLane: (lane: string) => void
 }
 
-/** Mails that wait for their first attempt, per campaign. */
+/** The most mails of a campaign that wait for their first attempt. */
 const AHEAD = 1000
-/** When no mail's turn came for so long, what waits is not for now (its exchanger is away, or slow), and the walk goes on past it. */
+/**
+ * When no mail was attempted for this time (ms), the waiting mails
+ * are held up by their exchangers, and more are queued.
+ */
 const STUCK = 250
-/** While the disk is nearly full, campaigns look so often for room. */
+/** While the disk is nearly full, campaigns check for room this often. */
 const ROOM_AGAIN = 5 * SECOND
-/** A campaign whose turn ended in a fault has its next one so much later. */
+/** A campaign is tried again this long after a fault. */
 const AFTER_FAULT = MINUTE
 
 export class CampaignRunner {
   readonly #desk: RunDesk
   readonly #loop: Loop
-  /** Mails put into the queue whose turn has not come, by campaign. */
+  /** Queued mails without an attempt yet, by campaign. */
   readonly #ahead = new Map<number, number>()
-  /** When a mail's turn came last, by campaign that waits for the next. */
+  /** The time of the last first attempt, by campaign. */
   readonly #moved = new Map<number, number>()
 
   constructor(desk: RunDesk) {
@@ -55,19 +59,19 @@ export class CampaignRunner {
     this.#loop.start()
   }
 
-  /** A campaign's status or time has changed. */
+  /** Says that a campaign's status or time has changed. */
   ring(): void {
     this.#ahead.clear()
     this.#moved.clear()
     this.#loop.ring()
   }
 
-  /** A mail of a campaign found its end. */
+  /** Says that a mail of a campaign is decided. */
   settled(): void {
     this.#loop.ring()
   }
 
-  /** A mail's first turn has come. */
+  /** Says that a mail was attempted for the first time. */
   taken(campaign: number): void {
     const ahead = (this.#ahead.get(campaign) ?? 1) - 1
     this.#ahead.set(campaign, ahead)
@@ -82,13 +86,13 @@ export class CampaignRunner {
   async #run(now: number): Promise<number | null> {
     const { clock, log, space, store } = this.#desk
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
-    // A removed audience's contacts go a few at a time.
+    // Contacts of removed audiences are deleted a few at a time.
     if ((await sweepContacts(store)) > 0) this.#loop.ring()
     const broken = new Set<number>()
     let again = true
     while (again) {
       again = false
-      // In turn, a page each. A fault of one is no matter of the others.
+      // Each campaign queues one page in turn. A fault of one does not stop the others.
       for (const { key } of underWay(store, 'sending', now)) {
         if (broken.has(key)) continue
         try {
@@ -107,12 +111,12 @@ export class CampaignRunner {
     )
   }
 
-  /** When the walk is to go on though nothing was taken; null where it does not wait. */
+  /** When more mails are queued although none was attempted; null when the campaign is not waiting. */
   #stuckAt(key: number): number | null {
     return (this.#ahead.get(key) ?? 0) < AHEAD ? null : this.#moved.get(key)! + STUCK
   }
 
-  /** scheduled -> sending, or straight on to failed when there is nothing to send from or to. */
+  /** scheduled -> sending, or at once to failed when domain, audience or subscription forbids it. */
   #begin(tx: Tx, key: number, now: number): void {
     const campaign = campaignByKey(tx, key)
     if (campaign?.status !== 'scheduled') return
@@ -143,7 +147,7 @@ export class CampaignRunner {
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
     if (campaign.recipients === null) return this.#count(campaign)
-    // Mail that is queued goes on; more of it needs room.
+    // With a nearly full disk queued mail is still sent, but no more is queued.
     if (space.low) return false
     if (!walked(campaign)) {
       const stuckAt = this.#stuckAt(key)
@@ -157,7 +161,7 @@ export class CampaignRunner {
     return false
   }
 
-  /** Nobody sends without a subscription; with one again the owner resumes it. */
+  /** Without a subscription the campaign is paused; its owner can resume it with one. */
   async #stop(key: number): Promise<boolean> {
     const { clock, log, store } = this.#desk
     await store.write((tx) => {
@@ -168,23 +172,23 @@ export class CampaignRunner {
     return false
   }
 
-  /** How many it goes to, some at a time. */
+  /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
     const { clock, config, store } = this.#desk
-    // A test's one mail counts against the plan as any other does.
+    // The one mail of a test counts against the plan like any other.
     let count: number = campaign.test_mode
     for (let from = campaign.test_mode === 1 ? Infinity : 0; from < (campaign.last_contact ?? 0);) {
       const slice = countWanted(store, campaign, from)
       count += slice.count
       from = slice.last ?? Infinity
-      // A turn of the event loop for everybody else.
+      // Lets other work run between two parts.
       await store.write(() => {})
     }
     await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
   }
 
-  /** Puts one page into the queue. */
+  /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
     const { clock, config, ringLane, store } = this.#desk
     return store.write((tx) => {
@@ -246,7 +250,10 @@ function nextDue(reader: Reader): number | null {
   )
 }
 
-/** Fixes how many it goes to, and counts them all against the plan; one that the plan has no room for fails before anything is sent. */
+/**
+ * Sets the number of recipients and counts it against the plan.
+ * Without room in the plan the campaign fails before any mail.
+ */
 function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campaign, count: number, now: number): void {
   const campaign = campaignByKey(tx, key)
   if (campaign?.status !== 'sending' || campaign.recipients !== null) return
@@ -259,7 +266,7 @@ function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campa
   }
 }
 
-/** sending -> sent, or failed when nothing left this server. */
+/** sending -> sent, or failed when no mail left this server. */
 function finish(tx: Tx, key: number, now: number): void {
   const campaign = campaignByKey(tx, key)
   if (campaign?.status !== 'sending') return

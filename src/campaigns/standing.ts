@@ -1,15 +1,15 @@
-// How a person stands with a list, as other programs write it (D71): the words of their status columns, and of columns that say yes or no.
+// The standing of a contact as other programs write it (D71): words of status columns, and cells of yes-or-no columns.
 
-/** From the least to the most that keeps mail away. */
+/** In order: each keeps away at least as much mail as the one before. */
 export const STANDINGS = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'] as const
 export type Standing = (typeof STANDINGS)[number]
 
-/** Without case and what parts words, so that "E-mail", "e_mail" and "EMAIL:" are one. */
+/** Lower case, without spaces and punctuation between words, so that "E-mail", "e_mail" and "EMAIL:" are equal. */
 export const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.:*-]+/g, '')
 
 const WORDS: Record<Standing, readonly string[]> = {
   subscribed: ['subscribed', 'active', 'enabled', 'confirmed', 'optedin', 'optin'],
-  // Never asked for news, or never confirmed that they did: nobody to write to, and nobody who left.
+  // They never asked for news, or never confirmed it: not written to, but not unsubscribed either.
   unconfirmed: [
     'unconfirmed',
     'pending',
@@ -27,7 +27,7 @@ const WORDS: Record<Standing, readonly string[]> = {
 
 const BY_WORD = new Map(STANDINGS.flatMap((standing) => WORDS[standing].map((word) => [word, standing] as const)))
 
-/** What a word of a status column says; undefined when it is none that is known. */
+/** The standing that a word of a status column means; undefined for an unknown word. */
 export const standingOf = (word: string): Standing | undefined => BY_WORD.get(plain(word))
 
 const YES = new Set(['yes', 'y', 'true', 't', '1', 'x', 'on'])
@@ -35,7 +35,10 @@ const NO = new Set(['', 'no', 'n', 'false', 'f', '0', 'off', 'null', 'none', 'ni
 /** A date, or a time since 1970. */
 const DATE = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:\D.*)?$|^\d{9,13}$/
 
-/** What a cell of a column says that is named for one standing, such as "unsubscribed": yes, no, or since when. Undefined: neither. */
+/**
+ * Reads a cell of a column named after one standing, such as "unsubscribed":
+ * yes, no, or a date (yes since then). Undefined: neither.
+ */
 export function flagOf(cell: string): boolean | undefined {
   const text = cell.trim()
   if (DATE.test(text)) return !/^0+[-/.]/.test(text)
@@ -43,6 +46,6 @@ export function flagOf(cell: string): boolean | undefined {
   return YES.has(word) ? true : NO.has(word) ? false : undefined
 }
 
-/** The one that keeps more mail away. */
+/** The standing that keeps more mail away. */
 export const graver = (one: Standing, other: Standing): Standing =>
   STANDINGS.indexOf(one) < STANDINGS.indexOf(other) ? other : one

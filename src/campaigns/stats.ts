@@ -1,4 +1,4 @@
-// A campaign's figures, counted each time from what happened: mails by their status, and the events of readers (D37).
+// A campaign's figures, counted at each request: mails by their status, and the events of readers (D37).
 import type { Reader } from '../store/database.ts'
 import { told } from '../store/event-sums.ts'
 import { raw } from '../store/query.ts'

@@ -1,5 +1,6 @@
-// The token of an unsubscribe link: all that is needed to unsubscribe, so that a link works when contact, campaign and mail are long gone
-// (D45). It is sealed: nothing of recipient, list or domain can be read from it (D60), nor how long an address is.
+// The token of an unsubscribe link. It holds all that unsubscribing needs, so that a link works when contact, campaign
+// and mail are deleted (D45). It is sealed: recipient, list, domain and the length of the address cannot be read from
+// it (D60).
 import type { Keyring } from '../base/keyring.ts'
 
 export interface Leaving {
@@ -12,7 +13,7 @@ export interface Leaving {
 
 const MAC_BYTES = 12
 const LABEL = 'unsubscribe'
-/** Octets that a token's content is a multiple of. */
+/** The content is padded to a multiple of this many octets. */
 const BLOCK = 48
 
 export function unsubscribeUrl(
@@ -26,10 +27,10 @@ export function unsubscribeUrl(
   return `${publicUrl}/u/${keyring.seal(LABEL, padded).toString('base64url')}`
 }
 
-/** What a token says; undefined when it is none of ours. */
+/** The content of a token; undefined when it was not made by this server. */
 export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving | undefined {
   const bytes = Buffer.from(token, 'base64url')
-  // Decoding overlooks foreign characters and the last bits of the last one; a token has one form only.
+  // The decoder ignores foreign characters and the last bits of the last one; this accepts only the one exact form.
   if (bytes.toString('base64url') !== token) return undefined
   const content = opened(keyring, bytes) ?? signed(keyring, bytes)
   if (content === undefined) return undefined
@@ -45,7 +46,7 @@ function opened(keyring: Keyring, bytes: Buffer): string | undefined {
   }
 }
 
-/** As tokens were made at first: readable, with a signature in front. Links that were sent go on working. */
+/** The first form of tokens: readable, with a signature in front. Links in sent mail must keep working. */
 function signed(keyring: Keyring, bytes: Buffer): string | undefined {
   const body = bytes.subarray(MAC_BYTES)
   const holds = body.length > 0 && keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)

@@ -1,5 +1,5 @@
-// A recipient wants no more mail of this kind (D45): a marketing suppression on the sending domain, and email.unsubscribed once. Contacts
-// follow by themselves. It works when contact, campaign and mail are gone.
+// Unsubscribing (D45): writes a marketing suppression on the sending domain, and the event email.unsubscribed once.
+// Contacts follow the suppression by trigger. It works when contact, campaign and mail are deleted.
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { emailOf, emit, type Delivery } from '../outbound/settle.ts'
@@ -15,7 +15,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Leaving } from './unsubscribe-token.ts'
 
-/** Unsubscribes the recipient of a delivery. Returns false when that had been done before. */
+/** Unsubscribes the recipient of a delivery. False when the recipient was unsubscribed already. */
 export function unsubscribe(
   tx: Tx,
   delivery: Pick<Delivery, 'key' | 'email_key' | 'address' | 'domain_key'>,
@@ -49,7 +49,7 @@ export interface LeaveDesk {
   keyring: Keyring
 }
 
-/** Unsubscribes by a link. */
+/** Unsubscribes by a link. False when the recipient was unsubscribed already. */
 export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
   return store.write((tx) => {
     const domain = livingDomain(tx, leaving.domain)
@@ -58,7 +58,7 @@ export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): P
   })
 }
 
-/** Takes it back. */
+/** Undoes `leave`: removes the unsubscribe suppression. */
 export function rejoin({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<void> {
   return store.write((tx) => {
     const domain = livingDomain(tx, leaving.domain)
@@ -66,13 +66,13 @@ export function rejoin({ clock, keyring, store }: LeaveDesk, leaving: Leaving): 
   })
 }
 
-/** Whether the recipient has left. */
+/** Whether the recipient is unsubscribed. */
 export function hasLeft({ keyring, store }: LeaveDesk, leaving: Leaving): boolean {
   const domain = livingDomain(store, leaving.domain)
   return marketingSuppressed(store, domain, keptForm(store, keyring, domain, leaving.email))
 }
 
-/** What the page calls the sender. */
+/** The names of the sender as the unsubscribe page shows them. */
 export function senderOf(reader: Reader, { domain, audience }: Leaving): { domain: string; audience: string | null } {
   const sender = reader.first(db.selectFrom('domains').select('name').where('key', '=', domain))
   const list = reader.first(db.selectFrom('audiences').select('name').where('key', '=', audience))

@@ -1,16 +1,16 @@
-// Who a campaign goes to, and how far it has come: its contacts in the order of their keys, page by page, each query over a bounded number of
-// rows.
+// Selects the recipients of a campaign: its contacts in the order of their keys, page by page.
+// Each query reads a bounded number of rows.
 import { parseAddress } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Campaign } from './edit.ts'
 
-/** Contacts of one page: what one transaction takes without holding up others. */
+/** Contacts of one page: few enough that one transaction does not delay others. */
 const PAGE = 100
 
 export interface PageOfMails {
   mails: { email: string; contact: number | null }[]
-  /** The walk is here afterwards. */
+  /** The position after this page. */
   to: number
 }
 
@@ -23,14 +23,14 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
   to: DONE,
 })
 
-/** What comes next of a campaign. */
+/** The next page of a campaign. */
 export const nextPage = (reader: Reader, campaign: Campaign): PageOfMails =>
   campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, campaign)
 
-/** The address alone: it may be kept with a display name. */
+/** The address alone: it may be stored with a display name. */
 const parseTestAddress = (text: string): string => parseAddress(text)!.address
 
-/** Those who were subscribed and free when the campaign began; who has left since is looked at when its turn has come. */
+/** Subscribed and not suppressed when the campaign began. Changes since then are checked when the mail is sent. */
 const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)
   and not exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
     and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?))`
@@ -43,7 +43,7 @@ const wantedOf = ({ domain_key, started_at }: Campaign): (number | null)[] => [
   started_at,
 ]
 
-/** The next contacts; one query looks at a bounded number of rows, wanted or not. */
+/** The next contacts. One query reads a bounded number of rows, whether they are recipients or not. */
 function contactsPage(reader: Reader, campaign: Campaign): PageOfMails {
   const rows = reader.all(
     raw<{ key: number; email: string; wanted: 0 | 1 }>(
@@ -66,10 +66,10 @@ export function lastContact(reader: Reader, audienceKey: number): number {
   )
 }
 
-/** Contacts counted at once. */
+/** Contacts that one query counts. */
 const COUNTED = 10_000
 
-/** How many of the next contacts are wanted, and the last one looked at; null: there are no more. */
+/** The number of recipients among the next contacts, and the key of the last one read; null: there are no more. */
 export const countWanted = (reader: Reader, campaign: Campaign, from: number): { count: number; last: number | null } =>
   reader.first(
     raw<{ count: number; last: number | null }>(

@@ -1,4 +1,5 @@
-// Certificates by ACME, assembled: which names are wanted, who proves them, and whom it tells when one comes to its end.
+// Assembles certificates by ACME:
+// the wanted names, their proofs, and the notices when a certificate is about to expire.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import type { Certificate } from '../base/certificate.ts'
@@ -24,9 +25,9 @@ export interface AcmeParts {
   log: Log
   config: Config
   resolver: Resolver
-  /** A certificate is there that was not. */
+  /** Called when there is a new certificate. */
   renewed: () => void
-  /** There are notices to be mailed. */
+  /** Says that notices wait to be mailed. */
   noticed: () => void
 }
 
@@ -39,10 +40,10 @@ export interface Acme {
   stop(patience: number): Promise<void>
 }
 
-/** The operator is told so long before the end of a certificate. */
+/** Days before the end of a certificate at which the operator is told. */
 const TOLD_AT = [14, 3]
 
-/** Undefined where `[acme]` is off. Throws an OperatorError when it cannot work as it is configured. */
+/** Undefined when `[acme]` is off. Throws an OperatorError when the configuration cannot work. */
 export function createAcme(parts: AcmeParts): Acme | undefined {
   const { clock, config, log, renewed } = parts
   const { acme, data_dir, hostname } = config

@@ -1,4 +1,4 @@
-// The whole appliance: the one place that starts and stops things. Every part gets what it needs here, and only here.
+// The whole server: the one place that starts and stops its parts, and gives each what it needs.
 import { accessSync, constants } from 'node:fs'
 import { totalmem } from 'node:os'
 import { schedule } from 'node-cron'
@@ -49,18 +49,18 @@ export interface ApplianceOptions {
   clock: Clock
   log: Log
   resolver?: Resolver
-  /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
+  /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys?: { http: string; smtp: string }
   timeouts?: Timeouts
-  /** Hears why the server cannot go on; it has stopped promising anything by then. */
+  /** Called when the server cannot go on; it accepts nothing more by then. */
   fatal?: (reason: OperatorError) => void
-  /** What comes every hour; by the wall clock but in tests. */
+  /** Runs the hourly tasks; by the real clock except in tests. */
   everyHour?: EveryHour
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
 }
 
-/** Calls `run` each hour until it is destroyed. */
+/** Calls `run` every hour until it is destroyed. */
 export type EveryHour = (run: () => void) => { destroy(): unknown }
 
 const everyHour: EveryHour = (run) => schedule('7 * * * *', run, { name: 'tidy' })
@@ -69,14 +69,14 @@ export interface Appliance extends Omit<Doors, 'stop'> {
   desk: ApiDesk & { resolver: Resolver }
   engine: DeliveryEngine
   notices: Engine['notices']
-  /** After the configuration was read again: takes certificates anew. Throws an OperatorError. */
+  /** After the configuration was read again: loads certificates again. Throws an OperatorError. */
   reload(): Promise<void>
-  /** Stops accepting, finishes or releases what is in flight within 10 seconds, closes the store. */
+  /** Stops accepting, finishes or releases all work within 10 seconds, closes the store. */
   stop(): Promise<void>
 }
 
 const PATIENCE = 8 * SECOND
-/** How soon changes by commands are noticed. */
+/** How often changes by commands are looked for. */
 const WATCH_EVERY = SECOND
 
 /** Says which relays nobody can sign in to: their mail waits until the file is there. */
@@ -160,7 +160,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     const poster = new Poster(desk.fetching, desk.fetching.caFile, config.webhooks.timeout)
     const dispatcher = new Dispatcher({ ...parts, poster, noticed: () => notices.ring() })
     store.on(EVENTS, () => dispatcher.ring())
-    // What was on its way when a backup was made is on its way no more: it can be erased.
+    // Mail that was being sent when a backup was made no longer is: so it can be erased.
     await engine.recover()
     await privacy.recover()
 
@@ -196,7 +196,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       tidied = tidied.then(() => tidy(desk, { engine, keys })).catch((thrown: unknown) => log.fault('tidying', thrown))
     })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
-    /** The hostname and the addresses stand in the records of every domain. */
+    /** The records of every domain hold the hostname and the addresses. */
     async function follow(): Promise<void> {
       const changed = await followConfig({ ...desk, ring: desk.bells.domains })
       if (changed.length > 0)
@@ -207,7 +207,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         look()
       } catch (thrown) {
         if (thrown instanceof OperatorError) return end(thrown)
-        // The disk does not answer just now.
+        // The disk does not answer at present.
         troubles.report('store', 'The database cannot be read.', thrown)
       }
       watching = clock.wake(clock.now() + WATCH_EVERY, watch)

@@ -1,4 +1,4 @@
-// A backup as a zip file: what it holds, and how it is read and proven.
+// A backup as a zip file: its contents, and how it is read and checked.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
@@ -10,11 +10,14 @@ import { KEY_FILE } from '../base/keyring.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
 
-/** What a backup holds beside the database and the spool. */
+/** Files of a backup in addition to the database and the spool. */
 export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER]
 const SAFE = /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|spool\/[\w.~-]+)$/
 
-/** Unpacks a backup into an empty place; returns how many files. Throws an OperatorError for anything that is none. */
+/**
+ * Unpacks a backup into an empty folder; returns the number of files.
+ * Throws an OperatorError when the file is no backup.
+ */
 export async function unpack(archive: Archive, file: string, place: string): Promise<number> {
   mkdirSync(join(place, 'spool'), { mode: 0o700 })
   const seen = new Set<string>()
@@ -62,7 +65,7 @@ async function* entriesOf(archive: Archive): AsyncIterable<Entry> {
   }
 }
 
-/** Reads every entry of a zip and holds its octets to their checksum. Throws when one is not what was put in. */
+/** Reads every entry of a zip and compares its checksum. Throws when one differs. */
 export async function readThrough(file: string): Promise<void> {
   const archive = await openArchive(file)
   try {
@@ -76,7 +79,7 @@ export async function readThrough(file: string): Promise<void> {
 const extract = (archive: Archive, entry: Entry, target: string): Promise<void> =>
   pour(archive, entry, () => createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }))
 
-/** `target` is made when everything is ready to hear its errors. */
+/** `target` is called only when its errors can be handled. */
 async function pour(archive: Archive, entry: Entry, target: () => NodeJS.WritableStream): Promise<void> {
   const stream = await new Promise<NodeJS.ReadableStream>((done, fail) =>
     archive.openReadStream(entry, (error, opened) =>

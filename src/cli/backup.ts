@@ -1,5 +1,5 @@
-// `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while the server runs;
-// put back into an empty place; and a look at whether everything is whole.
+// `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while
+// the server runs; the way back into an empty directory; and a check that everything is intact.
 import {
   copyFileSync,
   existsSync,
@@ -91,7 +91,7 @@ async function backUp(
       )
     const zip = new ZipFile()
     const failed = Promise.withResolvers<never>()
-    // Heard in any case: the race below may be over.
+    // Prevents an unhandled rejection: the race below may be over.
     failed.promise.catch(() => {})
     zip.on('error', failed.reject)
     let count = 0
@@ -109,19 +109,19 @@ async function backUp(
       createWriteStream(draft, { mode: 0o600, flags: 'wx' }),
     )
     await Promise.race([written, failed.promise]).catch(async (thrown: unknown) => {
-      // The half zip is closed before its place is removed.
+      // The unfinished zip is closed before its folder is removed.
       ;(zip.outputStream as unknown as Readable).destroy()
       await written.catch(() => {})
       throw thrown
     })
     syncPath(draft)
     await readThrough(draft)
-    // Not over a file that came meanwhile.
+    // Never replaces a file that was created meanwhile.
     linkSync(draft, target)
     try {
       syncPath(dirname(target))
     } catch (thrown) {
-      // It might be gone after a power cut: no backup is better than one that is only believed in.
+      // It might be lost in a power cut: no backup is better than one that only seems to exist.
       rmSync(target, { force: true })
       throw thrown
     }
@@ -158,7 +158,7 @@ function asideOf(target: string): string {
   }
 }
 
-/** Holds on to every file of the spool, by a second name where the disk is the same. */
+/** Keeps every file of the spool: by a hard link, or by a copy when the disk is another. */
 function keepFiles(spool: string, kept: string): void {
   for (const name of existsSync(spool) ? readdirSync(spool) : []) {
     if (name === QUARANTINE || name.endsWith('.part') || existsSync(join(kept, name))) continue
@@ -169,7 +169,7 @@ function keepFiles(spool: string, kept: string): void {
       try {
         copyFileSync(join(spool, name), join(kept, name))
       } catch (failed) {
-        // Gone meanwhile: sent, or deleted.
+        // Deleted meanwhile, because its mail was sent or deleted.
         if (codeOf(failed) !== 'ENOENT') throw failed
       }
     }

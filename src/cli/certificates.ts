@@ -1,5 +1,5 @@
-// The certificates of the listeners: what the configuration names, else what ACME has brought, else one of our own making, kept in the data directory so that clients
-// see the same one again. All listeners take what is new without a restart.
+// The certificates of the listeners: the configured one, else that of ACME, else a self-made one. The last is kept in
+// the data directory, so that clients see the same one again. All listeners use a new certificate without a restart.
 import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 
-/** Which listeners a certificate is for: `[smtp]` may have one of its own. */
+/** The listeners that a certificate is for: `[smtp]` may have its own. */
 export type Door = 'smtp' | 'https'
 
 export interface CertificateDeps {
@@ -39,8 +39,10 @@ export class Certificates {
     this.#deps = deps
   }
 
-  /** At start: a certificate that cannot be read just now, as after a renewal by root, is told of, and one of our own is shown. Throws an
-   *  OperatorError for one that is no use. */
+  /**
+   * The first certificate. One that cannot be read at present, as after a renewal by root, is logged, and a self-made
+   * one is used. Throws an OperatorError for an invalid one.
+   */
   first(door: Door): Certificate {
     const { log } = this.#deps
     try {
@@ -55,12 +57,12 @@ export class Certificates {
     }
   }
 
-  /** Hears of each certificate that comes later. */
+  /** Calls `renew` with each later certificate. */
   follow(door: Door, renew: (certificate: Certificate) => void): void {
     this.#shown.push({ door, renew })
   }
 
-  /** Takes all certificates anew. Throws an OperatorError, having changed nothing. */
+  /** Loads all certificates again. Throws an OperatorError, and then changes nothing. */
   renew(): void {
     const fresh = this.#shown.map(({ door, renew }) => ({ certificate: this.#read(door), renew }))
     this.#contexts.clear()
@@ -76,14 +78,14 @@ export class Certificates {
     return this.#brought(door) ?? this.#selfMade()
   }
 
-  /** HTTPS shows the certificate of its public name to whoever names none. */
+  /** HTTPS shows the certificate of its public name to clients that name no host. */
   #brought(door: Door): Certificate | undefined {
     const { config, shelf } = this.#deps
     const names = door === 'https' ? [new URL(config.http.public_url).hostname, config.hostname] : [config.hostname]
     return names.map((name) => shelf?.certificate(name)).find((certificate) => certificate !== undefined)
   }
 
-  /** Of one host that clients name (SNI, RFC 6066 §3); undefined: they see that of the door. */
+  /** The certificate for a host that a client names (SNI, RFC 6066 §3); undefined: it gets the listener's. */
   contextOf(host: string): SecureContext | undefined {
     const { shelf } = this.#deps
     const name = host.toLowerCase()
@@ -116,7 +118,7 @@ export class Certificates {
   }
 }
 
-/** The files of the certificate that SMTP shows, '' where the server makes its own, and the keys that name them; ACME's have none. */
+/** The files of SMTP's certificate, '' when the server makes its own, and the keys that name them; none for ACME's. */
 export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config): {
   cert: string
   key: string
@@ -131,10 +133,10 @@ export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config
     : { cert: '', key: '', keys: undefined }
 }
 
-/** A file that is named and not to be read just now; one that holds nonsense is another matter. */
+/** A named file that cannot be read at present; one with invalid content is a plain OperatorError. */
 class Unreadable extends OperatorError {}
 
-/** A key of the configuration and the path that it holds. */
+/** A key of the configuration and its value, a path. */
 type Named = readonly [key: string, path: string]
 
 function checked(cert: Named, key: Named): Certificate {

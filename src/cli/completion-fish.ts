@@ -1,9 +1,10 @@
-// The completion script for fish: one line for each thing that can be completed, under the condition that the words before the cursor lead there.
+// The completion script for fish:
+// one line for each completion, with the condition that the words before the cursor match.
 import type { Kind, Place } from './completion-places.ts'
 
 const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`
 
-/** What follows an option, or stands in a place. */
+/** The fish options for a value. */
 const values = (kind: Kind): string =>
   kind === 'file'
     ? '-r -F'

@@ -1,7 +1,7 @@
-// What can be completed on the command line, and where: read from the command table, for the scripts of all shells.
+// The possible completions of the command line, read from the command table, for the scripts of all shells.
 import type { Command } from 'commander'
 
-/** What may stand in a place: a file, a directory, one of some words, anything. */
+/** The kind of a value: a file, a directory, one of some words, or anything. */
 export type Kind = 'file' | 'dir' | 'any' | readonly string[]
 
 export interface Choice {
@@ -13,18 +13,18 @@ export interface Place {
   /** "" for the program, "domain add" for a subcommand. */
   path: string
   commands: Choice[]
-  /** `kind` is absent where an option has no value. */
+  /** `kind` is absent for an option without a value. */
   options: (Choice & { kind?: Kind })[]
   places: Kind[]
 }
 
-/** How values are called in the usage lines. */
+/** Names of values in the usage lines. */
 const KINDS: Record<string, Kind> = { file: 'file', dir: 'dir' }
 
 const kindOf = (called: string, choices: readonly string[] | undefined): Kind =>
   choices ?? KINDS[called.replaceAll(/[[\]<>.]/g, '')] ?? 'any'
 
-/** Every place of the command line where something can be completed. */
+/** Every place of the command line that can be completed. */
 export function placesOf(program: Command, path = ''): Place[] {
   const here: Place = {
     path,
@@ -40,7 +40,7 @@ export function placesOf(program: Command, path = ''): Place[] {
       { name: '--help', about: 'show what it takes' },
     ],
     places: program.registeredArguments.map((argument) =>
-      // "help" takes the names of the others.
+      // The arguments of "help" are names of commands.
       argument.variadic && path === 'help'
         ? program.parent!.commands.map((command) => command.name())
         : kindOf(argument.name(), argument.argChoices),

@@ -1,5 +1,5 @@
-// `postrider completion bash|zsh|fish`: a completion script, made from the command table itself. It knows subcommands, options, the values of
-// options that have a list, and where a file or a directory is meant.
+// `postrider completion bash|zsh|fish`: a completion script, made from the command table. It knows subcommands,
+// options, the values of options with a list, and where a file or a directory is expected.
 import { Argument, type Command } from 'commander'
 import { fish } from './completion-fish.ts'
 import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
@@ -7,7 +7,7 @@ import type { Invocation } from './open.ts'
 
 const written = (kind: Kind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
 
-/** What bash and zsh have in common: which place the words before the cursor lead to, and what may stand there. */
+/** The part that bash and zsh share: finds the place from the words before the cursor, and its possible values. */
 function parser(places: readonly Place[]): string {
   const [root] = places
   const global = root!.options.map(({ kind, name }) =>

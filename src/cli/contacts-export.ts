@@ -1,5 +1,6 @@
-// An audience as CSV (RFC 4180): email, name, status, a column for each custom field that is plain text throughout; what is no such text
-// stands as JSON in "attributes" and "preferences". Imported again it is the same, with those who must not be written to.
+// Exports an audience as CSV (RFC 4180): email, name, status, and a column for each custom field whose values are all
+// plain text; other values are JSON in "attributes" and "preferences". An import of it gives the same audience, with
+// those who must not be written to.
 import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/roll.ts'
 import { plain } from '../campaigns/standing.ts'
@@ -8,14 +9,14 @@ import { hasMeaning } from './titles.ts'
 import type { Terminal } from './terminal.ts'
 import type { Store } from '../store/database.ts'
 
-/** A title that an import takes as it is. */
+/** Whether an import reads this title as a custom field. */
 const titled = (key: string): boolean =>
   key === key.trim() && key !== '' && !key.includes('@') && !hasMeaning(key) && !NAMED.has(plain(key))
 const NAMED = new Set(['attributes', 'preferences'])
-/** Columns that an import takes. */
+/** The most columns that an import accepts. */
 const MAX_COLUMNS = 90
 
-/** Text that every reader of CSV gives back as it was. */
+/** Text that every CSV reader returns unchanged. */
 const isPlain = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !/[\p{Cc}]/u.test(value.replaceAll(/\r\n|\n|\t/g, ''))
 

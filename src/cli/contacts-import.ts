@@ -1,5 +1,6 @@
-// Importing contacts from a file of any size: it is read once to see that all of it can be read and how much of it is in error, and again to
-// import it, a thousand contacts in each transaction. What stands twice in a file counts once, but who left in one of its rows has left.
+// Imports contacts from a file of any size. It is read twice: first to check that it is readable and how many rows are
+// wrong, then to import it, a thousand contacts in each transaction. An address that occurs twice counts once; if one
+// of its rows says unsubscribed, that counts.
 import { iso } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
@@ -12,7 +13,7 @@ import { Seen } from './seen.ts'
 import type { Progress } from './terminal.ts'
 
 const LOT = 1000
-/** Errors that an answer lists. */
+/** The most errors that an answer lists. */
 const MAX_ERRORS = 1000
 const SAMPLES = 5
 
@@ -22,9 +23,9 @@ export interface RowError {
 }
 
 export interface FileImported extends BroughtCounts {
-  /** They count as skipped. */
+  /** They are counted as skipped. */
   errors: RowError[]
-  /** How many more there are than are listed. */
+  /** The number of errors that are not listed. */
   more_errors?: number
 }
 
@@ -37,7 +38,10 @@ export interface Checked {
   samples: (Row & { contact: BroughtContact })[]
 }
 
-/** The records of a file that are contacts. */
+/**
+ * The rows of a file below its titles, with the meaning of its columns.
+ * The first result has no row when the first line holds titles.
+ */
 async function* contactsOf(
   source: Source,
   form: CsvForm,
@@ -52,7 +56,7 @@ async function* contactsOf(
   }
 }
 
-/** Reads the file to its end without importing anything. Throws an OperatorError. */
+/** Reads the file to its end without importing. Throws an OperatorError. */
 export async function checkFile(source: Source, wishes: Wishes): Promise<Checked> {
   const form = await formOf(source)
   const checked: Omit<Checked, 'columns'> & { columns?: Columns } = {
@@ -78,7 +82,7 @@ export async function checkFile(source: Source, wishes: Wishes): Promise<Checked
   return { ...checked, columns }
 }
 
-/** More than a tenth of the rows in error stop an import before anything is written. Throws an OperatorError. */
+/** Throws an OperatorError when more than a tenth of the rows are wrong, before anything is written. */
 export function checkErrors(
   source: Source,
   { errors, failed, rows }: Pick<Checked, 'errors' | 'failed' | 'rows'>,
@@ -132,7 +136,7 @@ export async function importFile(
   return total
 }
 
-/** What was imported stays; to import the file again does the rest. */
+/** The error of an interrupted import: imported contacts stay, and a second import does the rest. */
 function interrupted(thrown: unknown, { clock }: Desk, total: BroughtCounts): unknown {
   const done = total.created + total.updated + total.unsubscribed + total.suppressed
   if (done === 0) return thrown

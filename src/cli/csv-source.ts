@@ -1,5 +1,5 @@
-// A file that is read more than once: as it lies on the disk, or what comes on standard input, spooled into the data directory. The spooled
-// file has no name from the start, so that a crash leaves nothing of it behind.
+// A file that can be read more than once: one on the disk, or standard input, copied into the data directory. The copy
+// has no name in the directory, so that a crash leaves nothing of it.
 import { closeSync, createReadStream, fstatSync, open, openSync, read, unlinkSync, writeSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -7,24 +7,24 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 
 export interface Source {
-  /** What messages call it. */
+  /** Its name in messages. */
   name: string
-  /** The name of the file alone; '' for standard input. */
+  /** The file name without its path; '' for standard input. */
   file: string
   size: number
-  /** From its beginning. */
+  /** The contents, from the beginning. */
   chunks(): AsyncIterable<Buffer>
-  /** Throws an OperatorError when it is no longer what was read first. */
+  /** Throws an OperatorError when the file has changed since the first reading. */
   checkUnchanged(): void
   close(): void
 }
 
-/** Opens a file, or with "-" standard input. Throws an OperatorError. */
+/** Opens a file, or standard input for "-". Throws an OperatorError. */
 export async function openSource(path: string, dataDir: string, now: number): Promise<Source> {
   if (path === '-') return spooled('standard input', '', process.stdin, dataDir, now)
   let fd: number
   try {
-    // A pipe opens when somebody writes to it.
+    // Opening a pipe waits until somebody writes to it.
     fd = await openFile(path, 'r')
   } catch (thrown) {
     const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : codeOf(thrown)
@@ -36,7 +36,7 @@ export async function openSource(path: string, dataDir: string, now: number): Pr
     throw new OperatorError(`${path} cannot be read: it is a directory; give a CSV file, or "-" for standard input.`)
   }
   if (stat.isFile()) return sourceOf(path, basename(path), fd)
-  // A pipe can be read once only.
+  // A pipe can be read only once.
   return spooled(path, basename(path), createReadStream('', { fd }), dataDir, now)
 }
 
@@ -66,7 +66,7 @@ const CHUNK = 64 * 1024
 const readAt = promisify(read)
 const openFile = promisify(open)
 
-/** Not a stream: that would close the file when it is left before its end. */
+/** No stream: that would close the file when it is not read to its end. */
 async function* chunksOf(fd: number): AsyncIterable<Buffer> {
   for (let at = 0; ;) {
     const { buffer, bytesRead } = await readAt(fd, Buffer.allocUnsafe(CHUNK), 0, CHUNK, at)

@@ -1,5 +1,5 @@
-// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are the real thing; DNS and the receiving exchangers are built
-// in, so that a first mail needs neither a domain nor port 25.
+// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are real; DNS and receiving exchangers are built in,
+// so that a first mail needs neither a domain nor port 25.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -24,7 +24,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     .option('--data <dir>', 'keep the data in this directory (else a temporary one, removed at the end)')
     .action(async ({ http, smtp, data }: { http: string; smtp: string; data?: string }) => {
       const { terminal } = invocation()
-      // With --json stdout carries the one document; what happens is told on stderr.
+      // With --json stdout has only the document; the log goes to stderr.
       const log = serverLog(
         { ...terminal, interactive: !terminal.json },
         'info',
@@ -79,7 +79,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     })
 }
 
-/** A port alone means this machine. */
+/** A port alone means a port of this machine. */
 function endpoint(option: string, text: string): { host: string; port: number } {
   const parsed = parseEndpoint(/^\d+$/.test(text) ? `127.0.0.1:${text}` : text)
   if (!parsed)

@@ -1,4 +1,4 @@
-// What `postrider doctor` finds about the sending domains: whether what is published for them names this server.
+// Checks of `postrider doctor` for the sending domains: whether their published records name this server.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
@@ -9,10 +9,10 @@ import { DATABASE } from '../store/open.ts'
 import { bad, well, type Finding } from './doctor-machine.ts'
 import { withDesk, type Invocation } from './open.ts'
 
-/** Domains that are looked at; the rest is counted. */
+/** The most domains that are checked; the others are counted. */
 const AT_MOST = 50
 
-/** Asks DNS for the SPF and MX records of every domain as the configuration wants them now; changes nothing. */
+/** Asks DNS for the SPF and MX records that the present configuration needs; changes nothing. */
 export async function judgeDomains(invocation: Invocation, config: Config, resolver: Resolver): Promise<Finding[]> {
   const check = 'published names'
   if (!existsSync(join(config.data_dir, DATABASE))) return []

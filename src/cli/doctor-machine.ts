@@ -1,4 +1,4 @@
-// What `postrider doctor` finds on the machine itself: configuration, data directory, clock, certificates, disk.
+// Checks of `postrider doctor` for the machine itself: configuration, data directory, clock, certificates, disk.
 import { X509Certificate } from 'node:crypto'
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -12,9 +12,9 @@ import { clockOffset } from '../base/time-server.ts'
 export interface Finding {
   check: string
   status: 'ok' | 'warn' | 'fail'
-  /** What was found. */
+  /** The observed facts. */
   detail: string
-  /** What to do; null when all is well. */
+  /** How to mend it; null when nothing is wrong. */
   mend: string | null
 }
 
@@ -23,15 +23,15 @@ export const warn = (check: string, detail: string, mend: string): Finding => ({
 export const bad = (check: string, detail: string, mend: string): Finding => ({ check, status: 'fail', detail, mend })
 
 const MB = 1024 * 1024
-/** Free space below which mail is soon refused, and below which the operator should look. */
+/** Free space below which mail will soon be refused, and below which the operator should act. */
 const SCARCE = 200 * MB
 const LITTLE = 2048 * MB
-/** A signature of DKIM whose time is off by more is doubted by receivers. */
+/** Receivers distrust a DKIM signature whose time is wrong by more than this. */
 const OFF = 5 * SECOND
 const FAR_OFF = 300 * SECOND
 const EXPIRES_SOON = 14 * DAY
 
-/** How the configuration would work in the world; that it can be read at all was seen before. */
+/** Whether the configuration can work; that it is readable was checked before. */
 export function judgeConfig(config: Config, file: string | undefined): Finding {
   const check = 'configuration'
   const from = file ?? 'defaults (no file was found)'
@@ -62,7 +62,7 @@ export function judgeDataDir({ data_dir }: Config): Finding {
   } catch {
     return bad(check, `${data_dir} is not this user's to write`, 'Run Postrider as the user who owns the directory.')
   }
-  // A closed directory closes all that is in it.
+  // A closed directory protects everything in it.
   const isOpen = (path: string): boolean => existsSync(path) && (statSync(path).mode & 0o007) !== 0
   const open = isOpen(data_dir)
     ? ['', 'instance.key', 'postrider.db'].map((name) => join(data_dir, name)).filter(isOpen)

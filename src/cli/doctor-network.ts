@@ -1,4 +1,5 @@
-// What `postrider doctor` finds in the world: the way out and in on the mail port, reverse DNS, blocklists, SPF of the HELO name.
+// Checks of `postrider doctor` for the network:
+// mail port outwards and inwards, reverse DNS, blocklists, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { formatEndpoint, reversed } from '../base/network.ts'
@@ -16,7 +17,7 @@ export interface World {
 
 const PATIENCE = 10 * SECOND
 const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
-/** Addresses of one name that are looked at. */
+/** The most addresses of one name that are checked. */
 const MOST = 4
 
 function greet(config: Config, host: string, address: string, port: number): Promise<SmtpSession | Verdict> {
@@ -25,7 +26,7 @@ function greet(config: Config, host: string, address: string, port: number): Pro
   return openSession({ host, address, port, hostname: config.hostname, tls: 'optional', timeouts })
 }
 
-/** Whether mail gets out: to the relay of the configuration, else to the exchangers of a large provider. */
+/** Whether mail can leave: to the configured relay, else to the exchangers of a large provider. */
 export async function judgeWayOut({ config, resolver }: World, probe: string): Promise<Finding> {
   const check = `port ${config.delivery.port} out`
   const { port, routes } = config.delivery
@@ -56,7 +57,7 @@ export async function judgeWayOut({ config, resolver }: World, probe: string): P
   )
 }
 
-/** Whether the listener answers, here and at the address that the world knows. */
+/** Whether the listener answers, locally and at its public address. */
 export async function judgeWayIn({ config, resolver }: World): Promise<Finding> {
   const check = 'port 25 in'
   const listening = config.smtp.listen.find(({ port }) => port !== 0)
@@ -90,13 +91,13 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
   return well(check, `${shown} and ${address}:25 answer`)
 }
 
-/** The addresses of our own name, v4 first. */
+/** The addresses of our host name, IPv4 first. */
 async function ownAddresses({ config, resolver }: World): Promise<string[]> {
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
   return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
 }
 
-/** RFC 1912 §2.1, and what Gmail asks of senders: the address leads back to the name that EHLO says. */
+/** RFC 1912 §2.1, and Gmail's rule for senders: the address leads back to the name in EHLO. */
 export async function judgeReverse(world: World): Promise<Finding> {
   const { config, resolver } = world
   const check = 'reverse DNS'
@@ -123,7 +124,7 @@ export async function judgeReverse(world: World): Promise<Finding> {
     : well(check, `${addresses.join(', ')} and ${hostname} name each other`)
 }
 
-/** RFC 5782: an answer in 127.0.0.0/8 is an entry. What lists answer to resolvers that they do not serve is none. */
+/** RFC 5782: an answer in 127.0.0.0/8 is an entry. The special answers for unwelcome resolvers do not count. */
 export async function judgeBlocklists(world: World): Promise<Finding> {
   const check = 'blocklists'
   const addresses = await ownAddresses(world)
@@ -156,7 +157,7 @@ export async function judgeBlocklists(world: World): Promise<Finding> {
     : well(check, `${addresses.join(', ')} on none of ${LISTS.join(', ')}`)
 }
 
-/** RFC 7208 §2.3: bounces have no sender, so that SPF is judged by the HELO name. */
+/** RFC 7208 §2.3: bounces have no sender, so SPF is checked for the HELO name. */
 export async function judgeHeloSpf(world: World): Promise<Finding> {
   const { config, resolver } = world
   const check = 'SPF of HELO'

@@ -24,7 +24,7 @@ type WithDomain = (
   work: (desk: Desk, found: Domain & { email: string }) => Promise<void> | void,
 ) => Promise<void>
 
-/** A policy is tried so long before it counts. */
+/** A policy is tested for this long before it is enforced. */
 const TRIED = 7 * DAY
 
 export function policyCommands(
@@ -108,7 +108,7 @@ function uncertified({ clock, config }: Pick<Desk, 'clock' | 'config'>, host: st
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
-/** What a domain is advised to publish here and now. */
+/** The records that a domain is advised to publish at present. */
 export async function advisedFor(
   { clock, config, resolver }: Pick<Desk, 'clock' | 'config' | 'resolver'>,
   domain: Domain & { email?: string },

@@ -45,7 +45,7 @@ const showRecord = ({ record_type, name, value, ttl, required, verified, observe
   observed,
 })
 
-/** Records as lines of a zone file; long texts split into strings of at most 255 octets (RFC 1035 §3.3). */
+/** Records as lines of a zone file; long texts are split into strings of at most 255 octets (RFC 1035 §3.3). */
 export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'ttl'>[]): string {
   return records
     .map(({ record_type, name, value, ttl }) => {
@@ -61,7 +61,7 @@ export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name
     .join('\n')
 }
 
-/** The records with their state, and as a snippet to paste. */
+/** The records with their state, and as zone lines to paste. */
 export function recordsText(records: readonly DnsRecord[], advised: readonly AdvisedRecord[] = []): string {
   const rows = [
     ...records.map((record) => ({
@@ -84,7 +84,7 @@ export function recordsText(records: readonly DnsRecord[], advised: readonly Adv
 const zoneText = (records: readonly DnsRecord[], advised: readonly AdvisedRecord[]): string =>
   [zoneFile(records), ...advised.map(zoneLine)].join('\n')
 
-/** What is published for another host than this one, in sentences. */
+/** Sentences about published records that name another host. */
 export function elsewhere(records: readonly DnsRecord[]): string[] {
   return records
     .filter(({ observed, record_type, verified }) => verified === 0 && observed !== null && isOfHost({ record_type }))

@@ -15,7 +15,7 @@ export interface Endpoint {
 export interface DoorParts extends SubmissionParts {
   app: App
   inbound: Inbound
-  /** What an operator sets the addresses with: --http and --smtp of the sandbox. */
+  /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys: { http: string; smtp: string } | undefined
   /** What HTTPS shows an authority that asks for a proof of a name. */
   proofFor: (name: string) => Certificate | undefined
@@ -27,13 +27,13 @@ export interface Doors {
   http: Endpoint
   https: Endpoint[]
   smtp: Endpoint[]
-  /** By STARTTLS, and with TLS from the first octet. */
+  /** With STARTTLS, and with TLS from the first octet. */
   submission: Endpoint[]
   submissions: Endpoint[]
   stop(patience: number): Promise<void>
 }
 
-/** Opens them all, or none. Throws an OperatorError that names the address and its key. */
+/** Opens all listeners, or none. Throws an OperatorError that names the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
   const { app, certificates, clearText, clock, config, inbound, keys, log } = parts
   const closing: ((patience: number) => Promise<void>)[] = []
@@ -82,7 +82,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
 
 const endpointOf = ({ host, port }: Endpoint): Endpoint => ({ host, port })
 
-/** The addresses as the ready line shows them. HTTP and the exchanger are always there. */
+/** The addresses in the form of the ready line. HTTP and SMTP are always present. */
 export function shownDoors(doors: Doors): Record<string, string | string[]> {
   const shown = (endpoints: readonly Endpoint[]): string[] =>
     endpoints.map(({ host, port }) => formatEndpoint(host, port))

@@ -1,4 +1,4 @@
-// The delivery engine with all that belongs to it, assembled once for the server and for `postrider send`.
+// Assembles the delivery engine and its parts, for the server and for `postrider send`.
 import { MINUTE, type Clock } from '../base/clock.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -33,9 +33,9 @@ export interface EngineDesk {
 export interface EngineOptions {
   timeouts?: Timeouts | undefined
   home?: RouteOptions['home']
-  /** Port of MTA-STS policy servers; 443 but in tests. */
+  /** Port of MTA-STS policy servers; 443 except in tests. */
   stsPort?: number | undefined
-  /** Worker threads at most. */
+  /** The most worker threads. */
   workers?: number
 }
 
@@ -47,10 +47,10 @@ export interface Engine {
   notices: NoticeMailer
 }
 
-/** CPU time that composing one mail may take: tens of times what 40 MB do. Nobody's page keeps a thread for itself. */
+/** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
 const COMPOSING = MINUTE
 
-/** What fetches from strangers' URLs may do, by the configuration. */
+/** The rules for fetching foreign URLs, from the configuration. */
 export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 'resolver'>): FetchDesk {
   return { resolver, allowed: allowPublicAnd(config.network.allow_private), caFile: authoritiesOf(config) }
 }

@@ -1,4 +1,5 @@
-// A command line to start from, for each command: the end of its help. A test holds that there is one for each, and that each is well formed.
+// Example command lines for the end of each command's help.
+// A test checks that every command has one and that it is valid.
 import type { Command } from 'commander'
 
 export const EXAMPLES: Record<string, readonly string[]> = {
@@ -120,7 +121,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   help: ['postrider help domain add'],
 }
 
-/** Commands that do something, by their paths. */
+/** Commands without subcommands, with their paths. */
 export function leaves(command: Command, path: readonly string[] = []): [string, Command][] {
   if (command.commands.length === 0) return [[path.join(' '), command]]
   return command.commands.flatMap((child) => leaves(child, [...path, child.name()]))

@@ -1,4 +1,4 @@
-// Questions to a resolver that look at more than the answer: whether it was validated (DNSSEC), and records that Node does not ask for.
+// DNS questions with more details than Node gives: whether the answer was validated (DNSSEC), and further record types.
 import { createSocket } from 'node:dgram'
 import { getServers } from 'node:dns'
 import { connect } from 'node:net'
@@ -10,7 +10,7 @@ import { parseEndpoint } from '../base/network.ts'
 export interface DnsAnswer {
   /** NOERROR, NXDOMAIN … */
   code: string
-  /** The resolver has validated it (AD, RFC 4035 §3.2.3). */
+  /** The resolver has validated the answer (AD, RFC 4035 §3.2.3). */
   secure: boolean
   answers: Answer[]
 }
@@ -23,7 +23,7 @@ const UDP_SIZE = 1232
 const TRUNCATED = 1 << 9
 const AUTHENTIC = 1 << 5
 
-/** Asks the first resolver of the configuration, else the system's; undefined when it does not answer. */
+/** Asks the first configured resolver, else the system's; undefined when it does not answer. */
 export function dnsOf({ dns }: Pick<Config, 'dns'>): AskDns {
   const [system = '127.0.0.1'] = getServers()
   const server = dns.servers[0] ??

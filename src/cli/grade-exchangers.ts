@@ -1,4 +1,4 @@
-// What a domain's exchangers show of TLS, their certificates and DANE (internet.nl, NCSC-NL guidelines 2025-05).
+// Checks TLS, certificates and DANE of a domain's exchangers (internet.nl, NCSC-NL guidelines 2025-05).
 import { createHash, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { authoritiesOf, type Config } from '../base/config.ts'
@@ -6,12 +6,12 @@ import type { AskDns } from './grade-dns.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { shake, type Handshake, type Place } from './grade-tls.ts'
 
-/** Our own exchanger listens where the configuration says, whatever the world's port is. */
+/** Our own exchanger is tested at the port of the configuration, which may differ from the public one. */
 export function placeOf({ hostname, smtp }: Config, host: string, address: string): Place {
   return { host, address, port: host === hostname ? (smtp.listen[0]?.port ?? 25) : 25 }
 }
 
-/** Suites that NCSC-NL calls neither good nor sufficient, as OpenSSL names them. */
+/** Cipher suites that NCSC-NL calls neither good nor sufficient, by OpenSSL's names. */
 const WEAK = [
   'ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES128-SHA256',
   'ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA:ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA',
@@ -113,7 +113,7 @@ async function shown(
       all(({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
       `The TLSA records of ${host} do not fit its certificate: publish those of "postrider domain records ${domain}".`,
     ),
-    // A notice: one key alone is no fault, but its change will be.
+    // No failure: a single key works, but changing it will not.
     all(({ tlsa }) => tlsa.length > 1)
       ? dane('tlsa_rollover', true, '')
       : { category: 'dane', test: 'tlsa_rollover', result: 'not_asked', mend: null },
@@ -123,7 +123,7 @@ async function shown(
 interface Probe {
   place: Place
   best: Handshake | undefined
-  /** Of a version before 1.2, and with a suite that is not good enough. */
+  /** A handshake with a version before 1.2, and one with a weak suite. */
   old: Handshake | undefined
   weak: Handshake | undefined
   caa: boolean
@@ -151,7 +151,7 @@ async function probe(ask: AskDns, place: Place, authority: string | undefined): 
   return { place, best, old, weak, caa: await hasCaa(ask, place.host), tlsa: tlsa ?? [] }
 }
 
-/** A CAA record at the name or above it (RFC 8659 §3). */
+/** Whether the name or a parent has a CAA record (RFC 8659 §3). */
 async function hasCaa(ask: AskDns, host: string): Promise<boolean> {
   const labels = host.split('.')
   for (let at = 0; at < labels.length - 1; at++) {
@@ -177,7 +177,7 @@ const names = ({ certificate: { subjectaltname = '' } }: Handshake, host: string
         each === `DNS:${host}` || (each.startsWith('DNS:*.') && host.slice(host.indexOf('.')) === each.slice(5)),
     )
 
-/** DANE-EE or DANE-TA of the certificate that is shown, or its key (RFC 7672 §3.1). */
+/** Whether a TLSA record matches the shown certificate or its key, by DANE-EE or DANE-TA (RFC 7672 §3.1). */
 function fits({ certificate, matchingType, selector, usage }: Tlsa, { certificate: shown }: Handshake): boolean {
   if (usage !== 2 && usage !== 3) return false
   const { publicKey, raw } = new X509Certificate(shown.raw)

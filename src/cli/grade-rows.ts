@@ -1,4 +1,4 @@
-// A row of the grade: what was tested, how it came out, and what to do.
+// A row of the grade: the test, its result, and the mend.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../base/resolver.ts'
 import type { AskDns } from './grade-dns.ts'
@@ -7,7 +7,7 @@ export interface Row {
   category: 'ipv6' | 'dnssec' | 'auth' | 'starttls' | 'certificate' | 'dane' | 'rpki'
   test: string
   result: 'pass' | 'fail' | 'not_ours' | 'not_asked'
-  /** What to do; null where nothing is to be done. */
+  /** The mend; null when there is none. */
   mend: string | null
 }
 
@@ -17,7 +17,7 @@ export interface GradeDeps {
   ask: AskDns
 }
 
-/** Rows of one category; `mend` is shown where one does not pass. */
+/** Makes rows of one category; `mend` is shown when the test fails. */
 export const judged =
   (category: Row['category']) =>
   (test: string, passes: boolean, mend: string): Row => ({

@@ -1,4 +1,4 @@
-// How an exchanger speaks TLS: what it agrees to when it is asked for one thing alone, and the certificate that it shows.
+// Tests an exchanger's TLS: what it accepts when only one thing is offered, and its certificate.
 import { connect, type Socket } from 'node:net'
 import {
   connect as connectTls,
@@ -25,10 +25,10 @@ export interface Place {
 
 const TIMEOUT = 8000
 
-/** Whether somebody answers as SMTP there. */
+/** Whether an SMTP server answers there. */
 export const answers = async (place: Place): Promise<boolean> => (await opened(place)) !== undefined
 
-/** One handshake by STARTTLS under these options; undefined when it does not come about, 'no STARTTLS' when it is not offered. */
+/** One handshake by STARTTLS with these options; undefined when it fails, 'no STARTTLS' when it is not offered. */
 export async function shake(
   place: Place,
   authority: string | undefined,
@@ -56,7 +56,7 @@ function agreed(socket: Socket, options: ConnectionOptions): Promise<Handshake |
     try {
       secure = connectTls({ socket, ...options })
     } catch {
-      // This machine's OpenSSL does not know what is to be asked for.
+      // This machine's OpenSSL does not know the requested algorithm.
       return resolve(undefined)
     }
     secure.setTimeout(TIMEOUT, () => secure.destroy())
@@ -80,7 +80,7 @@ interface Dialogue {
   ask(line: string): Promise<string>
 }
 
-/** A connection whose greeting was read. */
+/** A connection whose greeting has been read. */
 async function opened({ address, port }: Place): Promise<Dialogue | undefined> {
   const socket = connect({ host: address, port })
   let text = ''

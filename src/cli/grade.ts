@@ -1,5 +1,5 @@
-// `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table: each row passes, fails with its mend, is another's to
-// mend (the DNS host's), or is not asked.
+// `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. Each row passes, fails with
+// its mend, is for somebody else to mend (the DNS host), or is not tested.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
@@ -9,7 +9,7 @@ import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade
 import { answers } from './grade-tls.ts'
 import { answer, printable, table, type Terminal } from './terminal.ts'
 
-/** Exchangers that are looked at, as internet.nl does. */
+/** The most exchangers that are tested, as in internet.nl. */
 const MOST = 10
 
 export async function grade(config: Config, resolver: Resolver, domain: string, terminal: Terminal): Promise<void> {
@@ -140,7 +140,7 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
       dmarc.length === 1 && /^(?:quarantine|reject)$/.test(policy ?? '') && tag('t') !== 'y',
       `Ask for quarantine or reject: "postrider domain dmarc ${domain} --policy quarantine".`,
     ),
-    // Something stands below _domainkey when the name itself is not unknown (RFC 8020).
+    // Without NXDOMAIN there are names below _domainkey (RFC 8020).
     row('dkim', keys?.code === 'NOERROR', `Publish the DKIM records: "postrider domain records ${domain}".`),
     row('spf', spf.length === 1, `Publish one SPF record at ${domain} itself: "v=spf1 a:${config.hostname} ~all".`),
     row(

@@ -1,4 +1,4 @@
-// `postrider grant …`: what people have allowed programs over OAuth, and the operator's way to end it.
+// `postrider grant …`: grants of people to OAuth programs, and the operator's way to end them.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'

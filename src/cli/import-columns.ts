@@ -1,5 +1,5 @@
-// Which column of a file is what of a contact: by its title, by what the program is known to write (`--from`), or as the operator says
-// (`--map`). And a record as a contact, or what is wrong with it.
+// Finds the meaning of a file's columns: by title, by the known export of a program (`--from`), or by the operator
+// (`--map`). Then turns a record into a contact, or says what is wrong with it.
 import { OperatorError } from '../base/errors.ts'
 import { MAX_KEYS, MAX_OBJECT, type BroughtContact } from '../campaigns/bring.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
@@ -19,34 +19,34 @@ import {
   type Standings,
 } from './titles.ts'
 
-/** What the API takes as well. */
+/** Limits, the same as in the API. */
 const MAX_EMAIL = 320
 const MAX_NAME = 255
 const MAX_KEY = 200
-/** Titles that a message lists. */
+/** The most titles that a message lists. */
 const LISTED = 12
 
 export interface Columns {
-  /** The first line is a contact already. */
+  /** There are no titles: the first line is a contact. */
   headless: boolean
   titles: string[]
   email: number
-  /** They are joined where there are several. */
+  /** Several are joined to one name. */
   names: number[]
   standings: Standings
   /** JSON objects. */
   objects: { index: number; member: 'preferences' | 'custom_fields' }[]
-  /** Names of the custom fields by column; undefined for what is none. */
+  /** Names of the custom fields by column; undefined for other columns. */
   fields: (string | undefined)[]
 }
 
 export interface Wishes {
   preset?: Preset | undefined
-  /** Fields with the title of their column; '' for none. */
+  /** Fields with the titles of their columns; '' for none. */
   map: ReadonlyMap<string, string>
 }
 
-/** Options such as "city=Ort", in the order field=column. Throws an OperatorError. */
+/** Reads options such as "city=Ort" (field=column). Throws an OperatorError. */
 export function readMap(given: readonly string[]): Map<string, string> {
   const map = new Map<string, string>()
   for (const text of given) {
@@ -66,7 +66,7 @@ const listed = (titles: readonly string[]): string =>
     .map((title) => printable(title).slice(0, 60))
     .join(', ')}${titles.length > LISTED ? ' …' : ''}`
 
-/** What the first record says. Throws an OperatorError. */
+/** The meaning of the columns, from the first record. Throws an OperatorError. */
 export function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: Wishes): Columns {
   const titles = first.map((title) => title.trim())
   if (titles.length === 1 && contactAddress(titles[0]!) !== undefined) return headlessColumns(source, titles, wishes)
@@ -131,10 +131,10 @@ function headlessColumns(source: { name: string; file: string }, titles: string[
 }
 
 const FLAGS = new Set<string>(STANDINGS.filter((standing) => standing !== 'subscribed' && standing !== 'unconfirmed'))
-/** Fields of --map that are no custom fields. */
+/** Fields of --map that are not custom fields. */
 const RESERVED = new Set(['email', 'name', 'first_name', 'last_name', 'status', ...FLAGS])
 
-/** Fields of --map with the places of their columns. */
+/** Fields of --map with the indexes of their columns. */
 function mapColumns(source: { name: string }, titles: string[], map: Wishes['map']): Map<string, number> {
   const found = new Map<string, number>()
   for (const [field, column] of map) {
@@ -157,7 +157,7 @@ interface Open {
   word: string
 }
 
-/** The columns that may hold the address: of the preset's titles, or the plainest ones. */
+/** The columns that may hold the mail address: those of the preset, else those with the clearest titles. */
 function emailsOf(titles: readonly string[], open: readonly Open[], preset: Preset | undefined): number[] {
   if (preset) {
     const wanted = preset.email.map(plain)
@@ -165,14 +165,14 @@ function emailsOf(titles: readonly string[], open: readonly Open[], preset: Pres
     return (found ?? []).map(({ index }) => index)
   }
   const found = open.filter(({ word }) => EMAIL.has(word))
-  // An "address" may be that of a house.
+  // An "address" may be a postal address.
   const sure = found.filter(({ word }) => word !== 'address' && word !== 'recipient')
   const best = sure.length > 0 ? sure : found
   const exact = best.filter(({ index }) => titles[index]!.toLowerCase() === 'email')
   return (exact.length === 1 ? exact : best).map(({ index }) => index)
 }
 
-/** `wholes` hold a name and nothing else; a first and a last name are custom fields as well. */
+/** `wholes` hold only a full name; a first and a last name become custom fields too. */
 function namesOf(
   map: Wishes['map'],
   mapped: ReadonlyMap<string, number>,
@@ -210,7 +210,7 @@ function mappedStandings(
   return { ...told, columns, marked: false }
 }
 
-/** One record as a contact, or what is wrong with it. */
+/** One record as a contact, or the reason why it is none. */
 export function contactOf(record: readonly string[], columns: Columns): BroughtContact | { reason: string } {
   const { email: at, fields, names, objects, standings } = columns
   if (record.length !== fields.length)
@@ -247,7 +247,7 @@ export function contactOf(record: readonly string[], columns: Columns): BroughtC
   return { email, name: name === '' ? null : name, preferences, custom_fields, standing }
 }
 
-/** null: a text of its own. undefined: it begins as an object and is none. */
+/** null: plain text. undefined: it begins like an object but is none. */
 function objectIn(cell: string): Record<string, unknown> | null | undefined {
   const text = cell.trim()
   if (!text.startsWith('{')) return null
@@ -261,7 +261,7 @@ function objectIn(cell: string): Record<string, unknown> | null | undefined {
 const objectOf = (entries: [string, unknown][]): Record<string, unknown> | null =>
   entries.length === 0 ? null : Object.fromEntries(entries)
 
-/** As JSON escapes it; what is behind a backslash that is itself escaped is text. */
+/** A lone surrogate as JSON escapes it; an escaped backslash before it makes it plain text. */
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 function faultOf(object: Record<string, unknown> | null): string | undefined {

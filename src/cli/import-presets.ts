@@ -1,15 +1,15 @@
-// The exports of other programs: what their columns are called, and which of them are that program's own bookkeeping and nobody's field.
+// The exports of other programs: the titles of their columns, and the columns that are internal and not imported.
 
 export interface Preset {
-  /** How people call it. */
+  /** The name of the program. */
   called: string
-  /** Titles of the address, in any case. */
+  /** Titles of the address column, in any case. */
   email: readonly string[]
   first?: string
   last?: string
-  /** Not taken. */
+  /** Columns that are not imported. */
   ignore: readonly string[]
-  /** Said where the file does not say who has left. */
+  /** A warning for a file that does not say who has unsubscribed. */
   silent?: string
 }
 

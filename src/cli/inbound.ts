@@ -1,4 +1,4 @@
-// Receiving, assembled once: the listeners on their addresses, the engine that reads what came, the threads it reads with.
+// Assembles the receiving of mail: the listeners, the engine that processes messages, and its worker threads.
 import { availableParallelism } from 'node:os'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -36,23 +36,23 @@ export interface InboundParts {
 
 export interface Inbound {
   engine: InboundEngine
-  /** For what is read once more, when somebody asks for an attachment. */
+  /** Reads messages again, for downloads of attachments. */
   files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
-  /** The first listener, as mail from here to here reaches it. */
+  /** The first listener, for delivering mail to hosted domains. */
   home(): Host | undefined
   /** Opens the listeners. Throws an OperatorError. */
   listen(key?: string): Promise<void>
   stop(patience: number): Promise<void>
 }
 
-/** At least so many threads read and judge; by the cores where there are more. */
+/** The least number of reading threads; with more cores there are more. */
 const READERS = 2
-/** JavaScript memory of each. */
+/** JavaScript heap of each, in MB. */
 const HEAP_MB = 384
-/** CPU time for taking one attachment out of a message. */
+/** CPU time for extracting one attachment from a message. */
 const DOWNLOAD = 60 * SECOND
-/** Who listens on all addresses is reached on this one. */
+/** The address that reaches a listener on all addresses. */
 const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
 
 export function createInbound(parts: InboundParts): Inbound {
@@ -64,7 +64,7 @@ export function createInbound(parts: InboundParts): Inbound {
     heapMb: HEAP_MB,
     answer: ({ name, type }: { name: string; type: string }) => ask(name, type),
   })
-  // Threads of their own: downloads must not keep messages from being read.
+  // Separate threads, so that downloads do not delay the processing of messages.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
   const inTurn = gate(READERS)
   const engine = new InboundEngine({ ...parts, workers })
@@ -100,7 +100,7 @@ export function createInbound(parts: InboundParts): Inbound {
       })
     },
     async stop(patience) {
-      // What takes longer is put back.
+      // Messages that take longer are released.
       const late = setTimeout(() => void workers.close(), patience)
       await Promise.all(listeners.map((listener) => listener.close(patience)))
       await engine.stop(patience)

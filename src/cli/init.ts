@@ -1,5 +1,6 @@
-// `postrider init`: from nothing to a configuration, a data directory, a first user and a domain, all of it the service's. Safe to
-// repeat: what is there already is kept and shown again; another host name is written into the configuration.
+// `postrider init`: creates a configuration, a data directory, a first user and a domain, all owned by the service's
+// user. It can be repeated: existing things are kept and shown again; another host name is written into the
+// configuration.
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
@@ -42,7 +43,7 @@ interface Answers {
   data: string
 }
 
-/** What became of the configuration file. */
+/** What was done to the configuration file. */
 type Done = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
 
 export function initCommand(program: Command, invocation: () => Invocation): void {
@@ -138,7 +139,7 @@ interface Shown {
   set_aside: string | null
 }
 
-/** What a person is shown: what was done, and the next steps with commands that can be pasted. */
+/** The text for a person: what was done, and the next steps with commands to paste. */
 function person(shown: Shown, done: Done, records: string): string {
   const service = shown.config === SYSTEM_CONFIG && hasUnit()
   const run = shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
@@ -162,11 +163,11 @@ ${records}
 `
 }
 
-/** What an existing installation says by itself: its configuration, and its first user and domain. */
+/** The answers that an existing installation gives: from its configuration, and its first user and domain. */
 async function knownAnswers(now: Invocation, settings: string, anew = false): Promise<Partial<Answers>> {
   const { hostname, data_dir: data } = configOf(now)
   const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
-  // Looking must not make a database, nor stumble over one that is to be moved aside.
+  // Looking must not create a database, nor fail because of one that is to be moved aside.
   if (anew || !existsSync(join(data, DATABASE))) return { ...named, data }
   return withDesk(now, ({ store }) => {
     const [user] = listUsers(store)
@@ -175,7 +176,10 @@ async function knownAnswers(now: Invocation, settings: string, anew = false): Pr
   })
 }
 
-/** Moves what the data directory holds into a folder in it; answers the folder. Throws an OperatorError beside a running server. */
+/**
+ * Moves the contents of the data directory into a folder in it; returns the folder.
+ * Throws an OperatorError while a server runs.
+ */
 function beginAnew(dir: string): string | undefined {
   const release = takeLock(dir)
   if (!release) throw new OperatorError(`A Postrider serves ${dir}; "systemctl stop postrider" first.`)
@@ -186,7 +190,7 @@ function beginAnew(dir: string): string | undefined {
   }
 }
 
-/** A variable counts before the file: what was asked for would be written and never read. */
+/** A variable overrides the file: a different value in the file would have no effect. Throws an OperatorError. */
 function heedEnvironment({ environment }: Invocation, { hostname, data }: Answers): void {
   const wanted = { POSTRIDER_HOSTNAME: hostname, POSTRIDER_DATA_DIR: data }
   for (const [name, value] of Object.entries(wanted))
@@ -219,9 +223,9 @@ function change(
   return { verb: 'Changed', from: from ?? '' }
 }
 
-/** A name that is not in DNS yet is no reason to stop, but mail will be refused for it. */
+/** A name without DNS records stops nothing, but receivers will refuse its mail. */
 async function warnings({ config }: Desk): Promise<string[]> {
-  // Once, and soon: without DNS nothing else would wait for it.
+  // A single quick try: a machine without DNS should not wait for it.
   const resolver = createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
   if (answers.some(({ kind }) => kind === 'found')) return []
@@ -233,7 +237,7 @@ async function warnings({ config }: Desk): Promise<string[]> {
   ]
 }
 
-/** What is not given as an option is asked for on a terminal; elsewhere one sentence names the options that are missing. */
+/** Asks on a terminal for answers that are not given as options; elsewhere one sentence names the missing options. */
 async function ask(
   given: Partial<Answers>,
   known: Partial<Answers> | undefined,

@@ -1,5 +1,5 @@
-// Where an installation lies on this machine: which configuration file the service reads, whose the data directory is. Writes
-// the file, and gives the service's user what a command of root's has made.
+// The installation on this machine: the configuration file that the service reads, and the owner of the data directory.
+// Writes the file, and gives files that root has created to the service's user.
 import {
   accessSync,
   chmodSync,
@@ -41,7 +41,7 @@ const isRoot = (): boolean => process.geteuid?.() === 0
 
 export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 
-/** The file that `init` writes: the one that is named, else the one that the service reads. Throws an OperatorError. */
+/** The file that `init` writes: as named, else the one that the service reads. Throws an OperatorError. */
 export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
   { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
@@ -56,7 +56,7 @@ export function configPlace(
   return resolve('./postrider.toml')
 }
 
-/** The text of a configuration file; undefined when there is none, or nothing but comments, as the package installs it. */
+/** The text of a configuration file; undefined when there is none, or only comments, as in the package. */
 export function settingsIn(file: string): string | undefined {
   try {
     const text = readFileSync(file, 'utf8')
@@ -67,20 +67,20 @@ export function settingsIn(file: string): string | undefined {
   }
 }
 
-/** What stands before the first section, and the rest. */
+/** The part before the first section, and the rest. */
 function atTop(text: string): [string, string] {
   const section = /^[ \t]*\[/m.exec(text)?.index ?? text.length
   return [text.slice(0, section), text.slice(section)]
 }
 
-/** A setting of the top level whose value is a text, with its quotes. */
+/** Pattern for a top-level setting with a text value, quotes included. */
 const topLevel = (key: string): RegExp =>
   new RegExp(`^[ \\t]*${key}[ \\t]*=[ \\t]*("(?:[^"\\\\\n]|\\\\.)*"|'[^'\n]*')`, 'm')
 
-/** Whether the text sets it, and not to nothing. */
+/** Whether the text sets it to a value that is not empty. */
 export const sets = (text: string, key: string): boolean => (topLevel(key).exec(atTop(text)[0])?.[1]?.length ?? 0) > 2
 
-/** The text with a top-level setting changed, or put first where there was none. */
+/** The text with a top-level setting changed, or added at the top. */
 export function withSetting(text: string, key: string, value: string): string {
   const [head, rest] = atTop(text)
   const line = `${key} = ${JSON.stringify(value)}`
@@ -120,7 +120,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
   let draft: string | undefined
   try {
     makeOpen(dirname(file))
-    // A link stays one.
+    // A symbolic link stays one.
     const place = existsSync(file) ? realpathSync(file) : file
     const old = existsSync(place) ? statSync(place) : undefined
     draft = `${place}.new`
@@ -131,7 +131,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
     } finally {
       closeSync(handle)
     }
-    // It may hold secrets: the service reads it, and nobody else.
+    // It may hold secrets: only the service may read it.
     chmodSync(draft, old ? old.mode & 0o777 : 0o640)
     if (isRoot()) chownSync(draft, old?.uid ?? 0, old && old.gid !== 0 ? old.gid : (owner?.gid ?? 0))
     renameSync(draft, place)
@@ -167,7 +167,7 @@ const notWritten = (file: string, thrown: unknown): OperatorError => {
   }
 }
 
-/** The service's user, where there is one and we are root, who alone can give. */
+/** The service's user, if there is one and we are root; only root can change owners. */
 export const serviceOwner = (passwd?: string): Owner | undefined => (isRoot() ? serviceUser(passwd) : undefined)
 
 const textOf = (file: string): string => {
@@ -178,7 +178,7 @@ const textOf = (file: string): string => {
   }
 }
 
-/** A user's name for a sentence. */
+/** The name of a user, for a sentence. */
 const nameOf = (uid: number): string =>
   new RegExp(`^([^:]+):[^:]*:${uid}:`, 'm').exec(textOf('/etc/passwd'))?.[1] ?? `user ${uid}`
 
@@ -242,11 +242,11 @@ function makeDataDir(dir: string): () => void {
   }
 }
 
-/** Gives a data directory and what root has made in it to the service's user. What is another's stays so. */
+/** Gives a data directory and root's files in it to the service's user. Files of other users stay theirs. */
 export function giveDataDir(dir: string, { uid, gid }: Owner): void {
   const give = (path: string): void => {
     const found = lstatSync(path)
-    // A second name may stand for a file outside.
+    // A hard link may be a file outside the directory.
     if (found.uid === 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, uid, gid)
     if (found.isDirectory()) for (const name of readdirSync(path)) give(join(path, name))
   }

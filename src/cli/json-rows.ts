@@ -1,15 +1,15 @@
-// A list of JSON objects as rows, the names of their members first: some programs export nothing else (Amazon SES, the API of Postmark). A
-// document with one list in it, a list, or an object on each line.
+// Reads a list of JSON objects as rows, the first with the names of their members: some programs export only JSON
+// (Amazon SES, Postmark's API). Accepted are a document that holds one list, a list, or one object per line.
 import { OperatorError } from '../base/errors.ts'
 import type { Source } from './csv-source.ts'
 import type { Row } from './csv.ts'
 
-/** A document is read whole. */
+/** The largest document, which is read as a whole. */
 const MAX = 128 * 1024 * 1024
 
 type Item = Record<string, unknown>
 
-/** Whether the file begins as JSON does. */
+/** Whether the file begins like JSON. */
 export async function looksLikeJson(source: Source): Promise<boolean> {
   for await (const chunk of source.chunks()) return /^(?:\xef\xbb\xbf)?\s*[[{]/.test(chunk.toString('latin1', 0, 1024))
   return false
@@ -57,7 +57,7 @@ function parsed(text: string): Item | unknown[] | undefined {
   }
 }
 
-/** Members of members beside the others: "reason.code". */
+/** Makes members of members separate columns: "reason.code". */
 const flat = (item: Item): Item =>
   Object.fromEntries(
     Object.entries(item).flatMap(([name, value]) =>

@@ -1,5 +1,5 @@
-// The command table. `main` runs one command and answers the exit code: 0 done, 1 a sentence on stderr says what to do, 2 the
-// command line itself was wrong.
+// The command table. `main` runs one command and returns the exit code: 0 done, 1 with a sentence on stderr that says
+// what to do, 2 for a wrong command line.
 import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { explainedFile } from '../store/open.ts'
@@ -65,7 +65,7 @@ const COMMANDS = [
   completionCommand,
 ]
 
-/** The program with all its commands. `invocation` is asked when a command runs. */
+/** The program with all its commands. `invocation` is called when a command runs. */
 export function createProgram(environment: Invocation['environment'], spoken: Spoken = { begun: false }): Command {
   const { err, out } = standardTerminal(false, spoken)
   const program = new Command('postrider')
@@ -95,7 +95,7 @@ export function createProgram(environment: Invocation['environment'], spoken: Sp
   return program
 }
 
-/** The library's own knows only one word after "help". */
+/** Replaces the library's help command, which accepts only one word. */
 function helpCommand(program: Command): void {
   program.helpCommand(false)
   program
@@ -112,9 +112,9 @@ function helpCommand(program: Command): void {
 }
 
 export async function main(argv: readonly string[]): Promise<number> {
-  // What is written is for this user alone, unless its place says otherwise.
+  // Files that commands write are for this user alone, unless stated otherwise.
   process.umask(0o077)
-  // A reader that goes away (| head) ends the output, not in a stack trace.
+  // When the reader of the output closes it (| head), the program ends without a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
   const spoken: Spoken = { begun: false }
   const program = createProgram(process.env, spoken)
@@ -124,16 +124,16 @@ export async function main(argv: readonly string[]): Promise<number> {
     await program.parseAsync(argv)
     return Number(process.exitCode ?? 0)
   } catch (thrown) {
-    // Where a document was begun, a second one would make neither readable.
+    // After the beginning of a document on stdout, a second one would make both unreadable.
     return failed(thrown, standardTerminal(argv.includes('--json') && !spoken.begun))
   }
 }
 
-/** Says what went wrong: a sentence on stderr, with --json also a document on stdout; returns the exit code. */
+/** Reports an error: a sentence on stderr, with --json also a document on stdout. Returns the exit code. */
 function failed(thrown: unknown, terminal: Terminal): number {
   if (thrown instanceof CommanderError) {
     if (thrown.exitCode === 0) return 0
-    // The library has said it already.
+    // The library has printed it already.
     const said = thrown.code === 'commander.help' ? 'No command is named.' : thrown.message.replace(/^error: /, '')
     answerError(terminal, said, 'usage')
     return 2

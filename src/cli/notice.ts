@@ -1,4 +1,4 @@
-// `postrider notices`: what owners and the operator were told.
+// `postrider notices`: the notices to owners and the operator.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { listNotices } from '../accounts/notices.ts'

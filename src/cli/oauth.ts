@@ -1,4 +1,4 @@
-// `postrider oauth …`: whom programs that register by themselves may lead back to.
+// `postrider oauth …`: the allowed redirect targets of programs that register themselves.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { allow, disallow, listAllowed, PROGRAMS } from '../accounts/oauth-allowed.ts'

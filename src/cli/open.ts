@@ -17,14 +17,14 @@ import { isJournal, printableJson, type Terminal } from './terminal.ts'
 export interface Invocation {
   terminal: Terminal
   environment: Record<string, string | undefined>
-  /** Whether files in use are named on stderr. */
+  /** Whether the files in use are named on stderr. */
   verbose: boolean
   /** --config as given. */
   configFile: string | undefined
 }
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
-/** Counts where no system-wide one is: a command beside an installed service means that service. */
+/** Used when there is no system-wide file: beside an installed service a command means that service. */
 const HERE = './postrider.toml'
 
 /** The configuration file that is named; an empty variable names none. */
@@ -42,7 +42,7 @@ export function findConfig({
   return namedConfig({ configFile, environment }) ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
-/** A line of its own on stderr, once. */
+/** Prints a line on stderr, once. */
 function tell({ terminal }: Invocation, line: string): void {
   if (said.has(line)) return
   said.add(line)
@@ -67,7 +67,7 @@ export interface Desk {
   keyring: Keyring
   resolver: Resolver
   log: Log
-  /** A running server notices by itself; a command has no loops to ring. */
+  /** Does nothing: a command has no loops, and a running server notices changes itself. */
   ring: () => void
 }
 
@@ -102,7 +102,7 @@ function opened(dataDir: string): Instance {
   }
 }
 
-/** The log of a server: JSON lines, or text where a person looks on. */
+/** The log of a server: JSON lines, or text on a terminal. */
 export function serverLog(terminal: Terminal, level: Config['log']['level'], write = terminal.out): Log {
   const journal = isJournal(1)
   const text = terminal.interactive && !terminal.json && !journal

@@ -1,4 +1,4 @@
-// `postrider openapi`: the API's description, the same that the server gives at /api/v1/openapi.json.
+// `postrider openapi`: the OpenAPI document, the same as at /api/v1/openapi.json.
 import type { Command } from 'commander'
 import { openApi } from '../api/server.ts'
 import { configOf, type Invocation } from './open.ts'

@@ -1,12 +1,12 @@
-// Whose the files of a data directory are. A command that root runs beside the service would leave files that the service cannot open.
+// The owner of files in a data directory. A command run by root would create files that the service cannot open.
 import { chownSync, existsSync, lchownSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The user that the package makes and the unit names. */
+/** The user that the package creates and the unit names. */
 export const SERVICE_USER = 'postrider'
 
-/** Gives what root has made in a data directory to the owner of the directory; of one that was `made` just now, to the service's user where
- *  there is one. Changes nothing for other users. */
+/** Gives root's files in a data directory to the directory's owner; when the directory was just created (`made`), to
+ *  the service's user if there is one. Does nothing for other users than root. */
 export function adopt(dataDir: string, made = false): void {
   if (process.geteuid?.() !== 0 || !existsSync(dataDir)) return
   const service = made ? serviceUser() : undefined
@@ -17,15 +17,15 @@ export function adopt(dataDir: string, made = false): void {
     const path = join(dataDir, name)
     try {
       const found = lstatSync(path, { throwIfNoEntry: false })
-      // A link is its own file: what it leads to is not ours.
+      // A link is changed itself: its target may be outside.
       if (found && found.uid === 0) lchownSync(path, uid, gid)
     } catch {
-      // Gone meanwhile, or on a disk that takes no owners: the command itself was done.
+      // Deleted meanwhile, or on a disk without owners: the command itself has succeeded.
     }
   }
 }
 
-/** The numbers of the service's user; undefined where there is none. */
+/** The ids of the service's user; undefined when there is none. */
 export function serviceUser(users = '/etc/passwd'): { uid: number; gid: number } | undefined {
   const passwd = existsSync(users) ? readFileSync(users, 'utf8') : ''
   const line = passwd.split('\n').find((each) => each.startsWith(`${SERVICE_USER}:`))

@@ -1,4 +1,4 @@
-// `postrider queue …`: the operator's hand on what waits to be delivered.
+// `postrider queue …`: the operator's commands for waiting mail.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -57,7 +57,7 @@ export function detail(mail: Shown): string {
     const tries = `${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}`
     const next = to.status === 'queued' && to.next_attempt_at ? `, tried again at ${to.next_attempt_at}` : ''
     const where = to.remote_mta ? ` (${printable(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
-    // Only what a server said bears a code.
+    // Only a server's answer has a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
     const said =
       to.response === null
@@ -111,7 +111,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .action(({ domain }: { domain?: string }) =>
       withDesk(invocation(), ({ clock, store }) => {
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
-        // Mail of a removed domain may still wait.
+        // A removed domain may still have waiting mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
         const lanes = learnedLanes(store, clock.now()).map(showLane)

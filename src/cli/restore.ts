@@ -60,7 +60,7 @@ interface Restored {
   set_aside: string | null
 }
 
-/** Puts a backup in place whole, or leaves everything as it was. */
+/** Puts a backup in place as a whole, or changes nothing. */
 async function putBack(file: string, dataDir: string, wishes: Wishes, copies: readonly string[]): Promise<Restored> {
   const there = existsSync(join(dataDir, DATABASE))
   if (there && !wishes.replace)
@@ -78,7 +78,8 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
     const count = await unpack(archive, file, place)
     const faults = await prove(place, file, wishes)
     const erasures = mergeLedgers(dataDir, place, wishes, copies)
-    // From here on names are changed alone. The database goes last: until it is there, a start refuses and names this command.
+    // From here on files are only renamed.
+    // The database is last: until it is there, a start is refused and names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
     mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
     for (const name of readdirSync(join(place, 'spool')))
@@ -97,16 +98,16 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
   }
 }
 
-/** What is left of the unpacking is in nobody's way. */
+/** Removes the temporary folder; a failure does no harm. */
 function clear(place: string): void {
   try {
     rmSync(place, { recursive: true, force: true })
   } catch {
-    // The disk that kept it from going was told of already, or is told of by the next command.
+    // The trouble with the disk was reported already, or the next command reports it.
   }
 }
 
-/** Everything is in place; only the disk's word that it lasts is missing. */
+/** Everything is in place; this makes it durable. */
 function confirm(dataDir: string): void {
   try {
     syncPath(dataDir)

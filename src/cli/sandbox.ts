@@ -1,6 +1,5 @@
-// The sandbox: the appliance over a built-in DNS and a built-in receiving exchanger, with a user, an active domain, an inbox
-// and a token.
-// Loaded only by `postrider dev`: the libraries that judge received mail are a third of the program.
+// The sandbox: the server with built-in DNS and a built-in receiving exchanger, a user, an active domain, an inbox and
+// a token. Loaded only by `postrider dev`, because the libraries that check received mail are a third of the program.
 import { createServer } from 'node:net'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -33,7 +32,7 @@ const RECEIVER = 'hooks.sandbox.example'
 
 export interface SandboxOptions {
   http: { host: string; port: number }
-  /** Where the sandbox receives. */
+  /** The address of the sandbox's SMTP listener. */
   smtp: { host: string; port: number }
   dataDir: string
   clock: Clock
@@ -115,7 +114,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       throw new OperatorError(
         `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
       )
-    // The user's own address has one too: what Postrider tells its users arrives there.
+    // The user's own address has an inbox too, so that notices to the user arrive there.
     for (const [name, address] of Object.entries({ Hello: INBOX, You: USER }))
       if (!listInboxes(store).some((inbox) => inbox.address === address))
         await addInbox(deskOfDomains, user.key, { name, address })
@@ -148,7 +147,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   }
 }
 
-/** Where programs hand in mail by SMTP, or at the next free port. */
+/** The ports for submission, or the next free ones. */
 const SUBMISSION = 2587
 const SUBMISSIONS = 2465
 const MAX_TRIED = 100

@@ -1,11 +1,11 @@
-// Which addresses a file has named already: a set of 64-bit digests, 16 octets or so for each, so that a list of millions fits into memory.
+// Remembers the addresses of a file as a set of 64-bit digests, about 16 octets each, so that millions fit into memory.
 import { hash } from 'node:crypto'
 
 export class Seen {
   #slots = new BigUint64Array(1024)
   #count = 0
 
-  /** False when it is there already. */
+  /** False when the text is in the set already. */
   add(text: string): boolean {
     // 0 is an empty slot.
     const digest = hash('sha1', text, 'buffer').readBigUInt64LE() || 1n

@@ -1,4 +1,4 @@
-// `postrider serve`: the appliance in the foreground until a signal ends it.
+// `postrider serve`: runs the server in the foreground until a signal ends it.
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
@@ -53,10 +53,12 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   await untilSignal(appliance)
 }
 
-/** npm, timeout(1) and terminals signal a whole group and its members once more: what comes this soon repeats the first. */
+/**
+ * npm, timeout(1) and terminals signal a whole process group and its members again: a signal this soon is the same one.
+ */
 const REPEATED = SECOND
 
-/** Resolves after SIGTERM or SIGINT stopped the appliance; a second signal, a second later or more, ends at once. */
+/** Resolves when SIGTERM or SIGINT has stopped the server; a second signal at least a second later ends it at once. */
 export async function untilSignal(appliance: Pick<Appliance, 'stop'>, clock: Clock = systemClock): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     let asked: number | undefined

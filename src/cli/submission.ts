@@ -1,4 +1,5 @@
-// The submission listeners (RFC 6409, RFC 8314), assembled once: for programs that send by SMTP with an API token as their password.
+// Assembles the submission listeners (RFC 6409, RFC 8314), for
+// programs that send by SMTP with an API token as password.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'

@@ -1,4 +1,4 @@
-// `postrider subscription set`: a user's plan, its state, and a downgrade to come.
+// `postrider subscription set`: a user's plan, its state, and a scheduled downgrade.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -16,7 +16,7 @@ interface Options {
   at?: string
 }
 
-/** Writes down the downgrades whose date has come, with what they take away. */
+/** Applies the downgrades whose date has come, and removes features that the new plan lacks. */
 export function settleDowngrades({ config, store }: Pick<Desk, 'config' | 'store'>, now: number): Promise<void> {
   return store.write((tx) => {
     for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
@@ -36,7 +36,7 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
     .action((email: string, { at, downgradeTo, plan, state }: Options) =>
       withDesk(invocation(), async (desk) => {
         const downgrade = downgradeOf(downgradeTo, at)
-        // One whose date has come counts already, and is not to be lost to the next.
+        // A downgrade whose date has come counts already; the next change must not overwrite it.
         await settleDowngrades(desk, desk.clock.now())
         const user = await changeSubscription(desk, email, { plan, state, downgrade })
         const now = desk.clock.now()
@@ -69,10 +69,10 @@ function downgradeOf(to: string | undefined, at: string | undefined): { to: stri
   return { to, at: time }
 }
 
-/** A date of the calendar, or a time with its zone; NaN for all else. */
+/** A calendar date, or a time with its zone; NaN for anything else. */
 function timeOf(text: string): number {
   if (!/^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.test(text)) return NaN
-  // 31 February is no day.
+  // 31 February is no date.
   const day = text.slice(0, 10)
   const real = new Date(`${day}T00:00:00Z`)
   return Number.isNaN(real.getTime()) || iso(real.getTime()).slice(0, 10) !== day ? NaN : Date.parse(text)

@@ -1,18 +1,18 @@
-// The daily summary for owners who asked for it ("postrider user set EMAIL --summary daily"): what became of a day's mail (UTC), which
-// addresses are written to no more, and what needs a hand. A day on which nothing happened and nothing waits for a hand has none.
+// The daily summary for owners who asked for it ("postrider user set EMAIL --summary daily"): the results of a day's
+// mail (UTC), newly suppressed addresses, and things that need the owner. A day without any of these has no summary.
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { summaryDue, summaryMade, type User } from '../accounts/users.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** Addresses that one summary names. */
+/** The most addresses in one summary. */
 const NAMED = 30
-/** A token that ends within this time is named. */
+/** A token that expires within this time is listed. */
 const SOON = 14 * DAY
 
 interface Period {
-  /** ms, both at midnight UTC. */
+  /** In ms, both at midnight UTC. */
   from: number
   to: number
 }
@@ -22,7 +22,7 @@ export interface SummaryDesk {
   config: { hostname: string }
 }
 
-/** Writes the summaries that are due: after midnight UTC, once for each day or for the days since the last one. */
+/** Writes the due summaries: after midnight UTC, one for all days since the last. */
 export async function summarise({ config, store }: SummaryDesk, now: number): Promise<void> {
   const to = Math.floor(now / DAY) * DAY
   for (const user of summaryDue(store, to)) {
@@ -85,7 +85,7 @@ function stoppedOf(reader: Reader, user: User, { from, to }: Period): string[] {
   return rows.length > NAMED ? [...named, 'more: "postrider suppression list" shows all'] : named
 }
 
-/** What stands still until somebody does something. */
+/** Things that wait until the owner acts. */
 function handsOf(reader: Reader, { key }: User, now: number): string[] {
   const ask = (sql: string, ...more: number[]): string[] =>
     reader.all(raw<{ line: string }>(sql, [key, ...more])).map(({ line }) => line)

@@ -1,4 +1,4 @@
-// Lists of addresses that must not be mailed, as other programs export them: what each of their columns and words means here.
+// Suppression lists that other programs export: the meaning of their columns and words.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
@@ -18,7 +18,7 @@ export interface Entry {
   expires_at: number | null
 }
 
-/** Reasons as they are written, ours and those of seven programs; null: not for good, so that there is nothing to keep. */
+/** Words for reasons, ours and those of seven programs; null: not permanent, so the entry is not imported. */
 const WORDS: Record<string, Reason | null> = {
   // Ours.
   hardbounce: 'hard_bounce',
@@ -54,7 +54,7 @@ const BY_STANDING: Record<Standing, Reason | null> = {
   complained: 'complaint',
 }
 
-/** What a word means; undefined when it is not known. */
+/** The reason that a word means; undefined for an unknown word. */
 function reasonOf(word: string): Reason | null | undefined {
   const known = Object.hasOwn(WORDS, plain(word)) ? WORDS[plain(word)] : undefined
   if (known !== undefined) return known
@@ -86,7 +86,10 @@ export interface SuppressionColumns {
   all: Reason | undefined
 }
 
-/** What each file of a program is, by its columns and its name; 'no' with why when it is no list of suppressions. */
+/**
+ * The reason of each export file of a program, by its columns and its name;
+ * 'no' with the explanation when it is no suppression list.
+ */
 const KINDS: Partial<
   Record<SourceName, (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined>
 > = {
@@ -112,7 +115,7 @@ export interface SuppressionWishes {
   reason?: (typeof REASONS)[number] | undefined
 }
 
-/** What the first record says. Throws an OperatorError. */
+/** The meaning of the columns, from the first record. Throws an OperatorError. */
 export function suppressionColumns(
   source: { name: string; file: string },
   first: readonly string[],
@@ -123,7 +126,7 @@ export function suppressionColumns(
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
-  // A bare list, or one of address and reason, as SES takes and people keep it.
+  // A list without titles: addresses, or addresses and reasons, as SES imports it.
   if (contactAddress(titles[0]!) !== undefined && titles.length <= 2) {
     const at = new Map(titles.length === 2 ? [['reason', 1]] : [])
     const all =
@@ -145,7 +148,7 @@ export function suppressionColumns(
       `has no column of addresses, such as "email"; its first line is: ${printable(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
     )
   const at = new Map(words.map((word, index) => [word, index] as const))
-  // SendGrid's "status" and "reason" are what the exchanger said.
+  // SendGrid's "status" and "reason" are the exchanger's answer.
   const texts = from === 'sendgrid' ? new Set(['status', 'reason']) : new Set<string>()
   const standings = standingsOf(
     titles.map((title) => (texts.has(plain(title)) ? '' : title)),
@@ -167,7 +170,7 @@ export function suppressionColumns(
   return { headless: false, titles, email, at, standings, replies, all: kind ?? (silent ? 'list_import' : undefined) }
 }
 
-/** One record as an entry, as nothing to keep (null), or what is wrong with it. */
+/** One record as an entry, null when it need not be kept, or what is wrong with it. */
 export function entryOf(
   record: readonly string[],
   columns: SuppressionColumns,
@@ -196,7 +199,7 @@ export function entryOf(
   return { email, reason: why, scope: scope === '' ? scopeOf(why) : scope, expires_at: expiry }
 }
 
-/** By the column of reasons, else by those of status. */
+/** The reason of a record: from the reason column, else from the status columns. */
 function saidReason(
   record: readonly string[],
   cell: (name: string) => string,
@@ -204,7 +207,7 @@ function saidReason(
 ): Reason | null | { problem: string } {
   const word = cell('reasoncode') || cell('suppressionreason') || cell('reason')
   if (word !== '') {
-    // Postmark calls by one name who unsubscribed and whom the sender put there.
+    // Postmark uses one name for those who unsubscribed and those whom the sender added.
     if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
     const reason = reasonOf(word)
     return reason === undefined
@@ -216,7 +219,7 @@ function saidReason(
   return typeof standing === 'object' ? { problem: standing.reason } : BY_STANDING[standing]
 }
 
-/** null: none. undefined: it cannot be read. */
+/** null: no time. undefined: not readable. */
 function timeOf(text: string): number | null | undefined {
   if (text === '') return null
   const at = Date.parse(/^\d{4}-\d\d-\d\d \d/.test(text) ? `${text.replace(' ', 'T')}Z` : text)

@@ -1,4 +1,5 @@
-// Suppressions from a file, read twice as contacts are: nothing is written when more than a tenth of its rows are in error. And to a file.
+// Imports suppressions from a file, which is read twice, as for contacts: when over a tenth of its rows are wrong,
+// nothing is written. Exports them too.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { bringSuppression, type Brought } from '../outbound/bring.ts'
@@ -22,7 +23,7 @@ const MAX_ERRORS = 1000
 
 export interface SuppressionsImported {
   created: number
-  /** There already, and for less mail or less long. */
+  /** In the list already, but for less mail or a shorter time. */
   updated: number
   skipped: number
   errors: RowError[]
@@ -117,7 +118,9 @@ const bringLot = (
 
 const TITLES = ['email', 'reason', 'scope', 'source', 'expires_at', 'created_at'] as const
 
-/** The suppressions of a domain as CSV, oldest first. Those of an erased address say no address, and stay here. */
+/**
+ * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out: they hold no address.
+ */
 export async function exportSuppressions({ store }: Desk, domain: Sending, terminal: Terminal): Promise<void> {
   const page = (after: number) => suppressionsAfter(store, domain.key, after)
   let before = '['

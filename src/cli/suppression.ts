@@ -1,4 +1,4 @@
-// `postrider suppression …`: addresses that must not be mailed, by the operator's hand.
+// `postrider suppression …`: the operator's commands for addresses that must not be mailed.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -119,7 +119,7 @@ The file has a column of addresses and one of reasons (hard_bounce, complaint, u
 suppressed as list_import. --from knows what the columns of a program mean, and takes the JSON of Amazon SES and Postmark as well. An entry
 that is there is never removed or weakened.`
 
-/** Lists of suppressions from elsewhere, and to there. */
+/** The commands that import and export lists. */
 function transfer(suppression: Command, invocation: () => Invocation): void {
   type Options = Whose & SuppressionWishes & { domain: string; force?: true }
   whose(suppression.command('import <file>'))

@@ -1,6 +1,6 @@
-// What commands print: text for a person, or with --json one document on stdout and nothing else there. Much of it was written by
-// strangers (subjects, replies, names, cells of a file): no character of theirs moves the cursor or turns the order of the text around,
-// and in a cell of a table or a quoted value none ends the line.
+// The output of commands: text for a person, or with --json one document on stdout and nothing else. Strangers wrote
+// much of it (subjects, replies, names, cells of a file): none of their characters may move the cursor or change the
+// direction of text, and none may end the line inside a table cell or a quoted value.
 import { once } from 'node:events'
 import { fstatSync } from 'node:fs'
 
@@ -8,11 +8,14 @@ export interface Terminal {
   json: boolean
   out: (text: string) => void
   err: (text: string) => void
-  /** Octets that a program reads, exactly as they are; a terminal gets them as it gets all text. Resolves when more may come. */
+  /**
+   * Writes text for a program exactly as it is; on a terminal control characters are replaced.
+   * Resolves when more may be written.
+   */
   raw: (text: string) => Promise<void>
-  /** Draws over the line on stderr; only for what this program itself composed. */
+  /** Redraws the line on stderr; only for text that this program made itself. */
   draw: (text: string) => void
-  /** Where stdout is a terminal: colours, prompts and progress bars make sense. */
+  /** True when stdout is a terminal: then colours, prompts and progress bars are useful. */
   interactive: boolean
 }
 
@@ -20,20 +23,20 @@ export interface Terminal {
 const CONTROLS = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 const HOLE = '\u{fffd}'
 
-/** Text from outside, fit for a terminal and for one line. */
+/** Foreign text made safe for a terminal, on one line. */
 export const printable = (text: string): string => text.replaceAll(CONTROLS, HOLE)
 
 /** The same for several lines. */
 const printableLines = (text: string): string =>
   text.replaceAll(CONTROLS, (character) => (character === '\n' || character === '\t' ? character : HOLE))
 
-/** JSON that says the same without a character that a terminal would obey: JSON.stringify escapes C0 alone. */
+/** Equivalent JSON without characters that a terminal would obey: JSON.stringify escapes only C0. */
 export const printableJson = (json: string): string =>
   json.replaceAll(CONTROLS, (character) =>
     character === '\n' ? character : `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
   )
 
-/** What one run of a command has printed on stdout. */
+/** Whether a command has begun its output on stdout. */
 export interface Spoken {
   begun: boolean
 }
@@ -83,12 +86,12 @@ export function answer<T>(terminal: Terminal, document: T, human: (document: T) 
   terminal.out(text.endsWith('\n') ? text : `${text}\n`)
 }
 
-/** With --json what went wrong is the document: `{"error": {"message", "code"}}`. */
+/** With --json the error is the document: `{"error": {"message", "code"}}`. */
 export function answerError({ json, out }: Terminal, message: string, code: string): void {
   if (json) out(`${JSON.stringify({ error: { message, code } })}\n`)
 }
 
-/** Columns under their heads, as wide as they need. */
+/** A table whose columns are as wide as needed. */
 export function table(heads: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
   const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))]
   const widths = heads.map((_, column) => Math.max(...cells.map((row) => row[column]!.length)))
@@ -109,7 +112,7 @@ export interface Progress {
   end(): void
 }
 
-/** `[#########---------------------]  31 %`, drawn anew when the number changes; nothing where nobody looks on. */
+/** `[#########---------------------]  31 %`, redrawn when the number changes; nothing without a terminal. */
 export function progress({ draw, interactive, json }: Terminal, size: number): Progress {
   if (!interactive || json) return { add: () => {}, end: () => {} }
   let done = 0

@@ -1,4 +1,4 @@
-// What is done every hour: what has had its time goes, and the space that it took goes back to the disk.
+// The hourly tasks: delete what has reached its retention time, and give the space back to the disk.
 import { DAY } from '../base/clock.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
@@ -17,7 +17,7 @@ import type { Engine } from './engine.ts'
 import { settleDowngrades } from './subscription.ts'
 import { summarise } from './summary.ts'
 
-/** What no row names goes after this time, and the copy of the database that was made before an upgrade. */
+/** How long files without a row are kept, and copies of the database from before an upgrade. */
 const QUARANTINE = 30 * DAY
 const COPIES = 7 * DAY
 
@@ -43,7 +43,7 @@ export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine
   await giveBack(store)
 }
 
-/** Gives free space of the database back to the disk in steps, between which everybody else has their turn. */
+/** Gives free space of the database back to the disk in steps, so that other writes are not delayed. */
 async function giveBack(store: Store): Promise<void> {
   while (await store.writeSoon(() => store.giveBack()));
 }

@@ -1,5 +1,5 @@
-// What the titles of a list's columns mean, whoever wrote them: where the address stands, the name, and what speaks of how a person stands
-// with the list (D71).
+// The meaning of column titles in lists of any program:
+// the address, the name, and columns about a contact's standing (D71).
 import { flagOf, graver, plain, standingOf, type Standing } from '../campaigns/standing.ts'
 import { printable } from './terminal.ts'
 
@@ -33,7 +33,7 @@ export const LAST = new Set([
   'cognome',
 ])
 
-/** Columns of words such as "active". */
+/** Columns with words such as "active". */
 const WORDS = new Set([
   'status',
   'subscriptionstatus',
@@ -46,7 +46,7 @@ const WORDS = new Set([
   'marketingstatus',
 ])
 
-/** Columns that say yes, no or since when. */
+/** Columns with yes, no or a date. */
 const FLAGS: readonly [{ yes: Standing; no?: Standing }, readonly string[]][] = [
   [
     { yes: 'subscribed', no: 'unsubscribed' },
@@ -90,13 +90,13 @@ const FLAGS: readonly [{ yes: Standing; no?: Standing }, readonly string[]][] = 
 ]
 const BY_TITLE = new Map(FLAGS.flatMap(([meaning, titles]) => titles.map((title) => [title, meaning] as const)))
 
-/** Columns that only a list of people who are gone has. */
+/** Columns that only lists of removed contacts have. */
 const MARKS = new Map<string, Standing>([
   ['unsubtime', 'unsubscribed'],
   ['cleantime', 'bounced'],
 ])
 
-/** Names of exports that hold one kind alone. */
+/** Names of export files with contacts of one standing only. */
 const FILES: readonly [RegExp, Standing][] = [
   [/^unsubscribed(?![a-z])/i, 'unsubscribed'],
   [/^cleaned(?![a-z])/i, 'bounced'],
@@ -106,19 +106,19 @@ const FILES: readonly [RegExp, Standing][] = [
 export interface StatusColumn {
   index: number
   title: string
-  /** What yes and no mean; absent where words stand. */
+  /** The meaning of yes and no; absent for a column of words. */
   flag?: { yes: Standing; no?: Standing }
 }
 
 export interface Standings {
-  /** What the file as a whole says. */
+  /** The standing of the whole file. */
   whole: Standing
   columns: StatusColumn[]
-  /** One of the columns must say yes. */
+  /** A contact needs a yes in one of the columns. */
   marked: boolean
 }
 
-/** Whether a title means something of its own, whatever the file. */
+/** Whether a title has a known meaning in any file. */
 export const hasMeaning = (title: string): boolean => {
   const word = plain(title)
   return [EMAIL, NAME, WORDS, BY_TITLE].some((known) => known.has(word)) || MARKS.has(word)
@@ -130,13 +130,13 @@ export const flagColumn = (index: number, title: string, yes: Standing): StatusC
   flag: { yes },
 })
 
-/** A column that was said to be of status: what its title means, else words. */
+/** A column that was declared as a status: the meaning of its title, else words. */
 export function statusColumn(index: number, title: string): StatusColumn {
   const flag = BY_TITLE.get(plain(title))
   return flag ? { index, title, flag } : { index, title }
 }
 
-/** What titles and the name of the file say of how people stand. */
+/** The standing columns, from the titles and the name of the file. */
 export function standingsOf(titles: readonly string[], file: string): Standings {
   const all = titles.map((title, index) => ({ index, title, word: plain(title) }))
   const columns = all.filter(({ word }) => WORDS.has(word) || BY_TITLE.has(word))
@@ -153,10 +153,10 @@ export function standingsOf(titles: readonly string[], file: string): Standings 
   return { whole: named, columns: [...spoken, ...flags], marked: true }
 }
 
-/** Columns that only mark a list as a whole. */
+/** Columns that only mark the kind of list. */
 export const isMark = (title: string): boolean => MARKS.has(plain(title))
 
-/** How the person of a record stands: the gravest of what is said. */
+/** The standing of a record's contact: the gravest of all its columns. */
 export function standingIn(
   record: readonly string[],
   { columns, marked, whole }: Standings,

@@ -25,7 +25,7 @@ export function parseScopes(text: string): (typeof SCOPES)[number][] {
   })
 }
 
-/** How programs hand in mail by SMTP here; null where no listener is on. */
+/** The settings for sending by SMTP through this server; null when no submission listener is on. */
 function smtpSettings({
   hostname,
   submission,

@@ -1,4 +1,4 @@
-// `postrider usage`: where the octets of the data directory are, by table and by kind, and what a thousand mails cost.
+// `postrider usage`: the space in the data directory by table and kind, and how much a thousand mails need.
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
@@ -14,7 +14,7 @@ interface TableUsage {
   kind: string
   rows: number
   octets: number
-  /** Of them in indexes. */
+  /** The part that indexes need. */
   index_octets: number
 }
 
@@ -62,7 +62,7 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
 
 const FREE = `select freelist_count * page_size as free from pragma_freelist_count, pragma_page_size`
 
-/** What a table holds, in words of the configuration; the folder that owns it where it is nothing of these. */
+/** The kind of data in a table, in words of the configuration; for other tables the owner's folder. */
 const KINDS: Partial<Record<TableName, string>> = {
   outbound_emails: 'mails',
   deliveries: 'mails',
@@ -80,7 +80,7 @@ const KINDS: Partial<Record<TableName, string>> = {
 }
 
 function tablesOf(reader: Reader): TableUsage[] {
-  // Every page once: an index counts for its table, the schema itself as "sqlite".
+  // Counts every page once: an index belongs to its table, the schema is "sqlite".
   const rows = reader.all(
     raw<{ owner: string; octets: number; index_octets: number }>(
       `select coalesce(m.tbl_name, 'sqlite') as owner, sum(s.pgsize) as octets,
@@ -107,7 +107,7 @@ function byKind(tables: readonly TableUsage[]): Record<string, number> {
   return sums
 }
 
-/** Of a file, or of all files below a directory; 0 when it is not there. */
+/** The size of a file, or of all files below a directory; 0 when it does not exist. */
 function sizeOf(path: string): number {
   const found = statSync(path, { throwIfNoEntry: false })
   if (!found?.isDirectory()) return found?.size ?? 0

@@ -1,4 +1,4 @@
-// `postrider user …`: the people whose domains and mail these are.
+// `postrider user …`: the users, who own domains and mail.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'

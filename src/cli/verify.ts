@@ -13,7 +13,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     .command('verify')
     .description('read the database and every file of the spool, and say what is damaged or missing')
     .action(async () => {
-      // Before the database is opened: SQLite takes the rest of a damaged log for its end.
+      // Before the database is opened: SQLite would take damage in the log for its end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDesk(invocation(), async (desk) => {
         const faults = [...log, ...(await faultsOf(desk))]
@@ -34,7 +34,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     })
 }
 
-/** Nothing is said of the log of a server that runs: it changes while it is read. */
+/** The log of a running server is not checked: it changes while it is read. */
 function logFaults(dataDir: string): string[] {
   const release = takeLock(dataDir)
   try {

@@ -1,4 +1,4 @@
-// `postrider version`: which program this is, and what it works on here.
+// `postrider version`: the version of this program and its parts, and the files it uses here.
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'

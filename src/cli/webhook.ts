@@ -1,4 +1,4 @@
-// `postrider webhook test URL`: one signed sample to an endpoint that is being built, with all that it answers.
+// `postrider webhook test URL`: sends one signed sample to an endpoint under development, and prints its whole answer.
 import type { Command } from 'commander'
 import { SECOND, iso } from '../base/clock.ts'
 import { authoritiesOf } from '../base/config.ts'

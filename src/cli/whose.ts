@@ -1,22 +1,22 @@
-// A domain by its name, on the command line: one name may be registered by several users, and in several regions.
+// Finds a domain by its name for a command: several users may have registered the same name, and in several regions.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains, type Domain } from '../domains/find.ts'
 import type { Reader } from '../store/database.ts'
 
-/** Which of several domains of one name is meant. */
+/** Selects one of several domains with the same name. */
 export interface Whose {
   user?: string
   region?: string
 }
 
-/** The options that tell them apart. */
+/** Adds the options that select one. */
 export const whose = (command: Command): Command =>
   command
     .option('--user <email>', 'whose domain, if several have it')
     .option('--region <region>', 'the one of this region, if it is registered in several')
 
-/** The domain of that name; `Whose` tells apart several. Throws an OperatorError. */
+/** The domain of that name; `Whose` selects among several. Throws an OperatorError. */
 export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
   const found = listDomains(reader, name).filter(
     (each) =>

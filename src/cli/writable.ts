@@ -1,16 +1,16 @@
-// Whether the database can be written, as an operator is told it. A server that has nothing to write would never learn that it can be
-// written again, so it is tried while the last commit failed.
+// Reports whether the database can be written. A server without anything to write would not notice that writing works
+// again: so a test write is tried as long as the last commit has failed.
 import type { Troubles } from '../base/trouble.ts'
 import type { Store } from '../store/database.ts'
 
-/** The function to call at each look. */
+/** Returns the function to call at each check. */
 export function watchWrites(store: Store, troubles: Troubles): () => void {
   let failed = false
   return () => {
     const { failing } = store
     if (failing) {
       troubles.report('store', 'The database cannot be written.', failing)
-      // What it fails with is told at the next look.
+      // Its error is reported at the next check.
       store.prove().catch(() => {})
     } else if (failed) troubles.clear('store')
     failed = failing !== undefined

@@ -1,5 +1,5 @@
-// Records that make a domain's mail safer and that graders look for, beside those that it cannot do without (D78): SPF of the domain itself
-// and of our name in HELO, CAA, TLSA of our certificates, MTA-STS and reports on TLS.
+// Optional records that make a domain's mail safer and that graders check, beside the required ones (D78): SPF of the
+// domain itself and of our HELO name, CAA, TLSA of our certificates, MTA-STS and TLS reports.
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
@@ -11,20 +11,20 @@ import { TTL } from './records.ts'
 export interface AdvisedRecord {
   record_type: 'FROM_SPF' | 'HELO_SPF' | 'CAA' | 'TLSA' | 'MTA_STS' | 'TLS_RPT'
   name: string
-  /** Of DNS. */
+  /** DNS type. */
   type: 'TXT' | 'CAA' | 'TLSA' | 'CNAME'
   value: string
   ttl: number
-  /** What the domain has there now, where that decides what is advised; null: nothing, or it could not be asked. */
+  /** The domain's present record, when the advice depends on it; null: none, or DNS did not answer. */
   observed: string | null
 }
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices'>
   resolver: Pick<Resolver, 'txt'>
-  /** SubjectPublicKeyInfo (DER) of what the listeners show on port 25: the present key, and the next where it is known. */
+  /** SubjectPublicKeyInfo (DER) of the keys that port 25 shows: the present one, and the next one when it is known. */
   publicKeys: readonly Uint8Array[]
-  /** Names that get a certificate of the authority. */
+  /** Names with a certificate of the authority. */
   certified: readonly string[]
 }
 
@@ -38,7 +38,7 @@ const ISSUERS: Record<string, string> = {
   'acme.ssl.com': 'ssl.com',
 }
 
-/** What a domain and this host should publish beside the domain's own records. `reports`: whom reports on TLS go to. */
+/** The advised records for a domain and this host. `reports`: the address for TLS reports. */
 export async function advisedRecords(
   deps: AdvisedDeps,
   domain: Pick<Domain, 'name' | 'sts_mode' | 'sts_changed_at'>,
@@ -72,7 +72,7 @@ export async function advisedRecords(
   ]
 }
 
-/** DANE-EE, the public key, SHA-256 (RFC 7672 §3.1.1): it stays true for as long as the key does. */
+/** DANE-EE, public key, SHA-256 (RFC 7672 §3.1.1): valid for as long as the key is. */
 const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256').update(publicKey).digest('hex')}`
 
 /** SubjectPublicKeyInfo of the first certificate of a chain. */

@@ -1,5 +1,5 @@
-// DNS polling: asks for a domain's records, keeps what was seen, and moves the domain by its state table (D20). A look-up that
-// fails (SERVFAIL, a timeout) changes no record: only an answer may raise or lower one. Windows run on meanwhile.
+// Polls DNS: looks up a domain's records, stores the answers, and moves the domain by its state table (D20). A look-up
+// that fails (SERVFAIL, a timeout) changes no record: only an answer can. The time windows go on meanwhile.
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -30,7 +30,7 @@ const GIVE_UP_ACTIVE = 72 * HOUR
 const POLL_FAILED = HOUR
 const POLL_FAILED_FOR = 30 * DAY
 
-/** When a domain is looked at next; null = not by itself. */
+/** The time of a domain's next check; null: none is scheduled. */
 export function nextCheck(
   domain: Pick<Domain, 'status' | 'status_at' | 'poll_from' | 'missing_since'>,
   now: number,
@@ -50,7 +50,7 @@ export function nextCheck(
   }
 }
 
-/** The work of the domains loop: checks what is due, tells when the next is. */
+/** Checks the domains that are due; returns when the next is. The work of the domains loop. */
 export async function checkDue(desk: CheckDesk, now: number): Promise<number | null> {
   const due = desk.store.all(
     db.selectFrom('domains').select('key').where('next_check_at', '<=', now).orderBy('next_check_at').limit(AT_ONCE),
@@ -65,7 +65,7 @@ export async function checkDue(desk: CheckDesk, now: number): Promise<number | n
   return (next?.at as number | null | undefined) ?? null
 }
 
-/** Looks up all records of a domain now; returns the domain as it is afterwards, undefined when it is gone. */
+/** Looks up all records of a domain now. Returns the domain afterwards, undefined when it was removed. */
 export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<Domain | undefined> {
   const asked = recordsOf(desk.store, domainKey)
   const retired = retiredKeyRecords(desk.store, domainKey)
@@ -82,10 +82,10 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
     const news = asked.map((record, index) => note(tx, domain, record, findings[index]!, now)).some(Boolean)
     for (const [index, { selector }] of retired.entries())
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
-    // Records may have been re-issued while DNS was asked: what counts is what stands now.
+    // Records may have been re-issued during the look-up: the present ones count.
     advance(tx, desk, domain, news, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
-    // What was issued while DNS was asked is looked at at once.
+    // Records issued during the look-up are checked at once.
     const stands = new Set(asked.map(({ key }) => key))
     const next = recordsOf(tx, domainKey).every(({ key }) => stands.has(key)) ? nextCheck(after, now) : now
     tx.run(db.updateTable('domains').set({ checked_at: now, next_check_at: next }).where('key', '=', domainKey))
@@ -116,7 +116,7 @@ function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: nu
   return verified && record.required === 1 && record.verified === 0
 }
 
-/** A key is signed with only while its record was seen at the last check (D68); a look-up that failed says nothing. */
+/** A key signs only while the last check saw its record (D68); a failed look-up changes nothing. */
 function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | null, now: number): void {
   if (seen === null) return
   tx.run(
@@ -137,7 +137,7 @@ function advance(tx: Tx, desk: CheckDesk, domain: Domain, news: boolean, now: nu
     moveDomain(tx, desk.log, { ...domain, status }, on, now)
   let { status } = domain
   if (status === 'pending' && any) status = go(status, 'seen')
-  // A failed domain whose old records merely still stand stays failed; something must have been mended.
+  // Old records do not bring a failed domain back; something must have been mended.
   if (status === 'failed' && (news || all)) status = go(status, 'seen')
   if (status === 'verifying') {
     if (all) go(status, 'resolved')
@@ -150,7 +150,7 @@ function advance(tx: Tx, desk: CheckDesk, domain: Domain, news: boolean, now: nu
   }
 }
 
-/** Moves a domain by its table, with its event; returns the status it then has. */
+/** Moves a domain by its table and writes the event; returns its new status. */
 export function moveDomain(tx: Tx, log: Log, domain: Domain, on: DomainMove, now: number): DomainStatus {
   const row = move(tx, domainMachine, domain.key, on, {
     status_at: now,

@@ -8,12 +8,15 @@ import type { Domain } from './find.ts'
 /** The host that serves the policy (RFC 8461 §3.3). */
 export const stsHost = (domain: string): string => `mta-sts.${domain}`
 
-/** How long senders keep a policy: a day while it is tried, half a year once it counts (RFC 8461 §3.2 advises weeks or more). */
+/**
+ * How long (seconds) senders keep a policy:
+ * a day while it is tested, half a year when enforced (RFC 8461 §3.2 advises weeks or more).
+ */
 const MAX_AGE = { testing: 86_400, enforce: 15_552_000, none: 86_400 }
 
 export type StsMode = Domain['sts_mode']
 
-/** What https://mta-sts.<domain>/.well-known/mta-sts.txt answers. */
+/** The content of https://mta-sts.<domain>/.well-known/mta-sts.txt. */
 export const stsPolicy = (mode: StsMode, hostname: string): string =>
   ['version: STSv1', `mode: ${mode}`, `mx: ${hostname}`, `max_age: ${MAX_AGE[mode]}`, ''].join('\r\n')
 
@@ -24,7 +27,9 @@ const ID_LENGTH = 32
 export const stsRecord = (mode: StsMode, hostname: string): string =>
   `v=STSv1; id=${createHash('sha256').update(stsPolicy(mode, hostname)).digest('hex').slice(0, ID_LENGTH)};`
 
-/** The domain that a policy host belongs to; undefined when it serves none. Of several registrations the one that has a policy counts. */
+/**
+ * The domain of a policy host; undefined when there is none. Of several registrations, the one with a policy counts.
+ */
 export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
   if (!host.startsWith('mta-sts.')) return undefined
   return reader.first(

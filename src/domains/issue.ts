@@ -1,11 +1,11 @@
-// The DNS records of a domain, brought in line with what it is used for and with the configuration, and looked at soon after.
+// Brings the DNS records of a domain in line with its settings and the configuration, and has them checked soon.
 import type { Clock } from '../base/clock.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { domainByKey, listDomains } from './find.ts'
 import { inLine, syncRecords, type RecordsConfig } from './records.ts'
 
-/** Brings a domain's records in line with what it is used for now, and looks at them at once. */
+/** Brings a domain's records in line with its present use, and has them checked at once. */
 export function reissueRecords(
   tx: Tx,
   desk: { config: RecordsConfig; ring: () => void },
@@ -18,8 +18,8 @@ export function reissueRecords(
   checkSoon(tx, desk, domainKey, now)
 }
 
-/** Brings the records of all domains in line with the configuration: after its hostname, its addresses or its URL have changed. Returns the
- *  names of the domains whose records are others now. */
+/** Brings the records of all domains in line with the configuration, after a change of hostname, addresses or URL.
+ *  Returns the names of the domains whose records have changed. */
 export async function followConfig(desk: {
   store: Store
   clock: Clock
@@ -35,7 +35,7 @@ export async function followConfig(desk: {
   return behind.map(({ name }) => name)
 }
 
-/** Has DNS asked for a domain's records now. */
+/** Has a domain's records checked now. */
 export function checkSoon(tx: Tx, desk: { ring: () => void }, domainKey: number, now: number): void {
   tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
   tx.afterCommit(desk.ring)

@@ -1,6 +1,7 @@
-// DKIM keys: 2048-bit RSA, two for each domain. The signing key signs; the standby key's record is published beforehand, so
-// that a rotation promotes a key which receivers can already find (D19, D21). Private keys lie sealed in the store. A retired
-// key stays for 7 days, for mail that is still in the queue, and is then erased; a selector is never used twice.
+// DKIM keys: 2048-bit RSA, two for each domain. The signing key signs. The standby key's record is published in
+// advance, so that a rotation promotes a key that receivers can find already (D19, D21). Private keys are sealed in the
+// store. A retired key stays for 7 days, for mail still in the queue, and is then erased; a selector is never used
+// twice.
 import { createPublicKey, generateKeyPair, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { DAY } from '../base/clock.ts'
@@ -12,7 +13,7 @@ import type { RowOf } from '../store/tables.ts'
 
 export type DkimKey = RowOf<'dkim_keys'>
 export const KEY_RETENTION = 7 * DAY
-/** Keys kept open at once. */
+/** The most opened keys in memory. */
 const MAX_OPEN = 1000
 
 /** Octets that a selector and `._domainkey.` put in front of a domain's name. */
@@ -28,7 +29,7 @@ export interface KeyPair {
 
 const generate = promisify(generateKeyPair)
 
-/** A fresh pair under a selector nobody has used. Takes some 100 ms, off the event loop. */
+/** Makes a key pair with a new selector. Takes about 100 ms, off the event loop. */
 export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   const { privateKey } = await generate('rsa', { modulusLength })
   const spki = createPublicKey(privateKey).export({ type: 'spki', format: 'der' })
@@ -61,7 +62,7 @@ export function insertKey(
   )
 }
 
-/** The keys whose records are to be published: the signing one first. */
+/** The keys whose records must be published, the signing one first. */
 export function publishedKeys(reader: Reader, domainKey: number): DkimKey[] {
   return reader.all(
     db
@@ -73,7 +74,7 @@ export function publishedKeys(reader: Reader, domainKey: number): DkimKey[] {
   )
 }
 
-/** Keys that may still sign what was queued before a rotation, while their records are seen. */
+/** Keys that may still sign mail queued before a rotation, while their records are in DNS. */
 export function retiredKeys(reader: Reader, domainKey: number): DkimKey[] {
   return reader.all(
     db
@@ -86,7 +87,7 @@ export function retiredKeys(reader: Reader, domainKey: number): DkimKey[] {
   )
 }
 
-/** Promotes the standby key, retires the signing one and puts `fresh` in standby. */
+/** Promotes the standby key, retires the signing one, and puts `fresh` in standby. */
 export function rotateKeys(tx: Tx, keyring: Keyring, domainKey: number, fresh: KeyPair, now: number): void {
   const ofRole = (role: 'signing' | 'standby') =>
     db.updateTable('dkim_keys').where('domain_key', '=', domainKey).where('role', '=', role)
@@ -118,7 +119,7 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
   )
 }
 
-// The newest key whose record was seen at the last check and that is not a mere standby; where none was, the signing one (D68).
+// The newest key, standby excluded, whose record the last check saw; else the signing one (D68).
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('dkim_keys as k')
@@ -151,7 +152,7 @@ export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {
   return verified_at === null && checked_at !== null ? { unseen: `${selector}._domainkey.${name}` } : { key }
 }
 
-/** Opens keys and keeps them open: a key never changes, only which one is used does. */
+/** Opens keys and keeps them in memory: a key never changes, only the choice of one does. */
 export class OpenKeys {
   readonly #reader: Reader
   readonly #keyring: Keyring
@@ -162,12 +163,12 @@ export class OpenKeys {
     this.#keyring = keyring
   }
 
-  /** Drops all that is open, once keys were erased. */
+  /** Drops all keys from memory, after keys were erased. */
   forget(): void {
     this.#open.clear()
   }
 
-  /** The private key by its public id, of those that are open or can be opened. */
+  /** The private key with a public id; undefined when it cannot be opened. */
   pem(id: string): string | undefined {
     for (const opened of this.#open.values()) if (opened.keyId === id) return opened.privateKey
     const row = this.#reader.first(db.selectFrom('dkim_keys').select('key').where('id', '=', id))

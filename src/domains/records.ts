@@ -1,5 +1,5 @@
-// The DNS records that a sending domain needs (D19), and how what DNS answers is judged. One row per record; its value is
-// what we ask for, `observed` what was found.
+// The DNS records that a sending domain needs (D19), and the comparison with DNS answers. One row per record: `value`
+// is what we ask for, `observed` what was found.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
@@ -14,12 +14,12 @@ import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 export type DnsRecord = RowOf<'records'>
 type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 
-/** Whether a record says which host sends or receives. */
+/** Whether a record names the hosts that send or receive. */
 export const isOfHost = ({ record_type }: { record_type: string }): boolean => /SPF|MX/.test(record_type)
 
 export const TTL = 3600
 const MX_PREFERENCE = 10
-/** Below the domain: where branded links lead. */
+/** The label of the host for branded links. */
 const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
 /** More than a DMARC record has: it is given back whole, but for its policy. */
@@ -33,7 +33,10 @@ const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
   value: `v=DKIM1; k=rsa; p=${public_key}`,
 })
 
-/** What DNS said of keys that are retired and may still sign: nobody is asked to publish it, and it is looked at as long as it counts. */
+/**
+ * The records of retired keys that may still sign:
+ * nobody is asked to publish them, but they are checked while they count.
+ */
 export function retiredKeyRecords(
   reader: Reader,
   domainKey: number,
@@ -45,7 +48,7 @@ export function retiredKeyRecords(
   }))
 }
 
-/** The records a domain should have now. */
+/** The records that a domain should have now. */
 export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
   const mailFrom = `${domain.mail_from_prefix}.${domain.name}`
   const dkim = publishedKeys(reader, domain.key).map((key): Wanted => ({
@@ -100,7 +103,10 @@ export async function setDmarcPolicy(
 
 type Names = Pick<RowOf<'domains'>, 'mail_from_prefix' | 'tracking_redirect_mode'>
 
-/** A CNAME stands alone (RFC 1034 §3.6.2): branded links and the return path cannot share a name. Throws 422 when a change would. */
+/**
+ * A CNAME excludes other records of its name (RFC 1034 §3.6.2):
+ * branded links and return path need different names. Throws 422.
+ */
 export function refuseSharedName(
   { name, ...before }: Names & { name: string },
   change: { [Key in keyof Names]?: Names[Key] | undefined },
@@ -126,7 +132,7 @@ function receives(reader: Reader, domainKey: number): boolean {
   return reader.first(inbox.limit(1)) !== undefined
 }
 
-/** Our host by name, and by address where the operator named the addresses it sends from. */
+/** SPF with our host by name, and the source addresses that the operator configured. */
 function spfValue({ hostname, delivery }: RecordsConfig): string {
   const addresses = delivery.source.map((address) => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`)
   return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
@@ -136,7 +142,7 @@ function spfValue({ hostname, delivery }: RecordsConfig): string {
 const same = (a: Wanted, b: Wanted): boolean =>
   a.record_type === b.record_type && a.name === b.name && (a.record_type === 'DMARC' || a.value === b.value)
 
-/** Whether the rows are those that the configuration asks for now: the host's name or addresses may have changed since. */
+/** Whether the rows match the present configuration: the host's name or addresses may have changed. */
 export function inLine(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): boolean {
   const wanted = wantedRecords(reader, domain, config)
   const present = recordsOf(reader, domain.key)
@@ -146,7 +152,7 @@ export function inLine(reader: Reader, domain: RowOf<'domains'>, config: Records
   )
 }
 
-/** Brings a domain's record rows in line: what is no longer wanted goes, what is new comes, the rest keeps its state. */
+/** Brings a domain's record rows in line: deletes old ones, adds new ones; the others keep their state. */
 export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
   const wanted = wantedRecords(tx, domain, config)
   const present = recordsOf(tx, domain.key)
@@ -180,13 +186,13 @@ export function recordsOf(reader: Reader, domainKey: number): DnsRecord[] {
   return reader.all(db.selectFrom('records').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 }
 
-/** What a look-up found out: `verified` is null when it found out nothing (SERVFAIL, timeout). */
+/** The result of a look-up: `verified` is null when DNS gave no answer (SERVFAIL, timeout). */
 export interface Finding {
   verified: boolean | null
   observed: string | null
 }
 
-/** Asks DNS for one record and judges the answer. */
+/** Looks up one record and compares the answer. */
 export async function lookUp(
   resolver: Resolver,
   record: Pick<DnsRecord, 'record_type' | 'name' | 'value'>,
@@ -236,10 +242,12 @@ function showMx(answer: Answer<Mx>): Answer<string> {
 
 const isSpf = (text: string): boolean => /^v=spf1(\s|$)/i.test(text)
 
-/** DKIM key records are the same when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1). */
+/**
+ * DKIM key records are equal when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1).
+ */
 function sameKey(found: string, wanted: string): boolean {
   const tags = dkimTags(found)
-  // A list with a tag twice is none (RFC 6376 §3.2).
+  // A list with a repeated tag is invalid (RFC 6376 §3.2).
   if (tags === undefined) return false
   const version = /^\s*v\s*=/.test(found) || !tags.has('v')
   return (
@@ -261,10 +269,10 @@ function dkimTags(text: string): Map<string, string> | undefined {
   return tags
 }
 
-/** A customer may have merged our terms into a record of their own; all of ours but the final "all" must be in it. */
+/** A customer may have merged our terms into an own record: all of ours except the final "all" must be in it. */
 function includesTerms(found: string, wanted: string): boolean {
   const given = found.toLowerCase().split(/\s+/)
-  // Nobody reads behind "all" (RFC 7208 §5.1).
+  // Terms after "all" are ignored (RFC 7208 §5.1).
   const all = given.findIndex((term) => /^[-~?+]?all$/.test(term))
   const terms = new Set((all < 0 ? given : given.slice(0, all)).map((term) => term.replace(/^\+/, '')))
   return wanted

@@ -1,5 +1,5 @@
-// A sending domain's life by its owner's hand: register, change, rotate, remove. What the owner changes is checked against DNS
-// at once; the bell of the domains loop is rung after the commit.
+// Registers, changes, rotates and removes a sending domain for its owner. Changes are checked against DNS at once; the
+// domains loop is rung after the commit.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
@@ -26,9 +26,9 @@ export interface DomainsDesk {
   config: RecordsConfig & Pick<Config, 'regions' | 'plans'>
   /** Rings the domains loop. */
   ring: () => void
-  /** Where keys come from. */
+  /** Makes key pairs. */
   makeKeys?: () => Promise<KeyPair>
-  /** Hears of a new domain in the transaction that makes it: desks that stand above have rows for it. */
+  /** Called in the transaction that creates a domain: folders above this one add their rows. */
   registered?: (tx: Tx, domain: Domain) => void
 }
 
@@ -52,7 +52,7 @@ export interface DomainChange {
 /** A DNS name has at most 253 octets (RFC 1035 §2.3.4). */
 const LONGEST_NAME = 253 - SELECTOR_OCTETS
 
-/** The name as it is kept: A-label, lower case, not a public suffix (D17). Throws 422. */
+/** The stored name: A-label, lower case, not a public suffix (D17). Throws 422. */
 function canonicalName(name: string): string {
   const ascii = toAscii(name)
   if (ascii === undefined || !ascii.includes('.'))
@@ -68,7 +68,9 @@ function canonicalName(name: string): string {
   return ascii
 }
 
-/** Registers a domain: two keys, its records, status pending. Throws 422 for a bad or known name or an unknown region. */
+/**
+ * Registers a domain: two keys, its records, status pending. Throws 422 for a bad or taken name or an unknown region.
+ */
 export async function registerDomain(desk: DomainsDesk, userKey: number, given: NewDomain): Promise<Domain> {
   const { clock, config, keyring, store } = desk
   const name = canonicalName(given.name)
@@ -131,7 +133,7 @@ function refuseKnown(reader: Reader, userKey: number, name: string, region: stri
     throw refuseAttribute('already_exists', 'name', `You have registered ${name} in the region ${region} already.`)
 }
 
-/** Changes a domain; each change does what the specification says of it. Throws 422. */
+/** Changes a domain, as the specification says for each member. Throws 422. */
 export async function changeDomain(desk: DomainsDesk, domainKey: number, change: DomainChange): Promise<Domain> {
   const { clock, config, keyring, log, store } = desk
   const fresh = change.rotate_dkim_key ? await makeKeyPair() : undefined
@@ -178,7 +180,7 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
   })
 }
 
-/** After a downgrade: a user whose plan has no branded tracking gets shared hosts. */
+/** After a downgrade: a user whose plan has no branded tracking gets the shared host. */
 export function leaveBranded(
   tx: Tx,
   config: RecordsConfig & Pick<Config, 'plans'>,
@@ -197,7 +199,7 @@ export function leaveBranded(
   }
 }
 
-/** Brings a suspended domain back into verification (operator). False when it was not suspended. */
+/** Moves a suspended domain back into verification (operator). False when it was not suspended. */
 export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean> {
   return desk.store.write((tx) => {
     const now = desk.clock.now()
@@ -210,9 +212,9 @@ export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean
 }
 
 /**
- * Removes a domain (D23). It is suspended first, durably, so that sending has stopped whatever happens next; then it is torn
- * down. What fails leaves it suspended, with its event, and throws 502. Its keys are erased 7 days later; the row stays for
- * what refers to it.
+ * Removes a domain (D23). First it is suspended, durably, so that it sends nothing more whatever happens; then it is
+ * removed. On a failure it stays suspended, with an event, and this throws 502. Its keys are erased 7 days later; the
+ * row stays because others refer to it.
  */
 export async function removeDomain(desk: DomainsDesk, domainKey: number): Promise<void> {
   const { clock, log, store } = desk
@@ -227,7 +229,7 @@ export async function removeDomain(desk: DomainsDesk, domainKey: number): Promis
     await store.write((tx) => tearDown(tx, domainKey, clock.now()))
   } catch (thrown) {
     log.fault(`teardown of ${previous.name}`, thrown)
-    // A repeated failure is no news.
+    // A repeated failure gets no second event.
     if (previous.status !== 'suspended')
       await store.write((tx) =>
         appendEvent(tx, {

@@ -1,5 +1,5 @@
-// What complaints do (D62): a proven one that names a mail of ours by its token settles it; one that is not proven, or that names no
-// mail, changes nothing and stands among the notices of the domain that it is about.
+// Handles complaints (D62). A proven complaint whose token names a mail of ours is applied to it. One that is not
+// proven, or names no mail, changes nothing and is listed among the notices of its domain.
 import { countInNotice } from '../accounts/notices.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -14,12 +14,12 @@ export type Feedback = Extract<Report, { kind: 'complaint' | 'opt-out' }>
 
 export interface Complaint {
   report: Feedback
-  /** Deliveries whose return path it came to. */
+  /** Keys of the deliveries whose return path received it. */
   returned: number[]
   proven: boolean
-  /** The domain whose address it came to, where it is one. */
+  /** The hosted domain whose address received it; null when there is none. */
   domain: number | null
-  /** The domain of its From. */
+  /** The domain of its From field. */
   from: string
   client: string
 }
@@ -50,7 +50,7 @@ export function heedComplaint(
     else unsubscribe(tx, delivery, 'unsubscribe_mail', now)
 }
 
-/** A mail that the tokens name, though not for which of its recipients. */
+/** The mail that the tokens name, without its recipient. */
 function mailOf(tx: Tx, ...tokens: number[][]): { domain_key: number; email_key: number } | undefined {
   const keys = tokens.flat()
   return keys.length === 0
@@ -58,7 +58,7 @@ function mailOf(tx: Tx, ...tokens: number[][]): { domain_key: number; email_key:
     : tx.first(db.selectFrom('deliveries').select(['domain_key', 'email_key']).where('key', 'in', keys).limit(1))
 }
 
-/** Addresses of recipients do not stand in it: a notice outlives an erasure. */
+/** Names no recipient's address: a notice is kept when the address is erased. */
 function tell(
   tx: Tx,
   { client, domain, from, proven, report }: Complaint,

@@ -1,9 +1,9 @@
-// Reads what has been received: claim -> read and judge (examine.ts, workers) -> record. A message is claimed by writing the attempt first, so
-// that one that takes the process down with it is known for it: what a dead process had claimed is examined one at a time, and what was claimed
-// so ten times without an end is kept as parse_rejected, unread.
+// Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
+// attempt before the work: a message that makes the process crash is found by its attempts. Messages that an ended
+// process had claimed are examined one at a time; after ten such claims a message is kept unread as parse_rejected.
 //
-// What is at fault with the machine ends no message: it comes again, first after 10 seconds, at most after 10 minutes (D72). What was
-// found out and cannot be written is kept and written later; meanwhile nothing more is claimed.
+// Faults of this machine end no message: it is tried again, first after 10 seconds, at most after 10 minutes (D72).
+// Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
 import { Insistence } from '../base/insist.ts'
@@ -20,26 +20,29 @@ export interface ReadDesk extends ExamineDesk {
   keyring: Keyring
 }
 
-/** Messages at once. Those that have waited for a second, for DNS or for their turn in the slow lane, keep nobody out. */
+/** The most messages examined at once. Those under way for more than a second (DNS, the slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
-/** And of one client so many; of those that wait are looked at so many. */
+/** The most of these from one client; and how many due messages one query looks at. */
 const YOUNG_OF_ONE = 8
 const LOOKED_AT = 500
-/** In all so many are held, with so many octets in memory, of one client an eighth of them. */
+/** The most messages held in all, the most octets of them in memory, and the most from one client. */
 const MAX_HELD = 512
 const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
 
-/** Longer than anything may take: only a start takes back what was claimed. */
+/** Longer than any examination takes: only a start releases claimed messages. */
 const LEASE = HOUR
-/** A process ends for many reasons that are no message's fault; one that ended so often while the same message was in hand may have one. */
+/**
+ * A process may end for many reasons.
+ * When it ended this often with the same message in hand, the message may be the reason.
+ */
 const MAX_CLAIMS = 10
 const FIRST_WAIT = 10 * SECOND
 const LAST_WAIT = 10 * MINUTE
 
-/** Clients take turns, each with so many at most, `held` of them already under way: who sends much keeps nobody else waiting. Only the first
- *  few hundred that are due are looked at. */
+/** Claims due messages, clients in turn, each up to its limit, less the `held` ones: a busy client delays no other.
+ *  Only the first few hundred due messages are looked at. */
 const due = (now: number, limit: number, held: Record<string, number>) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
@@ -54,7 +57,7 @@ const due = (now: number, limit: number, held: Record<string, number>) =>
     [now + LEASE, now, JSON.stringify(held), limit],
   )
 
-/** One of those that a process had claimed that is no more. */
+/** Claims one of the messages that an ended process had claimed. */
 const suspect = (now: number) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
@@ -81,12 +84,12 @@ export class InboundEngine {
   readonly #loop: Loop
   readonly #examiner: Examiner
   readonly #held = new Map<number, Held>()
-  /** How long each waits that could not be examined. */
+  /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** Whether one is examined that a dead process had claimed. */
+  /** True while such a message of an ended process is examined. */
   #suspect = false
   readonly #insistence: Insistence
-  /** Messages of which nothing can be written just now. */
+  /** Messages whose results cannot be written at present. */
   #unwritten = 0
   #stopping = false
 
@@ -98,7 +101,7 @@ export class InboundEngine {
     this.#loop = new Loop({ name: 'inbound', clock, log, run: (now) => this.#run(now) })
   }
 
-  /** Starts with what a process that is no more had claimed. */
+  /** Releases the messages that an ended process had claimed, and starts. */
   async start(): Promise<void> {
     const { clock, store } = this.#desk
     await store.write((tx) =>
@@ -111,7 +114,7 @@ export class InboundEngine {
     this.#loop.ring()
   }
 
-  /** Within `patience` real ms: what cannot be written down by then is read again by the next start. */
+  /** Ends within `patience` real ms: messages without a written result are read again after the next start. */
   async stop(patience: number): Promise<void> {
     this.#stopping = true
     this.#insistence.end()
@@ -123,24 +126,24 @@ export class InboundEngine {
 
   async #run(now: number): Promise<number | null> {
     const { store } = this.#desk
-    // Who ends rings.
+    // The loop is rung when a write ends.
     if (this.#unwritten > 0) return null
     const room = this.#room(now)
     if (room <= 0) return this.#held.size < MAX_HELD ? now + YOUNG : null
     const next = store.first(earliest(!this.#suspect))?.at ?? null
-    // A message that was read rings too: most rings find nothing to claim, and cost no transaction.
+    // Each examined message rings the loop: most rings find nothing to claim, and should cost no transaction.
     if (next === null || next > now) return next
     const claimed = await store.writeSoon((tx) => [
       ...tx.all(due(now, room, this.#young(now))),
       ...(this.#suspect ? [] : tx.all(suspect(now))),
     ])
     for (const message of claimed) this.#take(message, now)
-    // What is due and was not claimed waits for others of its client.
+    // Due messages that were not claimed wait for others of their client.
     const at = store.first(earliest(!this.#suspect))?.at ?? null
     return at === null || at > now ? at : now + YOUNG
   }
 
-  /** How many of each client have come a moment ago. */
+  /** The number of recent messages by client. */
   #young(now: number): Record<string, number> {
     const counts: Record<string, number> = Object.create(null) as Record<string, number>
     for (const { client, since } of this.#held.values())
@@ -189,7 +192,7 @@ export class InboundEngine {
     if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  /** Undefined: to be tried later. */
+  /** Undefined: it must be tried later. */
   async #examined(message: InboundMessage): Promise<Read | undefined> {
     if (message.attempts > MAX_CLAIMS)
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
@@ -201,7 +204,7 @@ export class InboundEngine {
     }
   }
 
-  /** Has it come again later, as if it had not been claimed. */
+  /** Releases a message to be tried later, as if it had not been claimed. */
   async #putBack({ id, key }: InboundMessage): Promise<void> {
     const { clock, log } = this.#desk
     const wait = Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
@@ -217,7 +220,7 @@ export class InboundEngine {
     )
   }
 
-  /** Writes, as soon as the store takes it; undefined: not before the end. Throws what the work itself throws. */
+  /** Writes as soon as the store can; undefined when the process ends before. Throws the errors of `work` itself. */
   async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
     const { store } = this.#desk
     const tried = await this.#insistence.run(
@@ -237,7 +240,7 @@ export class InboundEngine {
   }
 }
 
-/** The store cannot write, whatever is to be written. */
+/** Whether the store can write nothing at all at present. */
 const isTrouble = (thrown: unknown): boolean =>
   /^(?:SQLITE_(?:FULL|IOERR|BUSY|LOCKED|READONLY|CANTOPEN|NOMEM|CORRUPT|NOTADB|PROTOCOL|PERM|AUTH)|E[A-Z]+$)/.test(
     codeOf(thrown),

@@ -1,5 +1,5 @@
-// A received message as workers see it: read and judged, whatever it is. What the message does to its worker is told of it; what the machine
-// lacks (a thread, a descriptor, a file that cannot be read now) is not, and leaves it to be examined later.
+// Has a received message read and judged by workers. A fault that the message causes becomes its result; a fault of
+// this machine (no thread, no descriptor, an unreadable file) does not: the message is examined later.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf } from '../base/errors.ts'
@@ -18,28 +18,28 @@ export interface ExamineDesk {
   config: Pick<Config, 'hostname'>
   troubles: Troubles
   workers: Pool<InboundJob, InboundResult>
-  /** CPU time, in ms, that reading and judging a small message may take each. */
+  /** CPU time in ms for reading and for judging a small message. */
   budget?: number
 }
 
-/** Tens of times what honest mail takes, on a slow machine too; and for each megabyte more. */
+/** Many times what normal mail takes, even on a slow machine; then the addition for each megabyte. */
 const BUDGET = 10 * SECOND
 const BUDGET_PER_MB = SECOND
-/** What outlasts others may be of this size without a reason. */
+/** A message of this size may take long without being suspect. */
 const LARGE = 1024 * 1024
-/** Messages that may take long at once; the others come again later. */
+/** The most slow messages at once; others are tried later. */
 const MAX_SLOW = 64
-/** For so long all mail of a client whose small mail took long goes the slow way. */
+/** After a small message that took long, all mail of its client uses the slow lane for this time. */
 const MEMORY = 10 * MINUTE
 const MAX_CLIENTS = 10_000
 
-/** The message is examined later: nothing is known of it. */
+/** The message must be examined later; nothing is known about it yet. */
 export class Later extends Error {}
 
 export class Examiner {
   readonly #desk: ExamineDesk
   readonly #slow = new Set<InboundMessage>()
-  /** Clients whose mail took long, and until when that is remembered. */
+  /** Clients whose mail took long, with the time until which that is remembered. */
   readonly #heavy = new Map<string, number>()
 
   constructor(desk: ExamineDesk) {
@@ -92,7 +92,7 @@ export class Examiner {
     }
   }
 
-  /** What SPF, DKIM, DMARC and ARC say of it; null when there is nothing to judge. */
+  /** The results of SPF, DKIM, DMARC and ARC; null when the whole message was not kept. */
   async #judged(message: InboundMessage, effort: Effort): Promise<Judgement | null> {
     const { config, log, workers } = this.#desk
     if (message.cut === 1) return null
@@ -113,10 +113,12 @@ export class Examiner {
     }
   }
 
-  /** Why a message is not read or judged, in words for its recipient. Throws Later where that is no matter of the message. */
+  /**
+   * Why a message is not read or judged, as text for its recipient. Throws Later when the message is not the reason.
+   */
   #reason({ client, id }: InboundMessage, what: string, thrown: unknown): string {
     const { log, troubles } = this.#desk
-    // What is wrong with a message its reader answers, and does not throw.
+    // For a malformed message the reader returns a result and does not throw.
     const ofMachine = thrown instanceof JobFailed ? what === 'read' || thrown.code !== '' : thrown instanceof NoWorker
     log.warn(`message not ${what}`, { id, client, error: messageOf(thrown) })
     if (ofMachine) troubles.report('reading', 'Received mail cannot be read; it waits.', thrown)

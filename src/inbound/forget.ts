@@ -1,5 +1,5 @@
-// Forgets an address in received mail: a message that names it loses its octets, its text and its header; that it came stays.
-// A message that came to several accounts stays what it is for the others: this one's copy becomes an empty one of its own.
+// Erases an address from received mail: a message that names it loses its octets, text and header; its rows stay. When
+// the message belongs to other accounts too, theirs stays, and this account gets an empty copy.
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, redact, redacting, sliceEnd, type Erasing } from '../store/erasing.ts'
@@ -20,10 +20,10 @@ interface Stored {
 const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
 
 export const forgetInInboxes = redacting('inboxes', ['name'])
-/** The address of one that receives is the account's own; of a removed one it is nobody's. */
+/** The address of a removed inbox is erased; that of an active one belongs to the account itself. */
 export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')
 
-/** Works on some messages; `read` gives a file of the spool. Returns where to go on; null at the end. */
+/** Works on some messages; `read` gives a file of the spool. Returns the key to go on from, null at the end. */
 export function forgetInInbound(
   tx: Tx,
   erasing: Erasing,
@@ -56,7 +56,7 @@ export function forgetInInbound(
   return { next: end, files }
 }
 
-/** Whether a message that nobody has read yet names the address: it is waited for. */
+/** Whether a message that is not parsed yet names the address; then the erasure must run again. */
 export function unreadNames(reader: Reader, { address }: Erasing, read: (file: string) => Uint8Array): boolean {
   return reader
     .all(
@@ -107,7 +107,7 @@ function empty(tx: Tx, key: number, { mark }: Erasing): void {
   )
 }
 
-/** An empty message in place of one that another account has too. */
+/** Makes an empty message that replaces one which another account has too. */
 function emptied(tx: Tx, key: number, { at, mark }: Erasing): number {
   const made = tx.run(
     raw(

@@ -1,9 +1,9 @@
-// What receivers make of a server by its HELO name and address alone (RFC 7208 §2.3): so they judge bounces, which have no sender.
+// SPF of a server's HELO name and address (RFC 7208 §2.3): receivers use it for bounces, which have no sender.
 import { askType, asNodeDns, type Resolver } from '../base/resolver.ts'
 
 /** The result as RFC 7208 §2.6 names it: pass, fail, softfail, neutral, none, temperror, permerror. */
 export async function heloSpf(resolver: Resolver, helo: string, ip: string): Promise<string> {
-  // Large, and elsewhere a matter of worker threads.
+  // Loaded only here, because it is large; elsewhere worker threads load it.
   const { spf } = await import('mailauth/lib/spf/index.js')
   const ask = async (name: string, type: string) => asNodeDns(await askType(resolver, name, type), type)
   const { status } = await spf({ ip, helo, sender: '', mta: helo, resolver: ask })

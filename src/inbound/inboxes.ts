@@ -1,5 +1,5 @@
-// Inboxes: addresses on a sending domain whose mail is kept and shown (specification "Inboxes", D46, D49). The first inbox of a domain
-// brings the record that leads mail for the domain here; the last one takes it along.
+// Inboxes: addresses on a sending domain whose mail is kept and shown (specification "Inboxes", D46, D49). The first
+// inbox of a domain adds the MX record that the domain needs; removing the last one drops it.
 import type { Clock } from '../base/clock.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -20,7 +20,7 @@ export interface InboxDesk {
   ring: () => void
 }
 
-/** Makes an inbox. Throws 422: no address on a domain of the user's, an ambiguous one, one that exists. */
+/** Creates an inbox. Throws 422 when the address is on no domain of the user, is on several, or exists. */
 export function addInbox(
   { clock, config, ring, store }: InboxDesk,
   userKey: number,
@@ -55,7 +55,7 @@ export function addInbox(
   })
 }
 
-/** The address as it is kept and its domain. Throws 422. */
+/** The address in its stored form, and its domain. Throws 422. */
 function placeOf(reader: Reader, userKey: number, text: string): { address: string; domain: number } {
   const parsed = inboxAddress(text)
   if (!parsed)
@@ -93,7 +93,7 @@ function countLive(reader: Reader, domainKey: number): number {
   )!.count
 }
 
-/** Renames an inbox. Its address stays for ever: another one throws 422. */
+/** Renames an inbox. Its address cannot change: another one throws 422. */
 export function changeInbox(
   { clock, store }: Pick<InboxDesk, 'clock' | 'store'>,
   inbox: Pick<Inbox, 'key' | 'address'>,
@@ -112,7 +112,7 @@ export function changeInbox(
   )
 }
 
-/** Stops receiving; what was received stays. */
+/** Stops receiving; received mail stays. */
 export function removeInbox({ clock, config, ring, store }: InboxDesk, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
@@ -129,7 +129,7 @@ export function removeInbox({ clock, config, ring, store }: InboxDesk, key: numb
   })
 }
 
-/** The inboxes of a domain that was removed. */
+/** Removes the inboxes of a removed domain. */
 export function closeInboxes({ clock, store }: Pick<InboxDesk, 'clock' | 'store'>, domainKey: number): Promise<void> {
   const now = clock.now()
   return store.write(
@@ -144,7 +144,7 @@ export function closeInboxes({ clock, store }: Pick<InboxDesk, 'clock' | 'store'
   )
 }
 
-/** Every live inbox with its owner, for the operator. */
+/** Every inbox that is not removed, with its owner, for the operator. */
 export function listInboxes(reader: Reader): (Inbox & { email: string })[] {
   return reader.all(
     db

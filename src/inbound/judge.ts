@@ -1,6 +1,7 @@
-// Judges a received message in a worker thread: SPF, DKIM, DMARC and ARC, by mailauth, which sees no more of it than the verdicts can
-// depend on (message/evidence.ts). What goes beyond the limits is judged without what is beyond them: signatures "policy" (RFC 8601 §2.7.1),
-// DMARC without an author "permerror", a chain "fail"; and the Authentication-Results field says so.
+// Judges a received message in a worker thread: SPF, DKIM, DMARC and ARC, by mailauth. The library gets only the parts
+// that the results can depend on (message/evidence.ts). Parts beyond the limits are left out, and the
+// Authentication-Results field says so: "policy" for signatures (RFC 8601 §2.7.1), "permerror" for DMARC without an
+// author, "fail" for a chain.
 import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { authenticate } from 'mailauth'
@@ -11,21 +12,21 @@ import { evidenceOf, type Beyond } from '../message/evidence.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { isProven } from './proof.ts'
 
-/** Where a message lies. */
+/** The content of a message: its octets, or the file that holds them. */
 export type Content = Uint8Array | { file: string }
 
 export interface JudgeJob {
   task: 'judge'
-  /** Null: only SPF is judged, which needs no message. */
+  /** Null: only SPF, which needs no message. */
   content: Content | null
-  /** Why the message was not judged, where it has none. */
+  /** Why the message is not judged, when `content` is null. */
   unjudged?: string
   client: string
   helo: string
   mailFrom: string
-  /** Our own name: the authserv-id. */
+  /** Our own host name: the authserv-id. */
   hostname: string
-  /** Milliseconds for all answers of DNS together. */
+  /** Milliseconds for all DNS answers together. */
   dnsTime?: number | undefined
 }
 
@@ -40,24 +41,27 @@ export interface Judgement {
   verdicts: Verdicts
   /** Our Authentication-Results field, with its line end. */
   field: string | null
-  /** What of the message is beyond the limits. */
+  /** The parts of the message that are beyond the limits. */
   beyond: string | null
-  /** It comes from the domain that its From names (D62). */
+  /** True when the mail surely comes from the domain of its From field (D62). */
   proven: boolean
 }
 
-/** What one message may ask of DNS: SPF 10 terms with 10 hosts each (RFC 7208 §4.6.4), a key for each signature and seal, the tree of DMARC. */
+/**
+ * The most DNS questions for one message: SPF has 10 terms with 10 hosts each (RFC 7208 §4.6.4), then keys of
+ * signatures and seals, and DMARC.
+ */
 export const MAX_QUESTIONS = 100
-/** All its answers together may take so long; after that nothing is known (RFC 7208 §4.6.4 asks for at least 20 seconds). */
+/** The most time for all DNS answers together (RFC 7208 §4.6.4 asks for at least 20 seconds). */
 const DNS_PATIENCE = 20 * SECOND
-/** Records of an answer, and letters of one: four times the longest key in use. */
+/** The most records of an answer, and characters of one: four times the longest key in use. */
 const MAX_RECORDS = 50
 const MAX_RECORD = 4096
-/** Octets of one line of a signed body. */
+/** The most octets of one line of a signed body. */
 export const MAX_LINE = 1024 * 1024
 const BLOCK = 256 * 1024
 
-/** DNS is asked by the server's own resolver, so that its settings and limits hold here too. */
+/** A DNS function for the library that uses the server's own resolver, with its settings and limits. */
 function resolver(patience: number): (name: string, type: string) => Promise<string[] | string[][]> {
   let questions = 0
   let left = patience
@@ -110,7 +114,7 @@ async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Bey
     mta: hostname,
     resolver: resolver(dnsTime),
     disableBimi: true,
-    // The verdicts of the RFCs; without it, of what the library thinks was meant.
+    // Results as the RFCs define them; without it the library interprets what was meant.
     strict: true,
   })
   const signatures = result.dkim?.results ?? []
@@ -139,7 +143,7 @@ const reasonOf = (beyond: Beyond): string | null => [...new Set(Object.values(be
 type Method = 'dkim' | 'dmarc' | 'arc'
 type Lacks = Partial<Record<Method, { result: string; why: string }>>
 
-/** The methods that could not see what they need, and what they say then. */
+/** The methods that lacked evidence, and the results they get. */
 function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lacks {
   const lacks: Lacks = {}
   const put = (method: Method, result: string, why: string | undefined): void => {
@@ -155,9 +159,9 @@ function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lac
 
 const LIBRARY = ['dmarc', 'arc'] as const
 
-/** Our field, saying so. */
+/** Our Authentication-Results field with these results. */
 function marked(field: string, lacks: Lacks): string {
-  // What the library says of what it was not shown is not so.
+  // The library's results for evidence that it was not given would be wrong.
   const told = field
     .trimEnd()
     .split(/;\r\n[ \t]+/)
@@ -167,7 +171,7 @@ function marked(field: string, lacks: Lacks): string {
   return `${[...told, ...own].join(';\r\n ')}\r\n`
 }
 
-/** The header in latin1, its last line end included, and where the body begins. */
+/** The header in latin1, its last line end included, and the offset of the body. */
 async function headerOf(content: Content): Promise<{ header: string; start: number }> {
   const head = 'file' in content ? await beginning(content.file) : Buffer.from(content).subarray(0, MAX_HEADER + 4)
   if (head[0] === 0x0d && head[1] === 0x0a) return { header: '', start: 2 }
@@ -187,7 +191,7 @@ async function beginning(file: string): Promise<Buffer> {
   }
 }
 
-/** The message in blocks of whole lines: of a line in pieces the library makes one again for each piece. */
+/** The message in blocks of whole lines: the library would join a divided line again for each of its pieces. */
 async function* signedMessage(header: string, content: Content, start: number): AsyncIterable<Buffer> {
   yield whole(header)
   let rest: Buffer[] = []

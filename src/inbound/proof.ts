@@ -1,14 +1,14 @@
-// Whether a message is proven to come from the domain that its From names (D62): by a DKIM signature that passes, or by SPF that passes
-// for the envelope sender, of the same organisation. This is not DMARC: a domain that publishes no policy can be proven too.
+// Whether a message surely comes from the domain of its From field (D62): by a valid DKIM signature, or by SPF for the
+// envelope sender, of the same organisation. Unlike DMARC, this needs no published policy.
 import type { AuthenticateResult } from 'mailauth'
 import { organisationalDomain } from '../message/address.ts'
 
 export function isProven({ dkim, dmarc, spf }: AuthenticateResult): boolean {
-  // Without a From of exactly one domain there is nothing to be aligned with.
+  // Without a From field of exactly one domain there is nothing to compare with.
   const from = dmarc ? dmarc.status.header?.from : undefined
   if (from === undefined) return false
   const signed = dkim.results.some(
-    // A signature over the first part of a body says nothing of what was appended, and one under test counts as none.
+    // A signature over only a part of the body does not cover appended text, and one in test mode does not count.
     ({ status }) => status.result === 'pass' && status.aligned && !status.underSized && !status.testing,
   )
   return (

@@ -1,5 +1,5 @@
-// The worker thread that reads received messages: structure within limits, header and body, what a report reports; and judges them (judge.ts).
-// A message that kills or outlasts it costs one thread, not the server.
+// The worker thread that reads received messages (structure within limits, header, body, report) and judges them
+// (judge.ts). A message that crashes or exceeds its time costs one thread, not the server.
 import { messageOf } from '../base/errors.ts'
 import { serveJobs } from '../base/jobs.ts'
 import { readProven } from '../base/spooled.ts'
@@ -26,18 +26,18 @@ export interface AttachmentJob {
   id: string
 }
 
-/** A mail that somebody submits: what it says, and whether a file in it is one that is not taken. */
+/** A mail from SMTP submission: its contents, and whether it has an attachment of a refused type. */
 export interface SubmittedJob {
   task: 'submitted'
   content: Content
-  /** It has lines that are too long: its parts are to be encoded anew. */
+  /** It has lines that are too long: its parts must be encoded again. */
   longLines: boolean
 }
 
 export interface SubmittedReading {
   kind: 'submitted'
   body: ParsedBody
-  /** `"a.exe" is of a type …`, for the first that is refused. */
+  /** `"a.exe" is of a type …`, for the first refused attachment. */
   refused: string | null
   /** Why nobody can tell what is in it: a sentence; null when it was read. */
   unreadable: string | null
@@ -55,7 +55,7 @@ export type InboundResult = Reading | SubmittedReading | Judgement | Uint8Array 
 const bytesOf = (content: Content): Buffer => ('file' in content ? readProven(content.file) : Buffer.from(content))
 
 async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
-  // A file that cannot be read is no fault of the message.
+  // Outside the try: an unreadable file is no fault of the message.
   const message = bytesOf(content)
   let header: ParsedHeader | null = null
   try {

@@ -1,5 +1,5 @@
-// Takes a message in: streams it to memory or, when it is large, to the spool, has it scanned, and writes its row. When `message`
-// resolves with nothing the message is on the disk and will be read, whatever happens next (RFC 5321 §6.1).
+// Receives a message: writes it to memory or, when it is large, to the spool, has it scanned, and writes its row. When
+// `message` resolves with undefined the message is on the disk and will be processed (RFC 5321 §6.1).
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
@@ -25,13 +25,13 @@ export interface ReceiveDesk {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'hostname' | 'inbound'>
-  /** Tells the readers that a message waits. */
+  /** Tells the processing loop that a message waits. */
   ring: () => void
 }
 
-/** From so many messages at once on, their rows wait for each other and share a commit. */
+/** From this many messages at once on, their rows wait to share a commit. */
 const MANY = 4
-/** So many hands a message passes at most (RFC 5321 §6.3). */
+/** The most servers that a message may pass (RFC 5321 §6.3). */
 const MAX_RECEIVED = 100
 
 const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger than this server takes' }
@@ -66,13 +66,13 @@ export class Reception {
     this.#desk = desk
   }
 
-  /** Whether an address may be written to; undefined: it may. */
+  /** Refuses an address; undefined: accepted. */
   recipient(address: string): SmtpRefusal | undefined {
     const judged = judgeRecipient(this.#desk, address)
     return isRefusal(judged) ? judged : undefined
   }
 
-  /** Keeps a message, or says why not. */
+  /** Keeps a message, or returns the refusal. */
   async message(
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
@@ -104,7 +104,8 @@ export class Reception {
       if (!wanted && name !== null) await this.#desk.spool.remove(name)
       return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
-      // A commit that failed at its sync may count after a restart: then its file is needed, else it goes into quarantine.
+      // A commit whose sync failed may still be there after a restart.
+      // Then its file is needed; if not, it goes into quarantine.
       if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#desk.spool.remove(name)
       throw thrown
     } finally {
@@ -113,7 +114,10 @@ export class Reception {
     }
   }
 
-  /** Reads to the end; returns the beginning, for its header, and how many octets there were. What is beyond the limit is dropped. */
+  /**
+   * Reads to the end. Returns the beginning, for its header, and the number of octets.
+   * Octets beyond the limit are discarded.
+   */
   async #collect(bytes: AsyncIterable<Buffer>, intake: Intake): Promise<{ head: Buffer[]; size: number }> {
     const head: Buffer[] = []
     let size = 0
@@ -125,7 +129,7 @@ export class Reception {
     return { head, size }
   }
 
-  /** The name of a virus, null when there is none, or the refusal when nobody can tell. */
+  /** The name of a virus, null when there is none, or a refusal when the scanner cannot tell. */
   async #scan(content: Uint8Array | { file: string }): Promise<string | SmtpRefusal | null> {
     const { config, log } = this.#desk
     if (config.inbound.clamav === '') return null
@@ -136,7 +140,7 @@ export class Reception {
     return UNSCANNED
   }
 
-  /** Writes the row, unless nobody is there any more to whom the message could go. */
+  /** Writes the row, unless no recipient is left. */
   #write(
     id: string,
     envelope: InboundEnvelope,
@@ -149,7 +153,7 @@ export class Reception {
     return write((tx) => {
       const recipients = envelope.to
         .map((address) => judgeRecipient({ store: tx as unknown as Store, keyring }, address))
-        // What was deleted since RCPT is gone; the others get their mail.
+        // Recipients deleted since RCPT are dropped; the others get their mail.
         .filter((judged): judged is InboundRecipient => !isRefusal(judged))
       if (recipients.length === 0) return false
       tx.run(
@@ -171,9 +175,9 @@ export class Reception {
   }
 }
 
-/** The header of a message, its empty line included, as far as it was kept. */
+/** The header of a message with its empty line, as far as it was kept. */
 function headerOf(head: Buffer): Buffer {
-  // One that begins with the empty line has none.
+  // A message that begins with the empty line has no header.
   if (head.indexOf('\r\n') === 0) return head.subarray(0, 2)
   const end = head.indexOf('\r\n\r\n')
   return head.subarray(0, end < 0 ? MAX_HEADER : end + 4)
@@ -181,7 +185,7 @@ function headerOf(head: Buffer): Buffer {
 
 const hops = (header: Buffer): number => header.toString('latin1').match(/^received[ \t]*:/gim)?.length ?? 0
 
-/** RFC 5321 §4.4. `for` only where there is one recipient: it would tell each of the others. */
+/** The Received field (RFC 5321 §4.4). `for` only with a single recipient: it would show each of them the others. */
 function receivedField(envelope: InboundEnvelope, hostname: string, id: string, now: number): string {
   const { client, helo, protocol, tls, to } = envelope
   const name =

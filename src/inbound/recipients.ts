@@ -15,7 +15,7 @@ export type InboundRecipient =
   /** postmaster or abuse, of a domain or (null) of this server. */
   | { kind: 'role'; address: string; domain: number | null }
 
-/** Domains whose owner has once proven to own them (DNS showed a key of theirs) and which are in use. */
+/** Domains in use whose ownership was proven once: DNS has shown a key of theirs. */
 const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
   and exists (select 1 from dkim_keys k where k.domain_key = d.key and k.verified_at is not null)`
 
@@ -29,10 +29,10 @@ const inboxesAt = (address: string) =>
 const hosted = (name: string) =>
   raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by d.key limit 1`, [name])
 
-/** Whether mail for a domain is taken here. */
+/** Whether this server receives mail for a domain. */
 export const isHosted = (store: Reader, domain: string): boolean => store.first(hosted(domain)) !== undefined
 
-/** The hosts of return paths have a postmaster as well (RFC 5321 §4.5.1). */
+/** Hosts of return paths must have a postmaster too (RFC 5321 §4.5.1). */
 const hostedReturnPath = (host: string) =>
   raw<{ key: number }>(
     `select d.key from domains d where d.name in (select value from json_each(?))
@@ -61,7 +61,7 @@ export interface RecipientDesk {
   keyring: Keyring
 }
 
-/** What an address of the envelope stands for, or why it is refused. */
+/** The recipient behind an envelope address, or why it is refused. */
 export function judgeRecipient({ store, keyring }: RecipientDesk, address: string): InboundRecipient | SmtpRefusal {
   const at = address.lastIndexOf('@')
   if (at < 0) return address.toLowerCase() === 'postmaster' ? { kind: 'role', address, domain: null } : FOREIGN
@@ -95,26 +95,26 @@ function findInboxes(store: Reader, local: string, host: string): number[] {
   return found.map(({ key }) => key)
 }
 
-/** Tokens are used at hosts below the domain that they were made for; where the mail is no longer kept, below any domain of ours. */
+/** A token is valid at hosts below the domain of its mail; when the mail was deleted, below any domain of ours. */
 function isBelow(store: Reader, host: string, delivery: number): boolean {
   const domain = store.first(domainOfDelivery({ key: delivery }))
   return domain ? host.endsWith(`.${domain.name}`) : parentOf(store, host)
 }
 
-/** Whether a host lies below a domain that is or was hosted here: bounces come late. */
+/** Whether a host is below a domain that is or was hosted here: bounces may come late. */
 function parentOf(store: Reader, host: string): boolean {
   return parentsOf(host).some(
     (name) => store.first(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined,
   )
 }
 
-/** The names above a host, without the top-level domain. */
+/** The parent domains of a host, without the top-level domain. */
 function parentsOf(host: string): string[] {
   const labels = host.split('.')
   return labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
 }
 
-/** The form under which inbox addresses are kept; undefined when it is no address. */
+/** The stored form of an inbox address; undefined when the text is no address. */
 export function inboxAddress(text: string): { address: string; domain: string } | undefined {
   const parsed = parseAddrSpec(text.trim())
   return parsed && { address: `${parsed.local.toLowerCase()}@${parsed.domain}`, domain: parsed.domain }

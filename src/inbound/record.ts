@@ -1,5 +1,5 @@
-// What was read in a message, written down in one transaction: a row in each inbox, the fate of the mail that a report is about, an
-// unsubscription. A message that nothing refers to afterwards is gone.
+// Records a processed message in one transaction: a row in each inbox, the effects of a report on its mail, an
+// unsubscription. A message that no row refers to afterwards is deleted.
 import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -19,7 +19,7 @@ import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 
 export type InboundMessage = RowOf<'inbound_messages'>
-/** What is known of a message once it was read and judged. */
+/** The facts about a message after it was read and judged. */
 export type Read = Reading & { judgement: Judgement | null }
 
 export interface RecordDesk {
@@ -29,7 +29,7 @@ export interface RecordDesk {
 }
 
 const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
-/** The judge could not say. */
+/** The results when the judge failed. */
 const UNKNOWN: Verdicts = { spf: 'temperror', dkim: 'temperror', dmarc: 'temperror', arc: 'none' }
 const MAX_NOTICE = 8 * 1024
 
@@ -77,7 +77,7 @@ const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg
   }),
 )
 
-/** Records a message that was read. Returns the name of its file in the spool when nothing refers to it any more. */
+/** Records a processed message. Returns the name of its file in the spool when no row refers to it any more. */
 export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, reading: Read, now: number): string | null {
   const recipients = JSON.parse(message.recipients) as InboundRecipient[]
   const report = reading.kind === 'read' ? reading.report : undefined
@@ -95,11 +95,12 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
       tellOwner(tx, recipient, message, reading, now)
     } else {
       count(tx, 'unsubscribe')
-      // No person writes without a sender.
+      // A mail without a sender comes from a program, not from a person.
       if (message.mail_from !== '') heedUnsubscription(tx, recipient.delivery, report, now)
     }
   }
-  // Complaints by way of a mailbox provider's own loop come to ordinary addresses; a token in the copy of our mail names it.
+  // Feedback loops of mailbox providers send complaints to ordinary addresses;
+  // a token in the copy of our mail names the mail.
   if (isFeedback(report)) {
     count(tx, 'report')
     heedComplaint(tx, desk, complaintOf(message, recipients, report, reading), now)
@@ -126,7 +127,7 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
   return null
 }
 
-/** Counts what came, once it is written. */
+/** Counts the message, after the commit. */
 const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))
 
 function deliverTo(
@@ -170,7 +171,7 @@ function deliverTo(
       updated_at: now,
     }),
   )
-  // What was refused was not received.
+  // An oversized message was refused, so there is no event.
   if (status !== 'oversized')
     appendEvent(tx, {
       type: 'inbound_email.received',
@@ -209,7 +210,7 @@ function complaintOf(
   }
 }
 
-/** A mail came home to a return path. Automatic answers and notifications say nothing that counts. */
+/** Handles mail to a return path. Automatic answers and notifications have no effect. */
 function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report | undefined, now: number): void {
   const bounced =
     report?.kind === 'bounce'
@@ -220,14 +221,16 @@ function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report |
   log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
 }
 
-/** Somebody wrote to an unsubscribe address: a person or their mail program, never a machine that answers everything. */
+/**
+ * Handles mail to an unsubscribe address from a person or their mail program; not from a program that answers all mail.
+ */
 function heedUnsubscription(tx: Tx, token: number, report: Report | undefined, now: number): void {
   if (report) return
   const delivery = tx.first(db.selectFrom('deliveries').selectAll().where('key', '=', token))
   if (delivery) unsubscribe(tx, delivery, 'unsubscribe_mail', now)
 }
 
-/** Mail for postmaster or abuse that no inbox takes: the domain's owner finds it among the notices. */
+/** Mail to postmaster or abuse without an inbox is shown to the domain's owner as a notice. */
 function tellOwner(
   tx: Tx,
   { address, domain: domainKey }: Extract<InboundRecipient, { kind: 'role' }>,

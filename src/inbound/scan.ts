@@ -1,5 +1,5 @@
-// The virus scanner: clamd over its socket, by INSTREAM (clamd(8)). What it cannot say is not "clean": without an answer the message is
-// put off (D47).
+// Asks the virus scanner, clamd, over its socket by INSTREAM (clamd(8)).
+// No answer does not mean "clean": the message is refused for now (D47).
 import { createReadStream } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { MINUTE } from '../base/clock.ts'
@@ -42,7 +42,7 @@ async function ask(clamd: string, content: Uint8Array | { file: string }, patien
     })
     socket.on('error', reject).on('close', () => reject(new Error('clamd closed the connection')))
   })
-  // An answer may come, and the connection go, before all is sent (its size limit).
+  // clamd may answer and close before all octets are sent (its size limit).
   answered.catch(() => {})
   try {
     socket.write('zINSTREAM\0')
@@ -59,7 +59,7 @@ function* slices(bytes: Uint8Array): Iterable<Uint8Array> {
   for (let at = 0; at < bytes.length; at += CHUNK) yield bytes.subarray(at, at + CHUNK)
 }
 
-/** One chunk with its length in front; false when the scanner listens no more. */
+/** Sends one chunk with its length in front; false when the scanner has stopped reading. */
 async function put(socket: Socket, chunk: Uint8Array): Promise<boolean> {
   if (!socket.writable) return false
   const length = Buffer.alloc(4)

@@ -1,5 +1,5 @@
-// What is kept of a received message: the message as it came with our own trace fields in front (RFC 5321 §4.4, RFC 8601), its
-// attachments, and when it goes.
+// Reads and deletes stored messages:
+// the message as received with our own trace fields in front (RFC 5321 §4.4, RFC 8601), and its attachments.
 import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
@@ -25,7 +25,7 @@ const messageByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('inbound_messages').selectAll().where('key', '=', arg.key),
 )
 
-/** The message that an inbound email shows. Throws 404 when it is withheld. */
+/** The message of an inbound email. Throws 404 when it was deleted or is withheld. */
 function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   const message = reader.first(messageByKey({ key }))
   if (!message) throw refuse('not_found', 'The message is no longer kept.')
@@ -33,7 +33,7 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   return message
 }
 
-/** The whole message as a stream, so that 40 MB cost no memory. */
+/** The whole message as a stream, so that 40 MB need no memory. Throws 404. */
 export async function rawOf({ config, spool, store }: StoredDesk, messageKey: number): Promise<Response> {
   const message = messageOf(store, messageKey)
   const file = message.spool === null ? undefined : spool.path(message.spool)
@@ -100,7 +100,7 @@ export interface StoredBody {
   attachments: string
 }
 
-/** What was read in some messages, by their keys: without `whole` only what is attached, for texts may be large. */
+/** The parsed contents of some messages, by key; without `whole` only the attachments, because texts may be large. */
 export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<StoredBody>> {
   const rows = reader.all(
     raw<Partial<StoredBody> & { message_key: number }>(
@@ -125,7 +125,7 @@ export function ownsFile(reader: Reader, name: string): boolean {
   )
 }
 
-/** Removes messages received before a time, a bounded number at once; returns how many went. */
+/** Deletes messages received before a time (ms), a bounded number at once; returns how many. */
 export async function removeOld(
   { spool, store }: Pick<StoredDesk, 'spool' | 'store'>,
   before: number,

@@ -1,17 +1,18 @@
-// Reads the body of a request: bounded by the route's own limit and by what all bodies under way may hold together, judged while it comes.
+// Reads the body of a request within two limits, that of its route and that
+// of all bodies under way, and checks it while it arrives.
 import { refuse } from '../base/errors.ts'
 import { release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
 
-/** Octets that a body may have where the route does not say otherwise (D74). */
+/** The most octets of a body, unless the route says otherwise (D74). */
 export const USUAL_BODY = 1024 * 1024
 /** A mail of 40 MB in base64 with its JSON around it (D5). */
 export const MAIL_BODY = 60 * 1024 * 1024
-/** Bodies up to here are read in one go. */
+/** Up to this size a body is read in one go. */
 const SMALL_BODY = 256 * 1024
-/** What a body takes in memory while it is read and parsed: its octets and its text. */
+/** A body being read and parsed needs memory twice: for its octets and its text. */
 const COPIES = 2
-/** Seconds after which a client that found no room may ask again. */
+/** Seconds after which a client that found no room may try again. */
 const RETRY_AFTER = '5'
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
@@ -24,8 +25,9 @@ export interface BodyLimits {
 }
 
 /**
- * Runs `use` with the body's text; its share of the budget is held until `use` ends. Throws 413 beyond the limit (whether or not
- * Content-Length said so), 503 when too many bodies are under way, 400 when it is not UTF-8 or holds too many values.
+ * Runs `use` with the body's text; its part of the budget is reserved until `use` ends. Throws a Refusal: 413 beyond
+ * the limit (with or without Content-Length), 503 when too many bodies are under way, 400 when it is not UTF-8 or holds
+ * too many values.
  */
 export async function withBody<T>(
   request: Request,
@@ -70,14 +72,14 @@ function decoded(bytes: Uint8Array): string {
 
 interface Collecting {
   most: number
-  /** Content-Length; NaN when the client does not say. */
+  /** Content-Length; NaN when the client sends none. */
   expected: number
   tooLarge: () => Error
   hold: (octets: number) => void
   guard: JsonGuard
 }
 
-/** Reads a body piece by piece into one buffer, so that a large one is in memory once. */
+/** Reads a body piece by piece into one buffer, so that a large one is in memory only once. */
 async function collect(request: Request, { expected, guard, hold, most, tooLarge }: Collecting): Promise<Uint8Array> {
   const first = expected || SMALL_BODY
   hold(first)

@@ -1,5 +1,5 @@
-// Cursors: opaque, sealed, bound to the user, the collection, its filters and its sort (D9). Whoever changes a bit, or brings
-// one from elsewhere or from last week, gets the first page; one of another sort is told so (400).
+// Cursors: opaque, sealed, bound to the user, the collection, its filters and its sort (D9). A cursor that was changed,
+// is over a week old, or belongs elsewhere gives the first page. One of another sort is refused with 400.
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Place } from '../store/list.ts'
@@ -19,6 +19,7 @@ export type ReadCursor = { place: Place; direction: Direction } | 'first page' |
 
 const labelOf = ({ userKey, collection }: CursorScope): string => `cursor ${userKey} ${collection}`
 
+/** The cursor for a position, as base64url text; `now` in ms. */
 export function writeCursor(
   keyring: Keyring,
   scope: CursorScope,
@@ -31,6 +32,9 @@ export function writeCursor(
     .toString('base64url')
 }
 
+/**
+ * Reads a cursor. Never throws: a foreign, changed or old cursor gives 'first page', one of another sort 'other sort'.
+ */
 export function readCursor(keyring: Keyring, scope: CursorScope, text: string, now: number): ReadCursor {
   let plain: string
   try {

@@ -1,4 +1,4 @@
-// Builds response documents: resource objects, included resources with full linkage and each once, links and meta.
+// Builds response documents: resource objects, included resources (full linkage, each once), links and meta.
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { findByKeys, type ListedRow, type Page } from '../store/list.ts'
@@ -19,7 +19,7 @@ export interface Writer {
   types: Types
   /** The API's base URL, without final slash. */
   base: string
-  /** What the resources' own `extend` works with. */
+  /** Passed to the resources' `extend`. */
   parts: unknown
   /** The document is about one resource, not a collection. */
   single: boolean
@@ -34,7 +34,7 @@ const SHOW: Record<Kind, (value: unknown) => unknown> = {
   flag: (value) => (value === null ? null : value === 1),
 }
 
-/** The related rows of a page by table and key, each read once. */
+/** The related rows of a page by table and key; each is read once. */
 type Related = Map<string, Map<number, ListedRow>>
 
 export interface Document {
@@ -42,7 +42,7 @@ export interface Document {
   included?: ResourceObject[]
 }
 
-/** A document in the making: rows join it a few at a time. */
+/** An unfinished document: rows are added a few at a time. */
 interface Draft {
   writer: Writer
   query: Fieldset
@@ -50,7 +50,7 @@ interface Draft {
   related: Related
   data: ResourceObject[]
   included: Map<string, ResourceObject>
-  /** Ids of all primary data, those that have not joined yet too. */
+  /** The ids of all primary data, also of rows that are not added yet. */
   primary: ReadonlySet<string>
 }
 
@@ -62,6 +62,7 @@ function draftOf(writer: Writer, rows: ListedRow[], query: Fieldset, once: Recor
 const finished = ({ data, included, query }: Draft): Document =>
   query.include ? { data, included: [...included.values()] } : { data }
 
+/** The document of rows: `data` in their order, and the resources that the query includes. */
 export function buildDocument(
   writer: Writer,
   resource: Resource<never>,
@@ -74,12 +75,12 @@ export function buildDocument(
   return finished(draft)
 }
 
-/** JSON of bodies in one list; beyond it a page ends early. */
+/** The most JSON text of bodies in one list; beyond it a page ends early. */
 const MAX_BODIES = 16 * 1024 * 1024
 
 /**
- * The document of a page. Bodies that were asked for by name (D69) are read row by row, from the side where one came from, and
- * where they are large the page ends early; at least one row is in it.
+ * The document of a page. Bodies that were requested by name (D69) are read row by row, in the direction of the paging;
+ * when they are large the page ends early, but it has at least one row.
  */
 export function buildPage(
   writer: Writer,
@@ -111,7 +112,7 @@ export function buildPage(
     : { document, page: { ...page, rows: rows.slice(-taken), hasPrevious: true } }
 }
 
-/** Adds rows and what they include to a document. */
+/** Adds rows and their included resources to a document. */
 function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void {
   const { included, primary, query, related, writer } = draft
   complete(writer, resource, rows, query)
@@ -132,13 +133,13 @@ function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void 
       )
       if (fresh.length > 0) complete({ ...writer, single: false }, target, fresh, query)
       if (level.length > 0) loadRelated(draft, target, level)
-      // Also where a sparse fieldset leaves the relationship out: it was asked for.
+      // Added even when a sparse fieldset leaves the relationship out: the client asked for it.
       for (const row of fresh) included.set(nameOf(row), resourceObject(draft, target, row, false))
     }
   }
 }
 
-/** Adds to rows what other tables know of them, and the columns that lists leave out where their names were given. */
+/** Adds data of other tables to rows, and the columns that lists leave out, if they were requested by name. */
 function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], { fields }: Fieldset): void {
   const whole = !writer.single && namesUnlisted(resource, fields)
   if (whole) {

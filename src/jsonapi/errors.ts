@@ -1,5 +1,5 @@
-// The one place that answers errors. Whatever is thrown becomes an ErrorDocument (D6): a refusal with all its problems, a
-// fault with nothing but the id under which the log holds it.
+// The one place that answers errors. Everything thrown becomes an ErrorDocument (D6): a refusal with all its problems,
+// a fault of this program with only the id of its line in the log.
 import type { Clock } from '../base/clock.ts'
 import { CODES, codeOf, Refusal, type Problem } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -12,6 +12,9 @@ export interface ErrorAnswer {
   body: string
 }
 
+/**
+ * The HTTP answer to a thrown value: a Refusal as it says, a full disk 507, anything else 500 and a line in the log.
+ */
 export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log: Log }): ErrorAnswer {
   if (thrown instanceof Refusal) return respond(thrown.problems, thrown.status, thrown.headers, clock.now())
   const id = log.fault('http', thrown)

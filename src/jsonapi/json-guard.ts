@@ -1,5 +1,6 @@
-// Counts what a JSON text holds while it is read, before anything is made of it: a few megabytes of brackets or commas would otherwise become
-// a hundred times as much memory and seconds of the event loop. The text need not be valid; what is not is found by JSON.parse.
+// Counts the values of a JSON text while it is read, before it is parsed: a few megabytes of brackets or commas would
+// need a hundred times as much memory, and block the event loop for seconds. The text need not be valid: JSON.parse
+// finds that.
 import { refuse } from '../base/errors.ts'
 
 /** Values, containers included, levels of nesting, and members of one object that a request may hold (D74). No map of the API is as large. */
@@ -22,7 +23,7 @@ export class JsonGuard {
   #inString = false
   #escaped = false
 
-  /** Looks at the next octets. Throws 400 beyond the limits. */
+  /** Reads the next octets. Throws 400 beyond the limits. */
   push(bytes: Uint8Array): void {
     for (let at = 0; at < bytes.length; at++) {
       if (this.#inString) {

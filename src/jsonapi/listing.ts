@@ -1,4 +1,5 @@
-// Collections: the conditions that path and filters make, the page that a cursor names, and the links to those around it.
+// Collections:
+// the conditions from path and filters, the page that a cursor names, and the links to the pages around it.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -112,7 +113,7 @@ export function pageLinks(
   }
 }
 
-/** A filter as a condition on columns; ids of related resources become keys. */
+/** A filter as a condition on a column; ids of related resources become keys. */
 function condition(
   { keyring, reader }: { keyring: Keyring; reader: Reader },
   resource: Resource<never>,
@@ -132,6 +133,6 @@ function condition(
     }
   const { table } = writer.types.get(type)!
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
-  // Nothing has key 0: an unknown id matches nothing.
+  // No row has key 0: an unknown id matches nothing.
   return { column, values: keys.length > 0 ? keys : [0] }
 }

@@ -1,5 +1,5 @@
-// Media types (specification "Wire conventions", D4). One parser serves Accept and Content-Type: parameters may be quoted and
-// hold commas and semicolons; `q` is a weight, not a media type parameter.
+// Media types (specification "Wire conventions", D4). One parser reads Accept and Content-Type (RFC 9110 §8.3.1,
+// §12.5.1): parameters may be quoted and hold commas and semicolons; `q` is a weight, not a parameter of the type.
 import { refuse } from '../base/errors.ts'
 
 export const JSON_API = 'application/vnd.api+json'
@@ -10,7 +10,7 @@ interface MediaType {
   q: number
 }
 
-/** Splits at a separator that stands outside quoted strings. */
+/** Splits at a separator outside quoted strings. */
 function split(text: string, separator: string): string[] {
   const parts: string[] = []
   let start = 0
@@ -37,7 +37,7 @@ function parseMediaType(text: string, weighted: boolean): MediaType {
     const at = part.indexOf('=')
     const key = (at < 0 ? part : part.slice(0, at)).trim().toLowerCase()
     const value = at < 0 ? '' : part.slice(at + 1).trim()
-    // What follows q in an Accept header are extensions of Accept, not parameters of the type (RFC 9110 §12.5.1).
+    // Parameters after q are extensions of Accept, not of the media type (RFC 9110 §12.5.1).
     if (weighted && key === 'q') {
       q = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(value) ? Number(value) : 1
       break
@@ -49,7 +49,7 @@ function parseMediaType(text: string, weighted: boolean): MediaType {
 
 const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys()].every((key) => key === 'profile')
 
-/** Throws 406 when Accept names the JSON:API type, but never in a form that we can serve. */
+/** Throws 406 when Accept names the JSON:API type, but only with parameters that we cannot serve. */
 export function checkAccept(accept: string | undefined): void {
   if (!accept) return
   const instances = split(accept, ',')

@@ -1,4 +1,5 @@
-// What an action may be refused for: the codes of its kind, its parameters and its own, by status; and the schemas of refusals.
+// The error codes of an action, by its kind, its parameters and its own list, grouped by status;
+// and the schemas of refusals.
 import { CODES, type Code } from '../base/errors.ts'
 import type { Json, Schemas } from './openapi-schemas.ts'
 import { paramsOf, type Action, type Field, type Param } from './resource.ts'
@@ -33,7 +34,7 @@ const OF_WRITES: readonly Code[] = [
   'immutable',
 ]
 
-/** Every code that an action may answer, by status. */
+/** Every error code that an action may return, by HTTP status. */
 export function refusalsOf(action: AnyAction): Map<string, Code[]> {
   const codes = new Set<Code>([...ALWAYS, ...paramsOf(action).flatMap((param) => OF_PARAMS[param])])
   const add = (...more: readonly Code[]): void => more.forEach((code) => codes.add(code))
@@ -76,7 +77,7 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
   }
 }
 
-/** The document of refusals with this status. */
+/** The schema of refusals with this status. */
 export function errorDocument(schemas: Schemas, status: string): Json {
   const all = Object.keys(CODES) as Code[]
   const document = (name: string, about: string, error: () => Json): Json =>

@@ -28,10 +28,11 @@ const METHODS = {
   download: 'get',
 } as const
 
+/** The HTTP method of an action, in lower case. */
 export const methodOf = (action: AnyAction): string =>
   (action.kind === 'act' ? action.method?.toLowerCase() : undefined) ?? METHODS[action.kind]
 
-/** What a client in any language calls it: createInbox, listOutboundEmails, replayDelivery. */
+/** The name of the operation in generated clients: createInbox, listOutboundEmails, replayDelivery. */
 export function operationId({ type }: Resource<never>, action: AnyAction): string {
   if (action.id !== undefined) return action.id
   const { one, many } = namesOf(type)
@@ -119,7 +120,7 @@ export class Operations {
     return { [JSON_API]: { schema, example: exampleOf(schema, this.#schemas.components) } }
   }
 
-  /** The answer to a refusal. Operations with the same codes share one. */
+  /** The response for a refusal. Operations with the same codes share one. */
   #refusal(status: string, codes: readonly (keyof typeof CODES)[], operation: string): Json {
     const name = this.#refusalName(status, codes.join(), operation)
     const words = codes.map((code) => `\`${code}\` (${lower(CODES[code][1])})`).join(', ')
@@ -134,7 +135,7 @@ export class Operations {
       description: `${capital(words)}.`,
       'x-error-codes': codes,
       headers: Object.fromEntries(
-        // An address that sends wrong tokens is refused as well, and has no limit of its own to tell.
+        // A 429 may also go to a client address that sends wrong tokens, which has no limit to report.
         headers.map((header) => [header, this.#header(header, status === '429' && header !== 'Retry-After')]),
       ),
       content: { [JSON_API]: { schema, example: { errors: [error] } } },
@@ -142,7 +143,10 @@ export class Operations {
     return { $ref: `#/components/responses/${name}` }
   }
 
-  /** The first set of codes of a status has its plain name, any other that of the operation that has it first. */
+  /**
+   * The first set of codes of a status gets the plain name;
+   * each other set is named after the first operation that has it.
+   */
   #refusalName(status: string, codes: string, operation: string): string {
     const known = this.#refusals.get(`${status} ${codes}`)
     if (known !== undefined) return known
@@ -194,7 +198,7 @@ export class Operations {
           'created_at',
         ),
       ],
-      // Where nothing is related the parameter has no legal value.
+      // Without relationships the parameter has no legal value.
       include: () =>
         related.length === 0
           ? []
@@ -246,7 +250,7 @@ export class Operations {
 
 const lower = (text: string): string => (/^[A-Z][a-z]/.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text)
 
-/** Parameters that are no id of what their name says. */
+/** Path parameters that are not the id of a resource of their name. */
 const PATH: Record<string, string> = {
   recipient: 'An email address.',
   attachment: 'The id of an attachment of this mail.',
@@ -278,7 +282,7 @@ const REFUSALS: Record<string, string> = {
 }
 
 const RATES = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset']
-/** Type, words, and whether it is always there. */
+/** Type, description, and whether the header is always present. */
 const HEADERS: Record<string, [type: 'integer' | 'string' | 'boolean', about: string, always: boolean]> = {
   'RateLimit-Limit': ['integer', 'How many requests this token may make at once.', true],
   'RateLimit-Remaining': ['integer', 'How many of them are left.', true],

@@ -1,25 +1,25 @@
-// Schemas of the OpenAPI document: of requests, of resources as each answer shows them, of documents. A component is made
-// when something first refers to it, so that none is there for nothing.
+// Schemas of the OpenAPI document: of requests, of resources as each answer shows them, of documents. A component is
+// created at the first reference to it, so that none is unused.
 import { z } from 'zod'
 import { ID_EXAMPLE, requestExample, type Json } from './openapi-examples.ts'
 import type { Field, Resource } from './resource.ts'
 
 export type { Json }
 
-/** How much of a resource an answer shows: in a list or as included, alone, in the answer to what made it, or changed it. */
+/** Which attributes an answer shows: in a list or included, alone, after creating, after changing. */
 export type View = 'listed' | 'alone' | 'created' | 'changed'
 
-/** What zod adds and nobody needs to read: patterns of timestamps, bounds of safe integers, keys that are texts. */
+/** Removes what zod adds and readers do not need: patterns of timestamps, bounds of safe integers, names of keys. */
 function plain(schema: Json, io: 'input' | 'output'): void {
   if (schema['format'] === 'date-time') delete schema['pattern']
   if (schema['minimum'] === Number.MIN_SAFE_INTEGER) delete schema['minimum']
   if (schema['maximum'] === Number.MAX_SAFE_INTEGER) delete schema['maximum']
   delete schema['propertyNames']
-  // Answers may get more members (D2); requests are strict.
+  // Later versions may add members to answers (D2); requests are strict.
   if (io === 'output' && schema['additionalProperties'] === false) delete schema['additionalProperties']
   const either = schema['anyOf'] as Json[] | undefined
   const [first, second] = either ?? []
-  // "X or null" in one schema where X has one type.
+  // Writes "X or null" as one schema when X has one type.
   if (either?.length === 2 && second!['type'] === 'null' && typeof first!['type'] === 'string') {
     delete schema['anyOf']
     Object.assign(schema, first, { type: [first!['type'], 'null'] })
@@ -27,6 +27,7 @@ function plain(schema: Json, io: 'input' | 'output'): void {
   }
 }
 
+/** The JSON Schema of a zod schema, without its `$schema` member. */
 export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Json {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, {
     io,
@@ -36,10 +37,10 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Json {
   return rest
 }
 
-/** The schema of a value as requests give it, or as answers show it. */
+/** The schema of an attribute's value in requests (`input`) or answers (`output`). */
 export function valueSchema({ about, answer, example, schema }: Field, io: 'input' | 'output'): Json {
   const { description: _, ...rest } = schemaOf(io === 'output' ? (answer ?? schema) : schema, io)
-  // The example of what is given and shown in two forms is that of the form in which it is given.
+  // An example is in the form of requests; an answer in another form gets none.
   const fits = example !== undefined && !(io === 'output' && answer !== undefined && answer !== schema)
   return { ...rest, description: about, ...(fits ? { examples: [example] } : {}) }
 }
@@ -57,7 +58,7 @@ export const namesOf = (type: string): { one: string; many: string } => {
 const hasRead = ({ attributes }: Resource<never>, read: Field['read']): boolean =>
   Object.values(attributes).some((field) => field.read === read)
 
-/** The view that is the same as this one: most resources have fewer than four. */
+/** The view that looks the same as this one: most resources have fewer than four. */
 function viewOf(resource: Resource<never>, view: View): View {
   if (view === 'listed') return hasRead(resource, 'single') ? 'listed' : 'alone'
   return view !== 'alone' && hasRead(resource, 'once') ? view : 'alone'
@@ -78,7 +79,7 @@ export class Schemas {
     this.#types = new Map(resources.map((resource) => [resource.type, resource]))
   }
 
-  /** A reference to a component, which is made the first time. */
+  /** A reference to a component, which is created at the first call. */
   component(name: string, make: () => Json): Json {
     if (!Object.hasOwn(this.components, name)) {
       this.components[name] = {}
@@ -87,7 +88,7 @@ export class Schemas {
     return { $ref: `#/components/schemas/${name}` }
   }
 
-  /** A resource as one of its views shows it. */
+  /** The schema of a resource in one of its views. */
   resource(resource: Resource<never>, asked: View): Json {
     const view = viewOf(resource, asked)
     const name = VIEW_NAMES[view](resource.called ?? namesOf(resource.type).one)
@@ -98,7 +99,7 @@ export class Schemas {
     const shown = Object.entries(resource.attributes).filter(
       ([, { read }]) => read !== 'never' && (read !== 'once' || view === 'created' || view === 'changed'),
     )
-    // A list shows what one alone shows by default only where fields[type] names it (D69).
+    // A list shows these attributes only when fields[type] names them (D69).
     const always = shown.filter(
       ([, { read }]) => (read !== 'single' || view !== 'listed') && (read !== 'once' || view === 'created'),
     )
@@ -135,7 +136,7 @@ export class Schemas {
     }
   }
 
-  /** The relationships of a resource with full linkage; of those that a create request gives alone. */
+  /** The relationships of a resource with full linkage; `given`: only those of a create request. */
   relationships(resource: Resource<never>, given?: 'given'): Json {
     const each = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => create || !given)
     return {
@@ -160,7 +161,7 @@ export class Schemas {
     }))
   }
 
-  /** The types that `include` may bring, two steps deep. */
+  /** The types that `include` may add, two steps deep. */
   #includable(resource: Resource<never>): Resource<never>[] {
     const found = new Set<Resource<never>>()
     const next = (from: Resource<never>): Resource<never>[] =>
@@ -176,7 +177,7 @@ export class Schemas {
     return { included: { type: 'array', description: 'Only where the request sent `include`.', items: one } }
   }
 
-  /** A document about one resource. */
+  /** The schema of a document about one resource. */
   document(resource: Resource<never>, asked: View, includes: boolean): Json {
     const view = viewOf(resource, asked)
     const name = VIEW_NAMES[view](namesOf(resource.type).one)
@@ -200,7 +201,7 @@ export class Schemas {
     }))
   }
 
-  /** What a create or update request holds. `type` is the document's, where it is not the resource's. */
+  /** The schema of a create or update request. `type` is the document's type when it is not the resource's. */
   request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): Json {
     const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
     const given = Object.values(resource.relationships ?? {}).some(({ create }) => create)

@@ -1,5 +1,5 @@
-// The OpenAPI 3.1 document, derived from the descriptions that the routes are made of. What is no resource (OAuth, events) is
-// described where it lives and joins here.
+// The OpenAPI 3.1 document, derived from the descriptions that also make the routes. Parts that are no resources
+// (OAuth, events) are described in their own files and added here.
 import { methodOf, Operations } from './openapi-operations.ts'
 import { Schemas, type Json } from './openapi-schemas.ts'
 import type { Resource } from './resource.ts'
@@ -9,14 +9,15 @@ export interface OpenApiParts {
   /** The API's absolute base URL. */
   server: string
   info: Json
-  /** Path items beside those of resources. */
+  /** Path items in addition to those of resources. */
   paths: Record<string, Json>
-  /** Requests that this server makes of others. */
+  /** Requests that this server sends to others. */
   webhooks: (schemas: Schemas) => Record<string, Json>
-  /** Names and descriptions of groups beside the resources' types. */
+  /** Names and descriptions of groups in addition to the resource types. */
   tags: readonly { name: string; description: string }[]
 }
 
+/** Builds the OpenAPI document as a JSON value. */
 export function createOpenApi({ info, paths: more, resources, server, tags, webhooks }: OpenApiParts): object {
   const schemas = new Schemas(resources)
   const operations = new Operations(schemas)

@@ -1,5 +1,5 @@
-// Query parameters: whatever is not known and legal on an endpoint is 400 with the parameter's full name (D9). Each family is
-// read once; a repeated parameter is refused, because two readers of one URL would not agree which one counts.
+// Query parameters: one that is unknown or not allowed on an endpoint gets 400 with its full name (D9). A repeated
+// parameter is refused, because two readers of one URL may disagree about which one counts.
 import { refuse, type Code, type Refusal } from '../base/errors.ts'
 import type { Order } from '../store/list.ts'
 import { sortable, type Param, type Resource } from './resource.ts'
@@ -7,13 +7,13 @@ import { sortable, type Param, type Resource } from './resource.ts'
 export const DEFAULT_SIZE = 25
 export const MAX_SIZE = 100
 const MAX_DEPTH = 2
-/** Values of one filter; more would only be a heavier query. */
+/** The most values of one filter; more would only make the query slow. */
 const MAX_VALUES = 50
 /** Characters of a value that is taken whole. */
 const MAX_WHOLE = 500
 
 export interface Query {
-  /** As the client sent them, page cursor left out: what links keep. */
+  /** The parameters as the client sent them, without the cursor: links repeat them. */
   kept: [string, string][]
   filters: Map<string, string[]>
   sort: string
@@ -29,7 +29,7 @@ export type Types = ReadonlyMap<string, Resource<never>>
 
 const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse(code, detail, { parameter })
 
-/** Reads the query of a request on `resource`. */
+/** Reads the query of a request on `resource`. Throws 400. */
 export function parseQuery(
   search: URLSearchParams,
   resource: Resource<never>,
@@ -93,7 +93,7 @@ export function parseQuery(
   return query
 }
 
-/** The types of the resources that a request asks to include. */
+/** The resources that a request includes. */
 export function includedTypes(query: Query, resource: Resource<never>, types: Types): Set<Resource<never>> {
   const found = new Set<Resource<never>>()
   for (const path of query.include ?? []) {
@@ -116,7 +116,7 @@ function parseFilter(name: string, member: string, value: string, resource: Reso
   return values
 }
 
-/** Out of range or not a number falls back to 25, above 100 is capped (specification "Limits"). */
+/** A size out of range or no number becomes 25; above 100 it becomes 100 (specification "Limits"). */
 function parseSize(value: string): number {
   const size = /^\d+$/.test(value) ? Number(value) : 0
   return size < 1 || !Number.isSafeInteger(size) ? DEFAULT_SIZE : Math.min(size, MAX_SIZE)
@@ -170,7 +170,7 @@ function checkFields(query: Query, resource: Resource<never>, types: Types): voi
   }
 }
 
-/** Attributes that reads show, and relationships: the fields that a client may name. */
+/** The fields that a client may name: readable attributes, and relationships. */
 function readable(resource: Resource<never>): Set<string> {
   const attributes = Object.entries(resource.attributes).filter(([, { read }]) => read !== 'once' && read !== 'never')
   return new Set([...attributes.map(([name]) => name), ...Object.keys(resource.relationships ?? {})])

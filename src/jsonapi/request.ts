@@ -1,5 +1,5 @@
-// Reads a request document and judges it: first its form (400), then ids and relationships (403), then whose it is (409),
-// then each attribute (422), all of them at once and each with a pointer to what exists in the request (D6).
+// Reads and checks a request document: its form (400), ids and relationships (403), type and id (409), then all
+// attributes (422), each problem with a pointer to a member that exists in the request (D6).
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
@@ -54,7 +54,7 @@ export function parseDocument(text: string): RequestDocument {
   }
 }
 
-/** Throws 403 for a client-generated id or for relationships that a create request does not take. */
+/** Throws 403 for an id chosen by the client, or for relationships that a create request must not have. */
 export function checkForbidden(document: RequestDocument, resource: Resource<never>): void {
   if (document.id !== undefined)
     throw refuse('client_id_forbidden', 'The server chooses the id; remove "id" from the document.', {
@@ -68,7 +68,7 @@ export function checkForbidden(document: RequestDocument, resource: Resource<nev
       })
 }
 
-/** Throws 409 when type or id are not the endpoint's, 400 when an update names no id. */
+/** Throws 409 when type or id differ from the endpoint's, 400 when an update has no id. */
 export function checkIdentity(document: RequestDocument, type: string, id?: string): void {
   if (document.type !== type)
     throw refuse('type_mismatch', `This endpoint takes resources of type "${type}".`, {
@@ -139,7 +139,7 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       )
     })
   if (issue.code === 'invalid_union') {
-    // The alternative that came further says what is wrong: one item of a list, not the list.
+    // The alternative that matched deeper shows the fault: one item of a list, not the list.
     const deeper =
       issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ??
       issue.errors.find((errors) => errors.some(({ code }) => code === 'too_big')) ??
@@ -154,7 +154,7 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
   )
   const name = issue.path.join('.')
   if (value === undefined) {
-    // What is missing has no place of its own: the pointer names its parent.
+    // A missing member has no place: the pointer names its parent.
     const parent = issue.path.slice(0, -1)
     const pointer =
       parent.length === 0 && !document.hasAttributes ? '/data' : pointerTo('data', 'attributes', ...parent)
@@ -183,7 +183,10 @@ export function pointerTo(...path: readonly PropertyKey[]): string {
   return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }
 
-/** Cuts the pointers of a refusal back to what the document holds (D6): a value given alone has no "/0". */
+/**
+ * Shortens the pointers of a refusal to members that the document has (D6): a single value has no "/0".
+ * Other errors are returned unchanged.
+ */
 export function anchored(thrown: unknown, document: RequestDocument): unknown {
   if (!(thrown instanceof Refusal)) return thrown
   const exists = (pointer: string): boolean => {
@@ -206,7 +209,7 @@ export function anchored(thrown: unknown, document: RequestDocument): unknown {
   )
 }
 
-/** The ids of to-one relationships given on create. Throws 422 for a malformed linkage, 409 for another type. */
+/** The ids of to-one relationships in a create request. Throws 422 for a malformed linkage, 409 for another type. */
 export function readRelationships(document: RequestDocument, resource: Resource<never>): Record<string, string> {
   const ids: Record<string, string> = {}
   for (const [name, value] of Object.entries(document.relationships ?? {})) {

@@ -1,5 +1,5 @@
-// A resource is described once. From the description follow its routes, scope checks, strict validators with JSON pointers,
-// allow-lists for sort, filter, include and fields, its serialisation and its part of the OpenAPI document.
+// A resource is described once. Its routes, scope checks, strict validators with JSON pointers, allow-lists for sort,
+// filter, include and fields, its serialisation and its part of the OpenAPI document follow from the description.
 //
 //   export const webhooks = define('webhooks', {
 //     table: 'webhooks',
@@ -14,23 +14,23 @@ import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import type { TableName } from '../store/tables.ts'
 
-/** How a column's value becomes JSON. */
+/** How a column's value is converted to JSON. */
 export type Kind = 'plain' | 'time' | 'json' | 'flag'
 
 export interface FieldOptions {
-  /** Whether a create request may or must give it; absent: it may not. */
+  /** Whether a create request may or must have it; absent: must not. */
   create?: 'required' | 'optional'
-  /** Whether an update request may give it. */
+  /** An update request may have it. */
   update?: true
-  /** Shown always (default), only where the document is about one resource, only in the answer to the write that made it,
-   *  or never. */
+  /** Shown always (default), only in a document about one resource, only in the answer to the write that created it, or
+   *  never. */
   read?: 'always' | 'single' | 'once' | 'never'
   kind?: Kind
   sort?: true
   about: string
-  /** The form in which it is shown, where that is not the form in which it is given. */
+  /** The form in answers, when it differs from the form in requests. */
   answer?: z.ZodType
-  /** A value for the documentation; one is made up where a schema leaves no doubt. */
+  /** A value for the documentation; by default one is derived from the schema. */
   example?: unknown
 }
 
@@ -38,6 +38,7 @@ export interface Field extends FieldOptions {
   schema: z.ZodType
 }
 
+/** An attribute: its schema in requests and its options. */
 export function field<S extends z.ZodType, const O extends FieldOptions>(schema: S, options: O): { schema: S } & O {
   return { schema, ...options }
 }
@@ -46,29 +47,29 @@ type Fields = Record<string, Field>
 type Outputs<F extends Fields, K extends keyof F> = { [P in K]: z.output<F[P]['schema']> }
 type KeysWith<F extends Fields, Slot> = { [K in keyof F]: F[K] extends Slot ? K : never }[keyof F]
 
-/** What a validated create request holds. */
+/** The attributes of a validated create request. */
 export type CreateOf<F extends Fields> = Outputs<F, KeysWith<F, { create: 'required' }>> &
   Partial<Outputs<F, KeysWith<F, { create: 'optional' }>>>
-/** What a validated update request holds. */
+/** The attributes of a validated update request. */
 export type UpdateOf<F extends Fields> = Partial<Outputs<F, KeysWith<F, { update: true }>>>
 
 export interface Relationship {
   type: string
   /** The column that holds the related row's key; null means no relation. */
   column: string
-  /** A create request must give it; absent: it may not. */
+  /** A create request must have it; absent: must not. */
   create?: true
-  /** There may be no related resource. */
+  /** It may be null. */
   optional?: true
 }
 
 export interface Filter {
   column: string
-  /** Values that stand for several in the column. */
+  /** Filter values that stand for several column values. */
   means?: Readonly<Record<string, readonly string[]>>
-  /** The filter takes public ids of this type; they are translated to keys. */
+  /** The filter takes public ids of this type, which become keys. */
   type?: string
-  /** The forms in which the column may hold what a value means. */
+  /** All forms in which the column may hold a value. */
   forms?: (value: string, keyring: Keyring) => readonly string[]
   /** The column is a flag: the filter takes true and false. */
   flag?: true
@@ -84,7 +85,7 @@ export interface Sql {
   parameters: readonly (string | number)[]
 }
 
-/** Who asks, as the gate found out. */
+/** The authenticated caller. */
 export interface Caller {
   userKey: number
   userId: string
@@ -97,40 +98,40 @@ export interface Caller {
   cappedToken?: number | undefined
 }
 
-/** One request that has passed the wire's rules. */
+/** A request that has passed all checks of the protocol. */
 export interface Call<Parts, Attributes = Record<string, never>> {
   parts: Parts
   caller: Caller
   now: number
-  /** The row that the path names; undefined where it names none. */
+  /** The row that the path names; undefined when it names none. */
   row: ListedRow
-  /** What a new resource comes into; undefined where the path names none. */
+  /** The parent of a new resource; undefined when the path names none. */
   parent: ListedRow
-  /** What the path names, by name. */
+  /** The path's parameters by name. */
   params: Record<string, string>
-  /** Ids of to-one relationships given on create. */
+  /** Ids of to-one relationships in a create request. */
   related: Record<string, string>
   attributes: Attributes
 }
 
-/** What a writing action answers: the row as it now is, once-only values, extra response headers. */
+/** The result of a writing action: the row after it, values that are shown once, extra response headers. */
 export interface Written {
   row: ListedRow
   once?: Record<string, unknown>
   headers?: Record<string, string>
 }
 
-/** `inbox` is the one filter that is also a parameter of its own (specification "Inbound emails"). */
+/** `inbox` is the one filter that is also a separate parameter (specification "Inbound emails"). */
 export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page' | 'inbox'
 
 interface Common {
-  /** Hono's form, below the API's base: `/domains/:domain/records`. */
+  /** A path in Hono's form, relative to the API's base: `/domains/:domain/records`. */
   path: string
   scope: string
   about: string
-  /** Its name in generated clients; made of kind and type when absent. */
+  /** Its name in generated clients; derived from kind and type when absent. */
   id?: string
-  /** What it may be refused for beyond what its kind always may. */
+  /** Error codes in addition to those of its kind. */
   refuses?: readonly Code[]
   /** For operators alone; to others it is as if there were nothing. */
   operator?: true
@@ -141,7 +142,7 @@ export interface Within {
   type: string
   /** The child's column that holds the parent's key. */
   column: string
-  /** Also of parents that were removed. */
+  /** Removed parents are allowed too. */
   removed?: true
 }
 
@@ -150,21 +151,21 @@ export type Action<Parts, F extends Fields> =
   | (Common & { kind: 'show'; params?: readonly Param[] })
   | (Common & {
       kind: 'create'
-      /** The path's first parameter names what it comes into. */
+      /** The path's first parameter names the parent. */
       within?: Within
-      /** The type that the request document is of, when it is not the answer's. */
+      /** The type of the request document, when it is not the answer's. */
       accepts?: string
-      /** Octets that its body may have. */
+      /** The most octets of its body. */
       bodyLimit?: number
-      /** Answered instead of 201. */
+      /** The status instead of 201. */
       status?: 200
-      /** Finds what the request refers to before its attributes are judged: 404 comes before 422 (D3). */
+      /** Looks up what the request refers to before the attributes are checked: 404 comes before 422 (D3). */
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
     })
   | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
-  /** A request without a body that does something with one row and answers 202 with what came of it. `free`: its path names no row. */
+  /** A request without a body that acts on one row and gets 202 with the result. `free`: its path names no row. */
   | (Common & {
       kind: 'act'
       id: string
@@ -186,28 +187,28 @@ export type Action<Parts, F extends Fields> =
 
 export interface Definition<Parts, F extends Fields> {
   table: TableName
-  /** SQL that every visible row fulfils, e.g. `deleted_at is null`. */
+  /** SQL that is true for every visible row, e.g. `deleted_at is null`. */
   only?: string
-  /** What one is called in generated clients, where the word of the type is taken in most languages. */
+  /** The singular name in generated clients, when the type's name is a reserved word in most languages. */
   called?: string
   about: string
   attributes: F
   relationships?: Record<string, Relationship>
   filters?: Record<string, Filter>
-  /** Adds to rows what other tables know of them, before they are serialised; one query for the whole page. */
+  /** Adds data of other tables to rows before they are serialised; one query for the whole page. */
   extend?: (rows: ListedRow[], with_: { reader: Reader; parts: Parts; single: boolean }) => void
   actions: readonly Action<Parts, F>[]
 }
 
 export interface Resource<Parts = never> extends Definition<Parts, Fields> {
   type: string
-  /** The path of one, if it has one: what `links.self` says. */
+  /** The path of one resource, for `links.self`; undefined when it has none. */
   self: string | undefined
-  /** The scope that reads it. */
+  /** The scope for reading it. */
   reads: string | undefined
 }
 
-/** Binds `define` to the parts that an application's actions work with. */
+/** A `define` function for actions that work with these parts. */
 export function definer<Parts>() {
   return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
@@ -216,7 +217,7 @@ export function definer<Parts>() {
   }
 }
 
-/** The families of query parameters that an action takes. */
+/** The groups of query parameters that an action accepts. */
 export function paramsOf(action: Action<never, Fields>): readonly Param[] {
   switch (action.kind) {
     case 'list':
@@ -235,17 +236,17 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
   }
 }
 
-/** What is shown of one alone: a list does not read it. */
+/** The attributes shown only in a document about one resource: a list does not read their columns. */
 export const unlisted = ({ attributes }: Resource<never>): string[] =>
   Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
 
-/** Whether a sparse fieldset names what only one alone shows by default (D69). */
+/** Whether a sparse fieldset names such an attribute (D69). */
 export const namesUnlisted = (resource: Resource<never>, fields: ReadonlyMap<string, ReadonlySet<string>>): boolean => {
   const wanted = fields.get(resource.type)
   return wanted !== undefined && unlisted(resource).some((name) => wanted.has(name))
 }
 
-/** The columns that a collection may be sorted by; created_at always. */
+/** The columns that a collection may be sorted by; created_at always may. */
 export function sortable(resource: Resource<never>): string[] {
   return Object.entries(resource.attributes)
     .filter(([, { sort }]) => sort)

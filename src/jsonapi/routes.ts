@@ -1,7 +1,8 @@
-// Turns descriptions into routes. Every request takes the same stairs, in the order of D3:
+// Turns descriptions into routes. Every request passes the same checks, in the order of D3:
 //
-//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage -> 413, 503 the body's size
-//   -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to -> 409 type and id -> 422 attributes -> the action
+//   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage
+//   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to
+//   -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import { refuse, type Refusal } from '../base/errors.ts'
 import type { Budget } from '../base/memory.ts'
@@ -13,7 +14,7 @@ import { includedTypes, parseQuery, type Types } from './query.ts'
 import * as request from './request.ts'
 import { paramsOf, type Action, type Caller, type Resource } from './resource.ts'
 
-/** What stands before every route. Both throw a Refusal. */
+/** The checks before every route. `authenticate` and `permit` throw a Refusal. */
 export interface Gate {
   /** Who asks (401). `env` is what the request was given inside the process. */
   authenticate(headers: Headers, env: unknown): Caller
@@ -26,9 +27,9 @@ export interface Gate {
 export interface RouterOptions<Parts> extends Omit<PerformDesk<Parts>, 'types' | 'turns'> {
   gate: Gate
   resources: readonly Resource<Parts>[]
-  /** What all request bodies under way may hold together. */
+  /** The limit for all request bodies under way. */
   bodies: Budget
-  /** Throws 507 while nothing new can be promised. */
+  /** Throws 507 while nothing new can be accepted. */
   promise(): void
 }
 
@@ -46,6 +47,7 @@ const METHODS = {
 const methodOf = <Parts>(action: AnyAction<Parts>): string =>
   (action.kind === 'act' ? action.method : undefined) ?? METHODS[action.kind]
 
+/** A Hono router with a route for every action, and 405 with Allow for other methods of its paths. */
 export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   const router = new Hono()
   const methods = new Map<string, Set<string>>()
@@ -54,7 +56,7 @@ export function createRouter<Parts>(options: RouterOptions<Parts>): Hono {
   for (const resource of options.resources)
     for (const action of resource.actions) {
       const method = methodOf(action)
-      // HEAD comes to the route of GET; what acts does not take it (RFC 9110 §9.2.1).
+      // HEAD uses the route of GET, except for actions with effects (RFC 9110 §9.2.1).
       const safe = method === 'GET' && action.kind !== 'act'
       router.on(method, action.path, (context, next) =>
         context.req.method === 'HEAD' && !safe

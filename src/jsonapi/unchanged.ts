@@ -1,15 +1,15 @@
-// What an update brings back as it is (D70): so that whoever reads a resource, changes a little and sends the whole of it is
-// understood. Another value of what cannot be changed is refused as ever.
+// Unchanged members of an update (D70): a client may read a resource, change a little and send all of it back. Another
+// value for a member that cannot change is refused as usual.
 import { isDeepStrictEqual } from 'node:util'
 import { refuse } from '../base/errors.ts'
 import type { ResourceObject } from './document.ts'
 import { pointerTo, type RequestDocument } from './request.ts'
 import type { Field, Resource } from './resource.ts'
 
-/** The resource as it is shown now; undefined when it is not there. Asked only where something was brought back. */
+/** The resource as it is shown at present; undefined when it does not exist. Called only when it is needed. */
 export type Present = () => ResourceObject | undefined
 
-/** Throws 403 for a relationship that is not the one the resource has. */
+/** Throws 403 for a relationship that differs from the present one. */
 export function checkLinkage(document: RequestDocument, present: Present): void {
   const given = Object.entries(document.relationships ?? {})
   if (given.length === 0) return
@@ -21,7 +21,7 @@ export function checkLinkage(document: RequestDocument, present: Present): void 
       })
 }
 
-/** What a relationship names; links and meta beside it say nothing. Undefined: it is none. */
+/** The target of a relationship, without links and meta. Undefined: it has none. */
 function linkage(relationship: unknown): unknown {
   const { data } = Object(relationship) as { data?: unknown }
   if (data === null || data === undefined) return data
@@ -30,8 +30,8 @@ function linkage(relationship: unknown): unknown {
 }
 
 /**
- * The document without attributes that are as they were. A PATCH that names one attribute asks for it, as a status asks for a move; one that
- * brings attributes nobody can set is the record itself, and asks for what differs in it.
+ * The document without unchanged attributes. A PATCH that names one attribute means it, as a status means a move. A
+ * PATCH with attributes that nobody can set is the whole record, and means only the attributes that differ.
  */
 export function withoutUnchanged(
   document: RequestDocument,
@@ -49,7 +49,7 @@ export function withoutUnchanged(
   return { ...document, attributes: Object.fromEntries(given.filter(changed)) }
 }
 
-/** Whether two values are the same; of a moment in any form that clients write it. */
+/** Whether two values are equal; times are compared in any form that clients write. */
 function same({ kind }: Field, given: unknown, shown: unknown): boolean {
   if (kind === 'time' && typeof given === 'string' && typeof shown === 'string')
     return given === shown || Date.parse(given) === Date.parse(shown)

@@ -1,6 +1,6 @@
-// Addresses as people and programs write them: "Ann" <ann@b.example>. Domains are kept as lower-case A-labels (UTS 46), local
-// parts as they were given. Refused on purpose: groups, comments, two addresses in one string, address literals, quoted local
-// parts, a final dot; none of them is in use by people who can be written to.
+// Mail addresses as people and programs write them: "Ann" <ann@b.example> (RFC 5322 §3.4, narrowed). Domains are kept
+// as lower-case A-labels (UTS 46), local parts as given. Refused on purpose: groups, comments, two addresses in one
+// text, address literals, quoted local parts, a final dot. People who can be written to use none of these.
 import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 
@@ -21,19 +21,22 @@ const MAX_TEXT = 1000
 /** Octets of UTF-8. */
 const octets = (text: string): number => Buffer.byteLength(text)
 
-/** What a host name may be written with; URL parsing would read more into anything else. */
+/** The characters that a host name may have; the URL parser would give a meaning to others. */
 const NAME = /^(?:[\p{L}\p{N}\p{M}.\u3002\uff0e\uff61\u00b7\u30fb-]|\u200c|\u200d)+$/u
 
 /** A host name as lower-case A-labels; undefined when it is not one (RFC 1123 §2.1, UTS 46 non-transitional). */
 export function toAscii(name: string): string | undefined {
   const ascii = /^[\x21-\x7e]+$/.test(name) ? name.toLowerCase() : NAME.test(name) ? domainToASCII(name) : ''
-  // URL parsing would turn digits into an address; a name has at least one letter in its last label.
+  // The URL parser would turn a number into an IP address: the last label of a name has at least one letter.
   if (ascii.length === 0 || ascii.length > 253) return undefined
   const labels = ascii.split('.')
   return labels.every((label) => LABEL.test(label)) && /[a-z]/.test(labels.at(-1)!) ? ascii : undefined
 }
 
-/** A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets). */
+/**
+ * A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets);
+ * undefined when it is none.
+ */
 export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
   const at = text.lastIndexOf('@')
   const local = text.slice(0, at)
@@ -55,18 +58,23 @@ export function parseAddress(text: string): Address | undefined {
   return { name: name.trim(), ...bare }
 }
 
-/** What follows the public suffix: "example.co.uk" for "a.example.co.uk"; undefined for a public suffix itself. */
+/**
+ * The domain one label below the public suffix: "example.co.uk" for "a.example.co.uk";
+ * undefined for a public suffix itself.
+ */
 export function organisationalDomain(domain: string): string | undefined {
   return parseName(domain, { allowPrivateDomains: true }).domain ?? undefined
 }
 
-/** True when `other` is the domain itself, below it, or one of its parents short of the public suffix (D22). */
+/** True when `other` is the domain itself, below it, or a parent of it below the public suffix (D22). */
 export function inFamily(domain: string, other: string): boolean {
   if (other === domain || other.endsWith(`.${domain}`)) return true
   return domain.endsWith(`.${other}`) && organisationalDomain(other) !== undefined
 }
 
-/** An address with its display name in quotes, as people write it: what `parseAddress` reads back. */
+/**
+ * An address with its display name in quotes; `parseAddress` reads it back. Without the name when it would be too long.
+ */
 export function formatAddress({ address, name }: Pick<Address, 'address' | 'name'>): string {
   const shown = name.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim()
   const text = shown === '' ? address : `"${shown.replace(/["\\]/g, '\\$&')}" <${address}>`

@@ -1,5 +1,5 @@
-// The Authentication-Results of a received message (RFC 8601): only ours are believed. What claims to be ours and is not goes
-// before anybody sees it.
+// The Authentication-Results of a received message (RFC 8601): only those of this server are trusted. Fields that
+// falsely bear its name are removed first.
 
 /** The header block without Authentication-Results fields that bear our authserv-id (RFC 8601 §5). */
 export function withoutForged(header: string, hostname: string): string {
@@ -12,7 +12,7 @@ export function withoutForged(header: string, hostname: string): string {
     .join('')
 }
 
-/** The same of fields by their lower-case names, decoded: encoded words do not hide a name either. */
+/** The same for a record of decoded fields by lower-case name: an encoded word cannot hide our name either. */
 export function withoutForgedField(
   headers: Readonly<Record<string, string | string[]>>,
   hostname: string,
@@ -22,7 +22,7 @@ export function withoutForgedField(
   return kept.length === 0 ? others : { ...others, 'authentication-results': kept.length === 1 ? kept[0]! : kept }
 }
 
-/** Whether a field's value begins with our name: in any case, quoted, after comments, with a version behind it. */
+/** Whether a field's value begins with our name: in any case, quoted, after comments, or with a version after it. */
 function claims(value: string, hostname: string): boolean {
   const rest = value.slice(commentsEnd(value))
   const [, quoted, plain = ''] = /^(?:"((?:[^"\\]|\\[\s\S])*)"?|([^\s;(/"]*))/.exec(rest) ?? []
@@ -30,7 +30,7 @@ function claims(value: string, hostname: string): boolean {
   return id.toLowerCase().replace(/\.$/, '') === hostname.toLowerCase()
 }
 
-/** Where white space and comments, which nest (RFC 5322 §3.2.2), end. */
+/** The index at which leading white space and comments end; comments nest (RFC 5322 §3.2.2). */
 function commentsEnd(value: string): number {
   let depth = 0
   let at = 0

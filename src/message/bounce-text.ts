@@ -1,7 +1,7 @@
-// Bounces that servers write in words of their own (qmail, Exim, older Exchange and many more). What is known of them is data:
-// config/bounce-texts.txt. Two things must be said before a mail counts as one: that a mail server wrote it, and that something has
-// failed for good. Only the first 64 KB of the words before the copy of the mail are looked at, line by line, so that the
-// time is bounded by that.
+// Reads bounces that servers write in free text (qmail, Exim, older Exchange and many more). The known wordings are
+// data: config/bounce-texts.txt. A mail counts as a bounce only when it says both that a mail server wrote it and that
+// something failed for good. Only the first 64 KB of text before the copy of the mail are read, line by line, so that
+// the time is bounded.
 import { configAsset } from '../base/assets.ts'
 import { isMessage, partsOf, textOf, type Node } from './mime-tree.ts'
 import {
@@ -31,7 +31,7 @@ export type TextRuleKind = (typeof TEXT_RULES)[number]
 export interface TextRule {
   kind: TextRuleKind
   pattern: RegExp
-  /** The real line that it was written for. */
+  /** The real line that the rule was written for. */
   sample: string
 }
 
@@ -42,7 +42,7 @@ const MAX_LINES = 2000
 const MAX_RECIPIENTS = 100
 const MAX_SECTION = 20
 
-/** Reads the rules; throws for a line that is none, with its number. */
+/** Reads the rules of a file. Throws an Error with the line number for a malformed line. */
 export function parseTextRules(text: string): TextRule[] {
   const rules: TextRule[] = []
   let sample = ''
@@ -83,10 +83,13 @@ function found(kind: TextRuleKind, line: string): string | undefined {
 const headerLines = ({ fields }: Node): string[] =>
   fields.map(({ name, value }) => `${name}: ${readable(value.slice(0, MAX_LINE))}`)
 
-/** Whether the header says that somebody has called our mail spam. */
+/** Whether the header says that a recipient reported our mail as spam. */
 export const isComplaint = (tree: Node): boolean => headerLines(tree).some((line) => fits('complaint', line))
 
-/** Whether the header says that a mail server wrote it; that any program did is enough when it is no automatic answer. */
+/**
+ * Whether the header says that a mail server wrote the mail.
+ * For a mail that is no automatic answer, any program will do.
+ */
 export function isFromServer(tree: Node): boolean {
   const header = headerLines(tree)
   return (
@@ -95,8 +98,8 @@ export function isFromServer(tree: Node): boolean {
 }
 
 /**
- * The recipients that a bounce in free text tells of, one without address when it names none; empty when a server tells of
- * a delay or a delivery only; undefined when the mail is no bounce.
+ * The recipients that a bounce in free text names, one with address '' when it names none. Empty when a server reports
+ * only a delay or a delivery; undefined when the mail is no bounce.
  */
 export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[] | undefined {
   if (!isFromServer(tree)) return undefined
@@ -107,12 +110,13 @@ export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[
   const named = [...new Set(header.map((line) => (fits('rejected', line) ? addressesIn(line) : [])).flat())]
   const said = sections(lines)
   const own = addressIn(tree.fields.find(({ name }) => /^to$/i.test(name))?.value)
-  // Whom the report is sent to is not who it is about, unless nobody else is named.
+  // The addressee of the report is not the failed recipient, unless no other address is named.
   const others = [...said.keys()].filter((address) => address !== own)
   const addresses = named.length > 0 ? named : others.length > 0 ? others : [...said.keys()]
   if (addresses.length === 0) {
     const words = clean(lines.join(' '))
-    // A postmaster may write of failures as well: without a recipient, the subject or a code must tell.
+    // A human postmaster may write about failures too:
+    // without a recipient, the subject must say so or a code must be there.
     const told = header.some((line) => fits('failed', line)) || (codeIn(words) ?? statusIn(words)) !== null
     return told ? [recipientFrom('', words)] : undefined
   }
@@ -120,7 +124,7 @@ export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[
     const words = [said.get(address) ?? '', linesAbout(lines, address), addresses.length === 1 ? lines.join(' ') : '']
       .map(clean)
       .filter((each) => each !== '')
-    // What holds a code is what a server answered; else what stands nearest.
+    // Text with a code is the answer of a server; without one the nearest text is taken.
     return recipientFrom(address, words.find((each) => codeIn(each) ?? statusIn(each)) ?? words[0] ?? '')
   })
 }
@@ -140,7 +144,7 @@ const addressesIn = (line: string): string[] =>
     .split(/[,;:\s]+/)
     .flatMap((each) => addressIn(each) ?? [])
 
-/** The lines that a person is to read, up to the copy of the mail. */
+/** The lines that a person reads, up to the copy of the mail. */
 export function wordsOf(message: Buffer, tree: Node): string[] {
   const leaves = partsOf(tree).filter(({ type, children }) => children.length === 0 && !isMessage(type))
   const part =
@@ -162,7 +166,7 @@ const withoutTags = (html: string): string =>
     .replace(/&gt;/g, '>')
     .replace(/&amp;/g, '&')
 
-/** Who is named, and what follows each name up to an empty line; '' when nothing does. */
+/** The addresses that are named, each with the text after it up to an empty line; '' when there is none. */
 function sections(lines: string[]): Map<string, string> {
   const said = new Map<string, string>()
   const add = (address: string, words: string): void => {
@@ -188,7 +192,7 @@ function other(line: string, address: string): boolean {
   return next !== undefined && next !== address
 }
 
-/** What is said of an address elsewhere: the lines that name it or its local part, and the answers to them. */
+/** The other text about an address: lines that name it or its local part, and the answers to them. */
 function linesAbout(lines: string[], address: string): string {
   const local = `: ${address.slice(0, address.lastIndexOf('@'))}`
   const naming = (line = ''): boolean => line.toLowerCase().includes(address) || line.toLowerCase().endsWith(local)

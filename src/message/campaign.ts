@@ -1,6 +1,6 @@
-// The mail of a campaign, composed once and filled for each recipient: literal text is encoded when the campaign starts, and for each
-// mail only values, links and addresses are encoded and put between. Every piece ends with a soft line break (RFC 2045 §6.7), so that the
-// pieces do not know of each other's lines.
+// The mail of a campaign: compiled once, filled for each recipient. Literal text is encoded at compile time; for each
+// mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, if need
+// be a soft one (RFC 2045 §6.7), so that pieces can be joined without counting columns.
 import type { Address } from './address.ts'
 import { plainText, rfc5322Date } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
@@ -8,7 +8,7 @@ import { encodePiece } from './quoted-printable.ts'
 import { cutTemplate, escapeHtml, fill, oneLine, placesOfTags, valueOf, type Piece, type Values } from './template.ts'
 import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
-/** What all mails of a campaign have in common. */
+/** The parts that all mails of a campaign share. */
 export interface CampaignTemplate {
   /** Names the compiled form. */
   id: string
@@ -17,26 +17,26 @@ export interface CampaignTemplate {
   subject: string
   html: string
   text: string | null
-  /** `Feedback-ID` and the like: the same for all. */
+  /** `Feedback-ID` and other fields that are the same in all mails. */
   extra: [name: string, value: string][]
-  /** Null when neither is tracked. */
+  /** Null when neither opens nor clicks are tracked. */
   tracking: { base: string; key: string; opens: boolean; clicks: boolean } | null
-  /** Octets that make the boundary. */
+  /** Makes the MIME boundary; letters and digits. */
   seed: string
 }
 
-/** What one recipient's mail has of its own. */
+/** The parts that only one recipient's mail has. */
 export interface CampaignRecipient {
   to: Address
   messageId: string
   date: number
   delivery: number
   values: Values
-  /** Fields of its own: List-Unsubscribe, CFBL-Address. */
+  /** Fields of this mail alone: List-Unsubscribe, CFBL-Address. */
   extra: [name: string, value: string][]
 }
 
-/** A piece of a body: encoded text, a value, a link whose target is filled (and tracked or not), the pixel. */
+/** A piece of a body: encoded text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
 type BodyPiece = string | { tag: string } | { link: Piece[]; tracked: boolean } | { pixel: true }
 
 export interface CompiledCampaign {
@@ -51,6 +51,7 @@ const lines = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n')
 const SOFT = '=\r\n'
 const encoded = (text: string): string => encodePiece(lines(text))
 
+/** Compiles a template: cuts subject and bodies at their merge tags and encodes the literal text. */
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
   const { extra, from, html, replyTo, subject, text, tracking } = template
   return {
@@ -69,23 +70,24 @@ export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
 const encodePieces = (pieces: BodyPiece[]): BodyPiece[] =>
   pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : piece))
 
-/** The html at its tags, at the links that are tracked, and where the pixel goes. */
+/** Cuts the html at its merge tags, at the links to track, and at the place of the pixel. */
 function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyPiece[] {
   const pieces: BodyPiece[] = []
   let done = 0
   const tags = placesOfTags(html)
   let tag = 0
   for (const { end, start, trackable, url } of readTargets(html)) {
-    // A tag is never cut in two: what stands in its name is no link, and where a link ends within one, nobody knows its address.
+    // A merge tag is never cut in two:
+    // a link inside a tag's name is no link, and a link that ends inside a tag has no known address.
     while (tag < tags.length && tags[tag]!.end <= start) tag++
     const over = (tags[tag]?.start ?? end) < start
     const first = tag
     while (tag < tags.length && tags[tag]!.end <= end) tag++
     if (over || (tags[tag]?.start ?? end) < end) continue
-    // Who leaves is not counted on the way out.
+    // An unsubscribe link is never tracked.
     const leaves = /\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)
     const tracked = tracking?.clicks === true && trackable && !leaves
-    // Without tags the target is the sender's own.
+    // Without tags and tracking, the sender's link stays as it is.
     if (!tracked && tag === first) continue
     pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url), tracked })
     done = end
@@ -96,7 +98,7 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
 }
 
-/** One recipient's message, unsigned: 7-bit clean, CRLF line ends. */
+/** The message for one recipient (RFC 5322), unsigned: ASCII, CRLF line ends. */
 export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): string {
   const { date, extra, messageId, to, values } = recipient
   const { head, html, subject, template, text } = compiled
@@ -135,7 +137,7 @@ function fillBody(
     else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
     else {
       const url = fill(piece.link, values)
-      // Filled, it may be no address of the web any more; and what a contact's field holds may be a program.
+      // After filling, the target may be no web address any more; and a contact's field may hold a script URL.
       const web = piece.tracked && URL.canParse(url) && /^https?:/i.test(url)
       const target = web ? trackedUrl(tracking!, delivery, url) : isHarmless(url) ? url : ''
       body += encoded(`"${escapeHtml(target)}"`)

@@ -1,5 +1,5 @@
-// Composes a mail as it goes on the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 octets,
-// exactly one of each required field. What it makes is within the bounds of the DKIM signer (message/dkim.ts).
+// Composes a mail for the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 octets,
+// exactly one of each required field. The result is within the limits of the DKIM signer (message/dkim.ts).
 import { compile } from 'html-to-text'
 import type { Address } from './address.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
@@ -14,13 +14,13 @@ export interface Mail {
   replyTo: readonly Address[]
   subject: string
   html: string
-  /** Null: made from the html. */
+  /** Null: the text is made from the html. */
   text: string | null
   attachments: readonly (Attachment & { bytes: () => Buffer })[]
   /** With angle brackets. */
   messageId: string
   date: number
-  /** The sender's own fields and ours, after the standard ones: name and value. */
+  /** Fields of the sender and of this server, after the standard ones: name and value. */
   extra: readonly (readonly [name: string, value: string])[]
   tracking: Tracking | null
 }
@@ -44,7 +44,7 @@ export function* compose(mail: Mail): Iterable<string> {
   yield* root.body()
 }
 
-/** mixed( alternative( text, related( html, what it shows ) ), what is attached ), each roof only where it is needed. */
+/** mixed( alternative( text, related( html, inline files ) ), other files ); a level with one part only is left out. */
 function structure({ attachments, html, messageId, text, tracking }: Mail): Part {
   const seed = messageId.replace(/[^A-Za-z0-9]/g, '').slice(0, 32)
   const shown = attachments.filter(({ contentId, disposition }) => contentId !== null && disposition === 'inline')
@@ -56,28 +56,28 @@ function structure({ attachments, html, messageId, text, tracking }: Mail): Part
   return multipart('mixed', seed, [alternative, ...attached.map(part)])
 }
 
-// Made once: the library would read its options anew for every page.
+// Compiled once: the library would read its options again for every page.
 const toText = compile({
   wordwrap: 76,
   selectors: [{ selector: 'img', format: 'skip' }],
   limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
 })
 
-/** The text of an html page, for those who read mail as text. */
+/** The text version of an html page; reads at most MAX_CONVERTED characters of it. */
 export const plainText = (html: string): string => toText(html.slice(0, MAX_CONVERTED))
 
 const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat']
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
 const two = (number: number): string => String(number).padStart(2, '0')
 
-/** `Fri, 20 Nov 2026 16:53:57 +0000` (RFC 5322 §3.3). */
+/** A time in ms as `Fri, 20 Nov 2026 16:53:57 +0000` (RFC 5322 §3.3). */
 export function rfc5322Date(time: number): string {
   const date = new Date(time)
   const clock = [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two).join(':')
   return `${DAYS[date.getUTCDay()]}, ${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()} ${clock} +0000`
 }
 
-/** Text as DATA carries it (RFC 5321 §4.5.2): dots at line starts doubled. The text begins and ends with a line. */
+/** Text as DATA carries it (RFC 5321 §4.5.2): a dot at a line's start is doubled. `text` must be whole lines. */
 export function stuffDots(text: string): string {
   const inner = text.includes('\r\n.') ? text.replaceAll('\r\n.', '\r\n..') : text
   return inner.startsWith('.') ? `.${inner}` : inner

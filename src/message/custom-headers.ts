@@ -1,18 +1,18 @@
-// The sender's own header fields: which names and values are taken (specification "Custom headers", D29).
+// The sender's own header fields: which names and values are allowed (specification "Custom headers", D29).
 
 export const MAX_HEADERS = 10
 const MAX_NAME = 126
 const MAX_VALUE = 995
 const MAX_BOTH = 996
 
-/** Header by which a mail says that a machine wrote it. */
+/** The header field that declares a mail as written by a machine. */
 export const AI_DISCLOSURE = ['AI-Disclosure', 'mode=ai-generated'] as const
 
 const RESERVED = new Set(
   (
     'To From Subject Cc Bcc Reply-To Date Message-ID MIME-Version Content-Type Content-Disposition Return-Path Feedback-To ' +
     'X-Complaint-To List-Unsubscribe List-Unsubscribe-Post ' +
-    // Beyond the specification: what would corrupt the mail or speak for somebody else.
+    // Beyond the specification: fields that would break the mail or speak for another server.
     'Sender Received DKIM-Signature Authentication-Results Content-Transfer-Encoding Delivered-To Content-ID ' +
     `Content-Description Feedback-ID CFBL-Address CFBL-Feedback-ID ${AI_DISCLOSURE[0]}`
   )
@@ -26,7 +26,7 @@ export interface HeaderFault {
   message: string
 }
 
-/** What is wrong with a header of the sender's; undefined when nothing is. Names compare without case. */
+/** The fault of a header field of the sender; undefined when it is allowed. Names are compared without case. */
 export function headerFault(name: string, value: unknown): HeaderFault | undefined {
   const lower = name.toLowerCase()
   if (RESERVED.has(lower) || RESERVED_PREFIXES.some((prefix) => lower.startsWith(prefix)))

@@ -1,10 +1,11 @@
 // DKIM signatures (RFC 6376, RFC 8301): relaxed/relaxed, rsa-sha256, over a fixed list of fields (D32).
 //
-// No further field of these can be put in front of a signed mail: each is listed once more than it occurs.
+// Each field is listed once more than it occurs, so that nobody can add another one to a signed mail.
 //
-// The signer is the library dkim-signer. It is right only on CRLF messages with an ASCII body that is neither empty nor holds
-// form feeds or vertical tabs; compose.ts makes nothing else, and `sign` refuses whatever is not so, rather than sign wrongly.
-// It holds a message several times over, so that one above LARGE is signed by `signLarge`, which makes the same field.
+// The signer is the library dkim-signer. It is correct only for CRLF messages with an ASCII body that is not empty and
+// holds no form feeds or vertical tabs. compose.ts makes no others, and `sign` refuses them rather than sign wrongly.
+// The library holds several copies of a message: one above LARGE octets is signed by `signLarge`, which makes the same
+// field.
 import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 import { foldLines } from 'nodemailer/lib/mime-funcs'
@@ -44,8 +45,9 @@ function relaxedValue(raw: string): string {
 }
 
 /**
- * What is hashed of a header, and the names for `h=`. Each name stands there once more than it occurs: the occurrences are taken from the
- * bottom up, and the last name stands for none, so that a verifier finds one that was added later (RFC 6376 §5.4.2, §8.15).
+ * The header text to hash, and the names for `h=`. Each name is listed once more than it occurs: a verifier takes the
+ * occurrences from the bottom up, finds none for the last name, and so notices a field that was added later
+ * (RFC 6376 §5.4.2, §8.15).
  */
 function seal(header: string, names: string): Canonical {
   const found = new Map<string, string[]>(
@@ -61,25 +63,26 @@ function seal(header: string, names: string): Canonical {
   }
   return {
     headers: [...found.values()].flat().join(''),
-    // A space after each group is where the long list may be folded.
+    // The signer may fold the long list at these spaces.
     fieldNames: [...found].map(([name, { length }]) => `${`${name}:`.repeat(length)}${name}`).join(': '),
   }
 }
 
 const NEEDS_WORK = /\t|  | \r| $/
-/** Whole lines with their white space reduced (RFC 6376 §3.4.4). */
+/** Reduces the white space of whole lines (RFC 6376 §3.4.4). */
 const relaxedLines = (lines: string): string =>
   NEEDS_WORK.test(lines) ? lines.replace(/[ \t]+/g, ' ').replace(/ (?=\r\n|$)/g, '') : lines
 
-/** Where the empty lines at the end begin. */
+/** The index at which the empty lines at the end begin. */
 function endOfText(lines: string): number {
   let end = lines.length
   while (lines.endsWith('\r\n', end)) end -= 2
   return end
 }
 
-// The signer's canonical forms are replaced. That of the body takes time that grows with the square of a run of empty lines. That of the
-// header leaves out a listed field that is absent or empty, hashes one that is listed twice twice, and is made twice for each message.
+// Replaces the library's canonical forms. Its body form takes quadratic time for a run of empty lines. Its header form
+// leaves out a listed field that is absent or empty, hashes a field twice that is listed twice, and is computed twice
+// for each message.
 DKIMCanonicalizer.relaxedBody = (body) => {
   const lines = relaxedLines(body)
   return `${lines.slice(0, endOfText(lines))}\r\n`
@@ -87,7 +90,7 @@ DKIMCanonicalizer.relaxedBody = (body) => {
 let last: { header: string; names: string; result: Canonical } | undefined
 DKIMCanonicalizer.relaxedHeaders = (header, names) => {
   if (last?.header !== header || last.names !== names) last = { header, names, result: seal(header, names) }
-  // The signer adds to what it gets.
+  // A copy, because the signer adds to the object it gets.
   return { ...last.result }
 }
 
@@ -95,13 +98,13 @@ export interface Signature {
   /** The From domain, as A-label. */
   domain: string
   selector: string
-  /** Parsed once: reading a PEM costs as much as signing. */
+  /** A parsed key: reading a PEM costs as much as signing. */
   privateKey: KeyObject
-  /** When it is signed, in milliseconds. */
+  /** Time of signing in milliseconds. */
   time: number
 }
 
-/** The selector and, behind it, the time in seconds. */
+/** The selector, followed by the time in seconds; throws for names that are no A-labels. */
 function selectorAndTime({ domain, selector, time }: Signature): string {
   if (!/^[a-z0-9.-]+$/.test(domain) || !/^[a-z0-9.-]+$/i.test(selector))
     throw new Error('DKIM: domain and selector must be A-labels.')
@@ -112,7 +115,10 @@ const notSignable = (): Error => new Error('DKIM: the message is not in the form
 const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/
 const NOT_PLAIN = /[^\t\r\n\x20-\x7e]/
 
-/** The message with its DKIM-Signature field in front. Throws when the message is outside the signer's bounds. */
+/**
+ * The message with its DKIM-Signature field in front.
+ * Throws when the message is outside the signer's limits (see above).
+ */
 export function sign(message: string, signature: Signature): string {
   const keySelector = selectorAndTime(signature)
   const split = message.indexOf('\r\n\r\n')
@@ -122,15 +128,21 @@ export function sign(message: string, signature: Signature): string {
   return `${DKIMSign(message, { privateKey, domainName, keySelector, headerFieldNames: HEADER_LIST })}\r\n${message}`
 }
 
-/** Octets from which on a message is signed without a copy of it. */
+/** From this many octets on a message is signed without a copy of it. */
 export const LARGE = 1024 * 1024
 const STEP = 64 * 1024
 
-/** The DKIM-Signature field of a large message with its line end: the same octets that `sign` puts in front. */
+/**
+ * The DKIM-Signature field of a large message, with its line end:
+ * the same octets as from `sign`. Throws as `sign` does.
+ */
 export const signLarge = (message: Buffer, signature: Signature): string =>
   signOctetsOf(message, signature, (body) => hashOfBody(body, true))
 
-/** The DKIM-Signature field of a message that somebody else composed: any octets in lines that end with CRLF, with a body or without. */
+/**
+ * The DKIM-Signature field of a message from SMTP submission: any octets, in lines that end with CRLF, with or without
+ * a body. Throws when a line end is not CRLF.
+ */
 export const signRelayed = (message: Buffer, signature: Signature): string =>
   signOctetsOf(message, signature, (body) => hashOfBody(body, false))
 
@@ -138,7 +150,7 @@ function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buff
   const keySelector = selectorAndTime(signature)
   const split = message.indexOf('\r\n\r\n')
   if (split < 0) throw notSignable()
-  // Octet by octet: what is not UTF-8 is signed as it is.
+  // latin1 keeps every octet, so that text other than UTF-8 is signed as it is.
   const header = message.toString('latin1', 0, split)
   if (BARE_LINE_END.test(header)) throw notSignable()
   const { fieldNames, headers } = seal(header, HEADER_LIST)
@@ -150,11 +162,14 @@ function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buff
   return `${field}${value.replace(/^.{73}|.{75}/g, '$&\r\n ').trim()}\r\n`
 }
 
-/** The relaxed form of a body (RFC 6376 §3.4.4), hashed some whole lines at a time. `plain`: anything but visible ASCII is refused. */
+/**
+ * The hash of the relaxed body (RFC 6376 §3.4.4), computed in steps of whole lines.
+ * `plain`: throws for anything but visible ASCII.
+ */
 function hashOfBody(body: Buffer, plain: boolean): string {
   const hash = createHash('sha256')
   let visible = false
-  // Empty lines count only when something comes after them.
+  // Empty lines count only when another line follows.
   let empty = 0
   for (let at = 0; at < body.length;) {
     const line = body.indexOf('\r\n', at + STEP)
@@ -172,6 +187,6 @@ function hashOfBody(body: Buffer, plain: boolean): string {
     at = end
   }
   if (!visible && plain) throw notSignable()
-  // A body of nothing but empty lines is as good as none.
+  // A body of empty lines alone counts as empty.
   return (visible ? hash.update('\r\n') : hash).digest('base64')
 }

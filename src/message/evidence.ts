@@ -1,28 +1,29 @@
-// What of a message's header its judges see (SPF, DKIM, DMARC, ARC): the fields that a verdict can depend on, unfolded, within limits that
-// no mail of people reaches. All of it is linear in the octets of the header; what the library does with them is not (docs/decisions.md).
+// Selects the header fields that SPF, DKIM, DMARC and ARC checks may see: those that a result can depend on, unfolded,
+// within limits that no normal mail reaches. The time here is linear in the size of the header; the library's is not
+// (docs/decisions.md).
 //
-// Relaxed canonicalisation (RFC 6376 §3.4.2) unfolds fields and makes one space of white space, so a field that is written so already
-// has the same signature. Only a signature with simple canonicalisation needs its fields as they came; those have limits of their own.
+// Relaxed canonicalisation (RFC 6376 §3.4.2) unfolds fields and reduces white space, so a field in that form keeps its
+// signature. Only a signature with simple canonicalisation needs its fields as received; those have separate limits.
 import { MAX_FIELDS, MAX_HEADER } from './mime-tree.ts'
 
-/** Signatures that are verified, the first of a message (RFC 6376 §6.1 leaves the number to the verifier). */
+/** The most signatures that are verified, from the first on (RFC 6376 §6.1 leaves the number to the verifier). */
 export const MAX_SIGNATURES = 10
-/** Ways in which a body is hashed for them: canonicalisation, algorithm, length. */
+/** The most ways of hashing a body for them: canonicalisation, algorithm, length. */
 export const MAX_BODY_HASHES = 4
-/** Octets of a field that signs or seals. */
+/** The most octets of a signature or seal field. */
 export const MAX_SIGNATURE = 16 * 1024
-/** Names that a signature lists. */
+/** The most names that a signature may list. */
 export const MAX_SIGNED = 300
 /** RFC 8617 §4.2.1: at most 50 sets of three fields. */
 export const MAX_ARC_FIELDS = 150
-/** Octets of a From field, and such fields. */
+/** The most octets of a From field, and the most From fields. */
 export const MAX_AUTHOR = 64 * 1024
 export const MAX_AUTHORS = 10
-/** Lines that a simple signature may cover, and white space in one piece. */
+/** The most lines that a simple signature may cover, and the longest run of white space. */
 export const MAX_SIMPLE_LINES = 500
 export const MAX_SIMPLE_SPACE = 500
 
-/** What was left out, each with the words for it. */
+/** The evidence that was left out, each with a text for it. */
 export interface Beyond {
   header?: string
   signatures?: string
@@ -46,7 +47,7 @@ interface Row {
 const ARC = new Set(['arc-seal', 'arc-message-signature', 'arc-authentication-results'])
 const SIGNATURES = new Set(['dkim-signature', 'arc-message-signature'])
 
-/** `header` in latin1, up to the empty line. */
+/** Selects the evidence. `header` is in latin1, up to the empty line. When it exceeds a limit, `beyond` says so. */
 export function evidenceOf(header: string): Evidence {
   if (header.length > MAX_HEADER) return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` } }
   const rows = rowsOf(header)
@@ -69,7 +70,7 @@ export function evidenceOf(header: string): Evidence {
 const FIELD = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*:/
 const NAME_ALONE = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*$/
 
-/** Fields as mailauth takes them: what does not begin like a field belongs to the one before. */
+/** The fields as mailauth reads them: a line that begins no field belongs to the field before. */
 function rowsOf(header: string): Row[] {
   const lines = header.split(/\r?\n/)
   while (lines.length > 0 && /^\r*$/.test(lines.at(-1)!)) lines.pop()
@@ -96,7 +97,7 @@ function rowsOf(header: string): Row[] {
 
 const unfolded = ({ lines }: Row): string => lines.join('')
 
-/** The field as relaxed canonicalisation leaves it, but for its name. */
+/** The field in relaxed form, except for its name. */
 const relaxed = (row: Row): string =>
   `${unfolded(row)
     .replace(/[ \t]+/g, ' ')
@@ -104,7 +105,7 @@ const relaxed = (row: Row): string =>
 
 const asItCame = ({ lines }: Row): string => `${lines.join('\r\n')}\r\n`
 
-/** Whether the library can take these as they are. */
+/** Whether these fields are within the limits for use as received. */
 function isTame(rows: readonly Row[]): boolean {
   const count = rows.reduce((sum, { lines }) => sum + lines.length, 0)
   return count <= MAX_SIMPLE_LINES && !rows.some((row) => longestSpace(asItCame(row)) > MAX_SIMPLE_SPACE)
@@ -134,7 +135,7 @@ const signedBy = (row: Row): string[] =>
     .split(':')
     .map((name) => name.toLowerCase())
 
-/** The fields that a verdict can depend on. */
+/** The fields that a result can depend on. */
 function relevant(rows: readonly Row[]): Row[] {
   const names = new Set(rows.flatMap((row) => (SIGNATURES.has(row.key) ? signedBy(row) : [])))
   return rows.filter(({ key }) => key === 'from' || key === 'dkim-signature' || ARC.has(key) || names.has(key))

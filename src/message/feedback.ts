@@ -1,6 +1,6 @@
-// Complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and those that providers send without such a part, with our mail or its
-// header beside some words. Which mail is meant is said by tokens in what it holds of our mail: any local part that may be one is
-// collected, and whoever reads them knows which are ours.
+// Reads complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and mails of providers that send our mail or its
+// header with some text but without such a part. Tokens in the copy of our mail say which mail is meant: every local
+// part that may be a token is collected here, and the caller verifies them.
 import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
 import { addressIn } from './reported.ts'
 
@@ -12,7 +12,10 @@ const MAX_REPORT = 64 * 1024
 const MAX_TOKENS = 20
 const MAX_COPIES = 10
 
-/** `complains`: whether the header says that it is a complaint, for those without a feedback part. */
+/**
+ * Reads a complaint; undefined when the message is none. `complains` tells whether the header calls it a complaint, for
+ * reports without a feedback part.
+ */
 export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node) => boolean): Feedback | undefined {
   const parts = partsOf(tree)
   const part = parts.find(({ type }) => type === 'message/feedback-report')
@@ -25,7 +28,7 @@ export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node
     .slice(0, MAX_COPIES)
     .map((each) => textOf(message, each, MAX_REPORT))
   const copies = copiesIn(message, tree)
-  // Its fields may stand in a part of another type.
+  // The report's fields may be in a part of another type.
   const said = texts.find((text) => /^Feedback-Type:/im.test(text))
   if (said !== undefined) return judged(parseFields(said.slice(said.search(/^Feedback-Type:/im))), copies, texts)
   const tokens = complaint ? tokensIn([], copies, texts) : []
@@ -34,7 +37,10 @@ export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node
     : { kind: 'complaint', feedbackType: 'abuse', recipient: recipientOf([], copies), tokens }
 }
 
-/** RFC 5965 §3: only abuse is a complaint; opt-out asks to be taken off the list, the others say nothing of the reader. */
+/**
+ * RFC 5965 §3: only `abuse` is a complaint; opt-out asks to unsubscribe;
+ * other types say nothing about the reader's wish.
+ */
 function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
   const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)
   const kind = feedbackType === 'abuse' ? 'complaint' : /^opt-out(?:-list)?$/.test(feedbackType) ? 'opt-out' : undefined
@@ -43,7 +49,7 @@ function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
     : { kind: 'feedback', feedbackType }
 }
 
-/** Who complains, where the provider tells: many redact it. Microsoft wrote it into the copy. */
+/** The complaining recipient, when the provider tells: many redact it. Microsoft wrote it into the copy. */
 function recipientOf(fields: Field[], copies: Field[][]): string | null {
   const told = ['original-rcpt-to', 'removal-recipient'].map((name) => fieldOf({ fields }, name))
   const noted = copies.map((copy) => fieldOf({ fields: copy }, 'x-hmxmroriginalrecipient'))
@@ -54,14 +60,14 @@ function recipientOf(fields: Field[], copies: Field[][]): string | null {
   return null
 }
 
-/** The headers of what is attached of our mail, whole or alone. */
+/** The headers of attached copies of our mail, whole copies or headers alone. */
 const copiesIn = (message: Buffer, tree: Node): Field[][] =>
   [...nodesOf(tree)]
     .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')
     .slice(0, MAX_COPIES)
     .map((node) => parseFields(textOf(message, node, MAX_REPORT).split(/\r?\n\r?\n/, 1)[0]!))
 
-/** Return paths and unsubscribe addresses as we make them: local parts of 26 characters. */
+/** The form of our return paths and unsubscribe addresses: local parts of 26 characters. */
 const TOKEN = /(?<![\w.+-])((?:u-)?[a-z2-7]{26})@/gi
 
 function tokensIn(fields: Field[], copies: Field[][], texts: string[]): string[] {

@@ -1,10 +1,10 @@
-// Which attachments are taken (D28): not what runs when it is opened, whether its name says so or its first bytes.
+// Decides which attachments are accepted (D28): no programs, whether the file name or the first bytes show one.
 import { detectMimeType } from 'nodemailer/lib/mime-funcs'
 import { configAsset } from '../base/assets.ts'
 
 let refused: ReadonlySet<string> | undefined
 
-/** The endings of config/refused-attachments.txt, lower case without dot. */
+/** The endings of config/refused-attachments.txt, lower case, without the dot. */
 function refusedEndings(): ReadonlySet<string> {
   refused ??= new Set(
     configAsset('refused-attachments.txt')
@@ -26,9 +26,9 @@ const MAGIC: readonly (readonly [name: string, bytes: number[]])[] = [
   ['a script', [0x23, 0x21]],
 ]
 
-/** Why a file of this name and beginning is refused, as "is …"; undefined when it is welcome. */
+/** Why a file with this name and these first bytes is refused, as "is …"; undefined when it is accepted. */
 export function refusalOf(filename: string, head: Uint8Array): string | undefined {
-  // Characters that turn the direction of writing hide the true ending.
+  // Characters that change the direction of writing hide the true ending.
   if (/[\u202a-\u202e\u2066-\u2069\u200e\u200f]/.test(filename))
     return 'has a name with characters that change the direction of writing'
   const endings = filename
@@ -42,7 +42,7 @@ export function refusalOf(filename: string, head: Uint8Array): string | undefine
   return magic && `is ${magic[0]}, whatever its name says`
 }
 
-/** What stands where at the beginning of a file, and tells its media type whatever the name says. */
+/** Octets at fixed places of a file that show its media type, whatever its name. */
 const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = [
   ['application/pdf', 0, '%PDF-'],
   ['image/png', 0, '\x89PNG\r\n'],
@@ -59,14 +59,14 @@ const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = 
   ['video/mp4', 4, 'ftypmp4'],
   ['application/rtf', 0, '{\\rtf'],
 ]
-/** Those that many kinds of file are packed in: the name's ending says more. */
+/** Containers of many kinds of file: the name's ending says more. */
 const WRAPPERS: typeof SIGNS = [
   ['application/zip', 0, 'PK\x03\x04'],
   ['application/gzip', 0, '\x1f\x8b'],
 ]
 const UNKNOWN = 'application/octet-stream'
 
-/** The media type by the first octets, else by the name's ending. */
+/** The media type by the first octets, else by the name's ending; application/octet-stream when neither is known. */
 export function typeOf(filename: string, head: Uint8Array): string {
   const text = Buffer.from(head.subarray(0, 16)).toString('latin1')
   const by = (signs: typeof SIGNS): string | undefined =>

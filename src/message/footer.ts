@@ -1,4 +1,4 @@
-// The footer of a campaign's mail whose author left no way to leave (D61): a small line with the unsubscribe link at the end of the html,
+// The footer of a campaign's mail whose author put in no unsubscribe link (D61): a small line at the end of the html,
 // and a last line of the text, in the language of the mail.
 import { plainText } from './compose.ts'
 import { hasUnsubscribeLink } from './leave-link.ts'
@@ -38,7 +38,7 @@ const MIN_HITS = 3
 const MAX_WORDS = 2000
 const LINK = '{{unsubscribe_url}}'
 
-/** What stands in a comment, a style or the head is seen by nobody. */
+/** The html without comments, styles and head, which no reader sees. */
 const visible = (html: string): string =>
   html.replace(/<!--.*?(?:-->|$)/gs, '').replace(/<(head|style|script|title)\b.*?(?:<\/\1\s*>|$)/gis, '')
 
@@ -62,7 +62,9 @@ export function languageOf(html: string): Language {
   return first!.count >= MIN_HITS ? first!.language : 'en'
 }
 
-/** Both bodies with a way to leave. A test has no link that works: its words alone (`live` false). */
+/**
+ * Both bodies, each with an unsubscribe link. A test mail has no working link: its footer is text only (`live` false).
+ */
 export function withFooter(
   { html, text }: { html: string; text: string | null },
   live: boolean,

@@ -1,10 +1,10 @@
-// Header fields as they go on the wire: RFC 2047 words for what is not ASCII, folded at white space (RFC 5322 §2.2.3), no
-// line longer than 998 octets whatever comes in. CR, LF and NUL are refused long before; here they become spaces, so that no
-// caller can inject a field.
+// Header fields for the wire: RFC 2047 words for text that is not ASCII, folded at white space (RFC 5322 §2.2.3), no
+// line longer than 998 octets whatever the input. CR, LF and NUL were refused before; here they become spaces as well,
+// so that no caller can inject a field.
 import { foldLines } from 'nodemailer/lib/mime-funcs'
 import type { Address } from './address.ts'
 
-/** A line that holds an encoded word ends by here (RFC 2047 §2); other lines do where white space allows it. */
+/** A line with an encoded word ends here (RFC 2047 §2); other lines do when white space allows it. */
 const LINE = 76
 /** `=?UTF-8?Q?` and `?=`. */
 const FRAME = 12
@@ -45,14 +45,14 @@ export function encodedWords(text: string, column: number): string {
   return words.join('\r\n ')
 }
 
-/** A character as it may stand in any encoded word, also in a phrase (RFC 2047 §5 (3)). */
+/** A character as any encoded word may hold it, even in a phrase (RFC 2047 §5 (3)). */
 function inQ(character: string): string {
   if (character === ' ') return '_'
   if (/[A-Za-z0-9!*+/-]/.test(character)) return character
   return [...Buffer.from(character)].map((octet) => `=${octet.toString(16).toUpperCase().padStart(2, '0')}`).join('')
 }
 
-/** Text folded at single spaces, so that neither a space is lost nor a line is blank. The first line begins at `column`. */
+/** Folds text at single spaces, so that no space is lost and no line is blank. The first line begins at `column`. */
 function fold(text: string, column: number): string {
   let folded = ''
   let end = column
@@ -64,22 +64,27 @@ function fold(text: string, column: number): string {
   return folded
 }
 
-/** One header field with its line end. */
+/** One header field, folded (RFC 5322 §2.2.3), with its line end. */
 export function headerField(name: string, value: string): string {
   const line = `${name}: ${value}`.trimEnd()
-  // Folding inside a long run of white space would leave lines of nothing else (RFC 5322 §3.2.2).
+  // Folding inside a long run of white space would make lines of white space only (RFC 5322 §3.2.2).
   const whole = line.length <= LINE || (line.length <= 998 && /[ \t]{60}/.test(value))
   return `${whole ? line : foldLines(line, LINE)}\r\n`
 }
 
-/** Free text (Subject): encoded when it is not ASCII, looks encoded, or has a word that no line could hold. */
+/**
+ * A field of free text (Subject).
+ * Encoded (RFC 2047) if it is not ASCII, looks encoded, or has a word too long for a line.
+ */
 export function unstructured(name: string, text: string): string {
   const value = clean(text)
   if (isPlain(value) && !/[ \t]{60}/.test(value)) return headerField(name, value)
   return `${name}: ${encodedWords(value, name.length + 2)}\r\n`
 }
 
-/** Addresses with display names, separated by commas; a long list has one address a line. */
+/**
+ * A field of addresses with display names (RFC 5322 §3.4), separated by commas; in a long list each has its own line.
+ */
 export function addressField(name: string, addresses: readonly Address[]): string {
   const list = addresses.map((address, index) => formatAddress(address, index === 0 ? name.length + 2 : 1))
   const line = `${name}: ${list.join(', ')}`
@@ -88,7 +93,7 @@ export function addressField(name: string, addresses: readonly Address[]): strin
 
 const ATOMS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/
 
-/** `Ann <a@b.example>`, `"Ann, B." <…>` or `=?UTF-8?Q?…?= <…>`, on a line that is already `column` long. */
+/** `Ann <a@b.example>`, `"Ann, B." <…>` or `=?UTF-8?Q?…?= <…>`, on a line with `column` characters already. */
 function formatAddress({ name, address }: Address, column: number): string {
   if (name === '') return address
   const text = clean(name)

@@ -1,7 +1,7 @@
 // The part of libmime that is used; the package has no types of its own.
 declare module 'libmime' {
   const libmime: {
-    /** RFC 2047 words in a header value become text. */
+    /** Decodes the RFC 2047 words of a header value. */
     decodeWords(text: string): string
   }
   export default libmime

@@ -1,6 +1,7 @@
-// White space in quoted-printable parts, before the library decodes them: what ends a line is no part of the text (RFC 2045 §6.7, rule 3), and
-// the library looks for it from every space anew, so that a megabyte of spaces would be hours. Soft line breaks within a long run, and
-// nothing at the end of a line, are the same text in linear time.
+// Reduces long runs of white space in quoted-printable parts before the library decodes them. White space at the end of
+// a line is no part of the text (RFC 2045 §6.7, rule 3); the library searches for it from every space again, so that a
+// megabyte of spaces would take hours. A run within a line gets soft line breaks, a run at the end is removed: the same
+// text in linear time.
 import { MalformedMessage, nodesOf, parseTree, type Node } from './mime-tree.ts'
 
 const LONG = 256
@@ -10,7 +11,7 @@ const CR = 0x0d
 const LF = 0x0a
 const SOFT = Buffer.from('=\r\n')
 
-/** The message with no more than so many spaces in a row in its quoted-printable parts; itself where there are none. */
+/** The message without long runs of spaces in its quoted-printable parts; the same buffer when it has none. */
 export function withoutLongSpaces(message: Buffer): Buffer {
   const pieces: Buffer[] = []
   let done = 0
@@ -34,7 +35,7 @@ function quotedParts(message: Buffer): Node[] {
   }
 }
 
-/** Whichever of several fields the library takes. */
+/** True when any of several such fields says so: it is unknown which one the library takes. */
 const isQuoted = ({ fields }: Node): boolean =>
   fields.some(({ name, value }) => /^content-transfer-encoding$/i.test(name) && /quoted/i.test(value))
 

@@ -1,13 +1,14 @@
-// The structure of a received message (RFC 2045, RFC 2046) as a tree of ranges in its bytes, with limits that no mail of people
-// reaches. It copies nothing and decodes nothing but what is asked for, so that a bomb costs no more than its own size.
+// The structure of a received message (RFC 2045, RFC 2046) as a tree of byte ranges, with limits that no normal mail
+// reaches. It copies nothing and decodes only the parts asked for, so that a hostile message costs no more than its own
+// size.
 
-/** The limits of a message that is taken apart (D47). */
+/** The limits of a message (D47). */
 export const MAX_DEPTH = 32
 export const MAX_PARTS = 500
 export const MAX_FIELDS = 1000
 export const MAX_HEADER = 256 * 1024
 
-/** A message that is no MIME message or goes beyond the limits: its text says how. */
+/** A message that is not MIME or exceeds a limit; the text says how. */
 export class MalformedMessage extends Error {}
 
 const LF = 0x0a
@@ -17,7 +18,7 @@ const SPACE = 0x20
 const DASH = 0x2d
 
 export interface Field {
-  /** As it stands in the message. */
+  /** In the case that the message has. */
   name: string
   /** Unfolded, not decoded; octets as latin1 characters. */
   value: string
@@ -25,13 +26,13 @@ export interface Field {
 
 export interface Node {
   fields: Field[]
-  /** Lower case, "text/plain" when none is said. */
+  /** Lower case; "text/plain" when the part names none. */
   type: string
   params: ReadonlyMap<string, string>
   encoding: string
-  /** Where the header begins. */
+  /** Offset of the header. */
   at: number
-  /** Where the body lies. */
+  /** Offsets of the body. */
   start: number
   end: number
   children: Node[]
@@ -45,18 +46,18 @@ export function fieldOf({ fields }: Pick<Node, 'fields'>, name: string): string 
 
 interface Budget {
   parts: number
-  /** Lines that begin like a boundary and are none. */
+  /** Lines that look like a boundary and are none. */
   lookalikes: number
 }
 
 const MAX_LOOKALIKES = 1_000_000
 
-/** Takes a message apart. Throws MalformedMessage beyond the limits. */
+/** Parses a message into a tree. Throws MalformedMessage when it exceeds a limit. */
 export function parseTree(message: Buffer): Node {
   return parseNode(message, 0, message.length, 0, { parts: 0, lookalikes: 0 }, 'text/plain')
 }
 
-/** Where a header ends: the offset of its body; `end` when there is no empty line. Nothing is looked at beyond the limit. */
+/** The offset at which a header's body begins; `end` when there is no empty line. Reads no further than the limit. */
 function bodyStart(message: Buffer, start: number, end: number): number {
   const last = Math.min(end, start + MAX_HEADER + 2)
   const emptyLine = (at: number): number =>
@@ -71,7 +72,7 @@ function bodyStart(message: Buffer, start: number, end: number): number {
   return end
 }
 
-/** The fields of a header block, the first 1,001 of them. Lines that are no field are passed over. */
+/** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are no field are skipped. */
 export function parseFields(block: string): Field[] {
   const fields: Field[] = []
   for (const line of block.split(/\r?\n(?![ \t])/)) {
@@ -107,7 +108,7 @@ function parseNode(message: Buffer, start: number, end: number, depth: number, b
 /** A message inside a message. */
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global'
 
-/** The ranges between the boundary's lines; what follows an unfinished last one belongs to it. */
+/** The byte ranges between the boundary lines; a last part without a closing line runs to the end. */
 function* partsBetween(
   message: Buffer,
   start: number,
@@ -115,7 +116,7 @@ function* partsBetween(
   boundary: string,
   budget: Budget,
 ): Iterable<[number, number]> {
-  // With the line end before it, or a body of dashes would be a hit at every octet.
+  // The search includes the line end before the boundary: otherwise a body of dashes would match at every octet.
   const mark = Buffer.from(`\n--${boundary}`, 'latin1')
   const first = mark.subarray(1).compare(message, start, Math.min(end, start + mark.length - 1)) === 0
   let open: number | undefined
@@ -128,13 +129,16 @@ function* partsBetween(
       if (line.closing) return
     } else if (++budget.lookalikes > MAX_LOOKALIKES)
       throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are none.`)
-    // The line end after this boundary may be the one before the next.
+    // One line end may serve this boundary and the next.
     at = message.indexOf(mark, at + mark.length)
   }
   if (open !== undefined && open <= end) yield [open, end]
 }
 
-/** The rest of a boundary's line, which is empty but for white space; a longer boundary that begins like this is another's. */
+/**
+ * Reads the rest of a boundary line, which must be white space:
+ * otherwise it belongs to a longer boundary of another part.
+ */
 function boundaryLine(message: Buffer, after: number, end: number): { closing: boolean; next?: number } | undefined {
   const closing = after + 1 < end && message[after] === DASH && message[after + 1] === DASH
   for (let at = closing ? after + 2 : after; at < end; at++) {
@@ -151,11 +155,13 @@ function withoutLineEnd(message: Buffer, start: number, at: number): number {
   return Math.max(start, line)
 }
 
-/** `text/plain; charset="utf-8"` as its value and parameters; the first of a name counts. */
+/**
+ * Splits `text/plain; charset="utf-8"` into value and parameters (RFC 2045 §5.1). Of repeated names the first counts.
+ */
 export function parseParameters(text: string): { value: string; params: ReadonlyMap<string, string> } {
   const params = new Map<string, string>()
   const [value = ''] = text.split(';', 1)
-  // What is no parameter ("; ;", "; flowed") is passed over.
+  // Text that is no parameter ("; ;", "; flowed") is skipped.
   const parameter = /;\s*(?:([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?[^;]*|([^;]*))|[^;]*)/y
   parameter.lastIndex = value.length
   for (let match = parameter.exec(text); match; match = parameter.exec(text)) {
@@ -167,12 +173,12 @@ export function parseParameters(text: string): { value: string; params: Readonly
   return { value: value.trim(), params }
 }
 
-/** The nodes of a message itself, the root first: what stands in messages inside it is theirs. */
+/** The nodes of a message, the root first, without those of messages inside it. */
 export function partsOf(tree: Node): Node[] {
   return [tree, ...(isMessage(tree.type) ? [] : tree.children.flatMap(partsOf))]
 }
 
-/** All nodes, the root first. */
+/** All nodes, the root first, those of messages inside it too. */
 export function* nodesOf(node: Node): Iterable<Node> {
   yield node
   for (const child of node.children) yield* nodesOf(child)
@@ -191,7 +197,7 @@ export function textOf(message: Buffer, node: Node, max: number): string {
   const decoded = octetsOf(message, node, max)
   const charset = params.get('charset') ?? 'utf-8'
   const text = decoded.toString('utf8')
-  // ISO-2022 is pure ASCII to the eye of UTF-8.
+  // ISO-2022 text is valid ASCII, so it would pass as UTF-8.
   if (!text.includes('\ufffd') && !/^iso-2022-/i.test(charset)) return text
   try {
     return new TextDecoder(charset, { fatal: true }).decode(decoded)

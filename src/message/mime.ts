@@ -1,17 +1,20 @@
-// MIME structure (RFC 2045, RFC 2046, RFC 2183, RFC 2387): a message body as a tree of parts, written out as pieces of text.
-// Pieces and not one string, because a mail may have 40 MB.
+// Writes MIME parts (RFC 2045, RFC 2046, RFC 2183, RFC 2387): a body as a tree of parts, given out as pieces of text.
+// Pieces rather than one string, because a mail may have 40 MB.
 import { release } from '../base/memory.ts'
 import { headerField } from './headers.ts'
 import { CHANGED, encodeBytes, encodingOf, MAX_PLAIN_LINE, type Encoding } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
-/** A part: its header fields and its body, each piece ending with CRLF; the header is asked for just before the body. */
+/** A part: its header fields and its body, each piece ending with CRLF. The header is read just before the body. */
 export interface Part {
   readonly header: string
   body: () => Iterable<string>
 }
 
-/** A text part in the plainest encoding that carries it unharmed. */
+/**
+ * A text part in UTF-8, in the simplest transfer encoding that keeps it intact (RFC 2045 §6).
+ * Any line ends are accepted.
+ */
 export function textPart(subtype: 'plain' | 'html', content: string): Part {
   const lines = content.replace(/\r\n?|\n/g, '\r\n')
   const whole = lines.endsWith('\r\n') ? lines : `${lines}\r\n`
@@ -23,13 +26,13 @@ export function textPart(subtype: 'plain' | 'html', content: string): Part {
     body() {
       if (plain) return [whole]
       const encoded = encodeQuotedPrintable(whole)
-      // A body without a visible character is where signers and verifiers disagree; a soft line break is visible.
+      // Signers and verifiers disagree about a body without visible characters; a soft line break is visible.
       return [/\S/.test(encoded) ? encoded : `=\r\n${encoded}`]
     },
   }
 }
 
-/** True when text may go as it is: printable ASCII, short lines, no line that software on the way would change. */
+/** True when text needs no encoding: printable ASCII, short lines, no line that other software would change. */
 function isPlain(text: string): boolean {
   if (/[^\t\r\n\x20-\x7e]/.test(text) || CHANGED.test(text) || /[ \t]\r$/m.test(text) || !/\S/.test(text)) return false
   let start = 0
@@ -43,17 +46,17 @@ function isPlain(text: string): boolean {
 export interface Attachment {
   filename: string
   contentType: string
-  /** Without angle brackets; set for what the html shows by cid:. */
+  /** Without angle brackets; set for files that the html shows by a cid: URL. */
   contentId: string | null
   disposition: 'attachment' | 'inline'
 }
 
-/** A part of bytes. They are asked for when its turn comes, so that one attachment at a time is in memory. */
+/** A part of bytes. `bytes` is called when the part is written, so that only one attachment at a time is in memory. */
 export function attachmentPart(
   { filename, contentType, contentId, disposition }: Attachment,
   bytes: () => Buffer,
 ): Part {
-  // A message inside a message may not be encoded (RFC 2046 §5.2.1), and as it came it could break the signature.
+  // A message inside a message may not be encoded (RFC 2046 §5.2.1), and unencoded it could break the signature.
   const type = /^(?:message|multipart)\//i.test(contentType) ? 'application/octet-stream' : contentType
   const read = (): { content: Buffer; encoding: Encoding } => {
     const content = bytes()
@@ -79,7 +82,7 @@ export function attachmentPart(
   }
 }
 
-/** A field whose parameters are folded between them: inside a quoted name not all readers unfold. */
+/** A field, folded only between its parameters: not all readers unfold inside a quoted name. */
 function structuredField(name: string, [value, ...parameters]: readonly string[]): string {
   let field = `${name}: ${value}`
   let end = field.length
@@ -91,15 +94,15 @@ function structuredField(name: string, [value, ...parameters]: readonly string[]
   return `${field}\r\n`
 }
 
-/** A name that fits on a line, even with each character quoted, and looks encoded to nobody. */
+/** A name that fits on a line, even with each character quoted, and does not look like an encoded word. */
 const isSimple = (value: string): boolean => /^[\x20-\x7e]{0,400}$/.test(value) && !value.includes('=?')
 const quoted = (key: string, value: string): string => `${key}="${value.replace(/["\\]/g, '\\$&')}"`
 
-/** `name="report.pdf"`; a plain ASCII likeness of what is not ASCII, for readers that know no better. */
+/** `name="report.pdf"`; characters outside ASCII become "_", for old readers. */
 const nameFallback = (value: string): string =>
   quoted('name', isSimple(value) ? value : value.replace(/[^\x20-\x7e]|["\\?]/g, '_').slice(0, 60))
 
-/** `filename="report.pdf"`; what is not ASCII as RFC 2231 has it. Never both under one key: that is a defect. */
+/** `filename="report.pdf"`, or the form of RFC 2231 when it is not ASCII. Never both: that would be a defect. */
 function fileName(value: string): string[] {
   if (isSimple(value)) return [quoted('filename', value)]
   const pieces = ['']
@@ -108,7 +111,7 @@ function fileName(value: string): string[] {
       /[!'()*]/,
       (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`,
     )
-    // No cut inside a character: readers decode piece by piece.
+    // No cut inside a character: readers decode each piece alone.
     if (pieces.at(-1)!.length + encoded.length > 50) pieces.push('')
     pieces[pieces.length - 1] += encoded
   }
@@ -116,7 +119,10 @@ function fileName(value: string): string[] {
   return pieces.map((piece, index) => `filename*${index}*=${index === 0 ? "utf-8''" : ''}${piece}`)
 }
 
-/** Parts under one roof. The boundary holds "=_", which neither base64 nor quoted-printable can. */
+/**
+ * Joins parts into one (RFC 2046 §5.1); a single part is returned as it is.
+ * Encoded text cannot hold the boundary's "=_".
+ */
 export function multipart(kind: 'alternative' | 'related' | 'mixed', seed: string, parts: readonly Part[]): Part {
   if (parts.length === 1) return parts[0]!
   const boundary = `=_${kind.slice(0, 3)}_${seed}`

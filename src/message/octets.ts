@@ -1,18 +1,19 @@
-// The bytes of an attachment as lines of text (RFC 2045 §6): a text of ASCII goes as it is, or as quoted-printable where its own line ends
-// or its long lines would not arrive as they are; all else goes as base64. What a reader decodes are the same bytes.
+// Encodes the bytes of an attachment as lines of text (RFC 2045 §6). ASCII text stays as it is, or becomes
+// quoted-printable when its line ends or long lines would be changed on the way; everything else becomes base64. A
+// reader decodes the same bytes.
 import { encodePiece, encodeQuotedPrintable } from './quoted-printable.ts'
 
 export type Encoding = '7bit' | 'quoted-printable' | 'base64'
 
-/** Octets of a line without its end (RFC 5322 §2.1.1). */
+/** The most octets of a line without its end (RFC 5322 §2.1.1). */
 export const MAX_PLAIN_LINE = 998
-/** Lines that software on the way would change, or take for the end of a part. */
+/** Lines that other software would change, or take for the end of a part. */
 export const CHANGED = /^(?:From |\.|--=_)/m
 /** Bytes encoded at a time: a multiple of 57, which make a line of 76. */
 const STEP = 57 * 4096
 const [TAB, LF, CR, SPACE, DOT, EQUALS, F, DASH] = [9, 10, 13, 32, 46, 61, 70, 45]
 
-/** Octets of base64 in lines of 76 with their line ends. */
+/** The size in octets of `size` bytes as base64, in lines of 76 with their line ends. */
 export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
 
 /** Up to so many octets a text is never base64: whoever looks at the source of a mail can read it. */
@@ -54,7 +55,7 @@ export function encodingOf(contentType: string, bytes: Buffer): Encoding {
     }
   }
   if (plain) return '7bit'
-  // A soft line break each 73 octets, after which one more may have to be escaped.
+  // One soft line break per 73 octets: the next octet may need an escape of three.
   const octets = (bytes.length + escaped * 2) * (1 + 5 / 73) + 5
   return bytes.length <= SMALL || octets <= base64Octets(bytes.length) ? 'quoted-printable' : 'base64'
 }
@@ -70,7 +71,7 @@ export function* encodeBytes(bytes: Buffer, encoding: Encoding): Iterable<string
       yield text.replace(/.{1,76}/g, '$&\r\n')
       continue
     }
-    // As it is, a piece ends with a line.
+    // In 7bit a piece must end at a line end.
     const line = encoding === '7bit' ? bytes.indexOf('\r\n', end) : end
     end = line < 0 || line >= bytes.length ? bytes.length : encoding === '7bit' ? line + 2 : line
     const text = bytes.toString('latin1', at, end)

@@ -1,12 +1,12 @@
-// A received message as its reader wants it: header fields decoded, addresses, threading, text and html in Unicode, and a list of
-// what is attached. Attachments are counted, not kept: their bytes are read again from the message when somebody asks.
+// A received message for its reader: decoded header fields, addresses, threading, text and html in Unicode, and a list
+// of the attachments. Their bytes are not kept: they are read from the message again on request.
 import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
 import { withoutLongSpaces } from './long-spaces.ts'
 import { fieldOf, type Node } from './mime-tree.ts'
 
 export interface InboundAttachment {
-  /** Its place among the attachments, from "1". */
+  /** Its number among the attachments, from "1". */
   id: string
   filename: string | null
   content_type: string
@@ -34,13 +34,13 @@ export interface ParsedBody {
   attachments: InboundAttachment[]
 }
 
-/** Text and html are cut here, in characters; the raw message has all. */
+/** Text and html are cut at this many characters; the raw message has all. */
 const MAX_TEXT = 5 * 1024 * 1024
 const MAX_VALUE = 64 * 1024
 const MAX_REFERENCES = 1000
 const CHUNK = 64 * 1024
 
-/** Octets that came as latin1 characters: as UTF-8 where they are. */
+/** latin1 characters read as UTF-8 octets; unchanged when they are no UTF-8. */
 export const utf8 = (latin1: string): string => {
   const text = Buffer.from(latin1, 'latin1').toString('utf8')
   return text.includes('\ufffd') ? latin1 : text
@@ -55,7 +55,7 @@ export function decoded(value: string): string {
     .toWellFormed()
 }
 
-/** The header of a message. */
+/** Reads the header of a message. */
 export function parseHeader(tree: Node): ParsedHeader {
   const headers: Record<string, string | string[]> = Object.create(null) as Record<string, string | string[]>
   for (const { name, value } of tree.fields) {
@@ -86,7 +86,9 @@ export function parseHeader(tree: Node): ParsedHeader {
 const idsOf = (value: string | undefined): string[] =>
   (value?.slice(0, MAX_VALUE).match(/<[^<>\s]+>/g) ?? []).slice(0, MAX_REFERENCES).map(utf8)
 
-/** An address list at its commas, not at those in quotes, comments or brackets; groups give their members. */
+/**
+ * Splits an address list (RFC 5322 §3.4) at commas outside quotes, comments and brackets. A group gives its members.
+ */
 export function splitAddresses(value: string | undefined): string[] {
   if (value === undefined) return []
   const parts: string[] = []
@@ -108,7 +110,7 @@ export function splitAddresses(value: string | undefined): string[] {
       bracket === '' &&
       (character === ',' || character === ';' || character === ':')
     ) {
-      // What stands before a colon is a group's name.
+      // The text before a colon is a group's name.
       if (character !== ':') parts.push(part)
       part = ''
       continue
@@ -118,7 +120,7 @@ export function splitAddresses(value: string | undefined): string[] {
   return [...parts, part].map((each) => each.trim()).filter((each) => each !== '')
 }
 
-/** Walks the parts; `take` sees each attachment in its order and reads or skips its content. */
+/** Reads the parts of a message. `take` gets each attachment in order, and reads or skips its content. */
 async function walk(
   octets: Buffer,
   take: (attachment: AttachmentStream, index: number) => Promise<boolean>,
@@ -161,10 +163,13 @@ async function walk(
   return text
 }
 
-/** Octets at the beginning of a file that tell what it is. */
+/** Octets at the beginning of a file that show its type. */
 const HEAD = 64
 
-/** The body of a message: what is to be read, and what is attached. `inspect` sees each attachment with its first octets. */
+/**
+ * Reads the body of a message and the list of its attachments.
+ * `inspect` is called for each attachment with its first octets.
+ */
 export async function parseBody(
   message: Buffer,
   inspect?: (attachment: InboundAttachment, head: Buffer) => void,
@@ -192,7 +197,7 @@ export async function parseBody(
   return { text: whole(text?.text), html: whole(text?.html), attachments }
 }
 
-/** The bytes of one attachment; undefined when there is none of that number. */
+/** The bytes of one attachment; undefined when the message has none of that number. */
 export async function attachmentOf(message: Buffer, id: string): Promise<Buffer | undefined> {
   let found: Buffer | undefined
   await walk(message, async (attachment, index) => {
@@ -214,6 +219,6 @@ const oneLine = (text: string): string =>
 
 const bytesOf = ({ content }: AttachmentStream): AsyncIterable<Buffer> => content as unknown as AsyncIterable<Buffer>
 
-/** A part that is not there, or is empty, is null. */
+/** Text cut to its limit; null when it is absent or empty. */
 const whole = (text: string | boolean | undefined): string | null =>
   typeof text === 'string' ? text.slice(0, MAX_TEXT).replaceAll('\0', '').toWellFormed() || null : null

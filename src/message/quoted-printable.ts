@@ -1,5 +1,4 @@
-// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: most mails spend more time here than anywhere else but in
-// the signature.
+// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: for most mails only the signature takes more time.
 
 const HEX = Buffer.from('0123456789ABCDEF')
 const MAX_LINE = 76
@@ -26,7 +25,7 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
       continue
     }
     const atEnd = i + 1 === input.length || (input[i + 1] === CR && input[i + 2] === LF)
-    // White space at the end of a line would be stripped on the way; "From " and "." at its start would be stuffed.
+    // Other software may strip white space at a line's end, and change "From " and "." at its start.
     const literal =
       byte > SPACE && byte < 127 && byte !== EQUALS
         ? column > 0 || (byte !== DOT && byte !== F)

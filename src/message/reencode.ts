@@ -13,7 +13,7 @@ import {
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
-/** A message whose parts somebody signed or sealed is not touched (RFC 1847). */
+/** A signed or encrypted part must not change (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
 /** Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding (RFC 2045 §6.4); its
@@ -89,7 +89,7 @@ function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit =
 
 function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, sevenBit: boolean): Edit[] | 'whole' {
   if (node.children.length > 0 || isMessage(node.type)) {
-    // The encoding of what holds parts says what is inside (RFC 2045 §6.4).
+    // The encoding of a multipart only describes its parts (RFC 2045 §6.4).
     const wide = sevenBit && /^(?:8bit|binary)$/.test(node.encoding)
     return wide ? [headerEdit(message, node, '7bit')] : []
   }
@@ -117,12 +117,12 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
 
 const FIELD = /^content-transfer-encoding[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*\r\n/im
 
-/** The header of a part with another encoding in it. */
+/** The header of a part with its encoding replaced. */
 function headerEdit(message: Buffer, { at, start }: Node, encoding: string): Edit {
   const header = message.toString('latin1', at, start)
   const field = `Content-Transfer-Encoding: ${encoding}\r\n`
   if (FIELD.test(header)) return { from: at, to: start, text: header.replace(FIELD, field) }
-  // Before the empty line, if the part has one.
+  // Inserted before the empty line, if the part has one.
   const end = header.endsWith('\r\n\r\n') || header === '\r\n' ? header.length - 2 : header.length
   return { from: at, to: start, text: `${header.slice(0, end)}${field}${header.slice(end) || '\r\n'}` }
 }

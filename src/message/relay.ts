@@ -11,7 +11,7 @@ import { track, type Tracking } from './tracking.ts'
 
 export interface Relay {
   tracking: Tracking | null
-  /** Fields of ours that are put in front. */
+  /** Fields of this server, put in front. */
   extra: readonly (readonly [name: string, value: string])[]
   /** For a server without 8BITMIME (RFC 6152). */
   sevenBit: boolean
@@ -35,7 +35,7 @@ export function relayed(
   const field = Buffer.from(signRelayed(whole, signature))
   const dots = whole.includes('\r\n.') || whole[0] === DOT
   const text = dots ? Buffer.from(stuffDots(whole.toString('latin1')), 'latin1') : whole
-  // In memory of its own, which can be handed to another thread.
+  // A buffer of its own, because it is transferred to another thread.
   const wire = new Uint8Array(field.length + text.length + END.length)
   wire.set(field)
   wire.set(text, field.length)
@@ -46,7 +46,7 @@ export function relayed(
 const DOT = 0x2e
 const END = Buffer.from('.\r\n')
 
-/** The message with tracking in its HTML; as it is where it cannot bear it. */
+/** The message with tracking in its html parts; a part that cannot hold it stays as it is. */
 function trackMessage(message: Buffer, tracking: Tracking): Buffer {
   const pages = pagesOf(message)
   const pieces: Buffer[] = []
@@ -76,13 +76,13 @@ function pagesOf(message: Buffer): Node[] {
 const isAttachment = ({ fields }: Node): boolean =>
   fields.some(({ name, value }) => /^content-disposition$/i.test(name) && /^\s*attachment\b/i.test(value))
 
-/** Whether its markup is ASCII whatever its charset writes letters with. */
+/** Whether its charset writes markup as ASCII. */
 const readsAsAscii = ({ params }: Node): boolean =>
   !/^(?:utf-?(?:7|16|32)|iso-2022|ucs)/i.test(params.get('charset') ?? '')
 
-/** A page's body in its transfer encoding with tracking in it; undefined when it cannot be written so. */
+/** A page's body with tracking, in its transfer encoding; undefined when that is impossible. */
 function trackPage(message: Buffer, { encoding, end, start }: Node, tracking: Tracking): Buffer | undefined {
-  // The last line end stays the last: the final dot stands behind it.
+  // The last line end must stay: the final dot follows it.
   const whole = message.toString('latin1', start, end)
   const last = whole.endsWith('\r\n') ? '\r\n' : ''
   const raw = whole.slice(0, whole.length - last.length)
@@ -90,7 +90,7 @@ function trackPage(message: Buffer, { encoding, end, start }: Node, tracking: Tr
   return text === undefined ? undefined : Buffer.from(text + last, 'latin1')
 }
 
-/** The same for octets as latin1 characters. */
+/** The same for a body as latin1 characters. */
 function trackBody(raw: string, encoding: string, tracking: Tracking): string | undefined {
   switch (encoding) {
     case 'base64': {

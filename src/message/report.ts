@@ -1,7 +1,7 @@
-// What a mail to a return path is: a delivery status notification (RFC 3464), a bounce in the free words of some server
-// (bounce-text.ts), a complaint (feedback.ts), an automatic answer (RFC 3834), or none of these. It only reads;
-// whose mail a report means is decided by the signed token, never by what the report claims. A report that somebody has attached
-// (below message/rfc822) is none.
+// Classifies a mail to a return path: a delivery status notification (RFC 3464), a bounce in free text
+// (bounce-text.ts), a complaint (feedback.ts), an automatic answer (RFC 3834), or none of these. It only reads; the
+// signed token alone decides whose mail a report is about. A report inside an attached message (message/rfc822) does
+// not count.
 import { isComplaint, isFromServer, parseBounceText, wordsOf } from './bounce-text.ts'
 import { readFeedback, type Feedback } from './feedback.ts'
 import { fieldOf, isMessage, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
@@ -18,7 +18,7 @@ import {
 } from './reported.ts'
 
 export type Report =
-  /** `spared`: addresses of which the same report says something else than that they failed. */
+  /** `spared`: addresses of the same report that have not failed. */
   | { kind: 'bounce'; recipients: ReportedRecipient[]; spared?: string[] }
   /** Delayed, delivered, relayed or expanded: nothing has failed. */
   | { kind: 'notification' }
@@ -28,14 +28,14 @@ export type Report =
 const MAX_REPORT = 64 * 1024
 const MAX_RECIPIENTS = 100
 
-/** What a message reports; undefined when it is an ordinary mail. */
+/** Reads the report in a message; undefined for an ordinary mail. */
 export function readReport(message: Buffer, tree: Node): Report | undefined {
   const parts = partsOf(tree)
   const feedback = readFeedback(message, tree, isComplaint)
   if (feedback) return feedback
   const report = readBounce(message, tree) ?? (isAutoReply(tree) ? { kind: 'autoreply' } : undefined)
   if (report?.kind !== 'bounce' || report.recipients.some(named)) return report
-  // A gateway that sends on the report that it got, and says nothing itself.
+  // A gateway may forward the report it got without any text of its own.
   const inner = parts.find(({ type }) => isMessage(type))?.children[0]
   const passedOn = inner && readBounce(message, inner, true)
   return passedOn?.kind === 'bounce' ? passedOn : report
@@ -43,7 +43,7 @@ export function readReport(message: Buffer, tree: Node): Report | undefined {
 
 const named = ({ address, original }: ReportedRecipient): boolean => address !== '' || original !== null
 
-/** A report on delivery, in fields or in free words; with `fieldsOnly` just the former. */
+/** Reads a delivery report, from fields or free text; with `fieldsOnly` from fields alone. */
 function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | undefined {
   const fromServer = isFromServer(tree)
   const status = partsOf(tree).find(({ type }) => /^message\/(?:global-)?delivery-status$/.test(type))
@@ -52,7 +52,7 @@ function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | u
     if (report) return report.kind === 'bounce' ? completed(report, message, tree) : report
   }
   if (fieldsOnly) return undefined
-  // A report whose parts are no parts: a boundary that fits nowhere, a Content-Type that was lost.
+  // A report whose MIME structure is broken: a wrong boundary, or a lost Content-Type.
   const loose = fromServer ? looseStatus(message, tree) : undefined
   if (loose) return loose.kind === 'bounce' ? completed(loose, message, tree) : loose
   const recipients = parseBounceText(message, tree)
@@ -80,7 +80,7 @@ function readStatus(text: string): Report | undefined {
   return { kind: 'bounce', recipients: failed, ...(spared.length > 0 && { spared: spared as string[] }) }
 }
 
-/** Some servers leave out the empty line between two recipients: where the name comes again, the next begins. */
+/** Some servers omit the empty line between two recipients: a repeated field name begins the next one. */
 function recipientGroups(fields: Field[]): Field[][] {
   const groups: Field[][] = [[]]
   let names = new Set<string>()
@@ -96,7 +96,9 @@ function recipientGroups(fields: Field[]): Field[][] {
   return groups
 }
 
-/** What was done (RFC 3464 §2.3.3). Without it, the class of the status says; "expired" is how some say failed. */
+/**
+ * The action (RFC 3464 §2.3.3); without one, the class of the status decides. Some servers write "expired" for failed.
+ */
 function actionOf(fields: Field[]): string | undefined {
   const said = fieldOf({ fields }, 'action')?.toLowerCase()
   const action = /^[a-z-]{1,40}/.exec(said ?? '')?.[0]
@@ -110,7 +112,8 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
   const text = clean(untyped(fieldOf({ fields }, 'diagnostic-code') ?? ''))
   const field = /^([245]\.\d{1,3}\.\d{1,3})/.exec(fieldOf({ fields }, 'status') ?? '')?.[1] ?? null
   const quoted = statusIn(text)
-  // The words of the server that refused stand above the summary of the one that reports, unless they are as general as 5.0.0.
+  // A status in the refusing server's text counts before the reporting
+  // server's field, unless it is as general as 5.0.0.
   const status = quoted !== null && !/^\d\.0\.0$/.test(quoted) ? quoted : (field ?? quoted ?? UNDEFINED_STATUS)
   const host = fieldOf({ fields }, 'remote-mta') ?? fieldOf({ fields }, 'reporting-mta') ?? reporter
   return {
@@ -123,7 +126,7 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
   }
 }
 
-/** What the fields leave open is looked for in the words: who it was, what the server said. */
+/** Takes what the fields lack, the recipient or the server's answer, from the text. */
 function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: Node): Report {
   const vague = (each: ReportedRecipient): boolean =>
     !named(each) || (each.code === null && !/[a-z]{3}/i.test(each.text))
@@ -144,7 +147,7 @@ function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: N
   return { ...report, recipients }
 }
 
-/** The fields of a delivery status that stand in the words themselves, before the copy of our mail: that may hold anything. */
+/** The status fields inside the text, before the copy of our mail, which may hold anything. */
 function looseStatus(message: Buffer, tree: Node): Report | undefined {
   const words = wordsOf(message, tree).join('\n')
   const from = words.search(/^(?:Reporting-MTA|Original-Recipient|Final-Recipient):/im)

@@ -1,36 +1,36 @@
-// What a report tells of one recipient, and how its words are read: bounded, in one line, without control characters; and whether
-// a mail says of itself that a program answered.
+// The facts of a report about one recipient, and readers for its text: bounded, one line, without control characters.
+// Also: whether a mail says that a program wrote it.
 import { fieldOf, type Node } from './mime-tree.ts'
 
-/** One recipient that a report tells of. */
+/** One recipient of a report. */
 export interface ReportedRecipient {
   /** The final recipient, '' when the report names none. */
   address: string
-  /** As it was written to, where the report tells (Original-Recipient). */
+  /** The address we wrote to, when the report has it (Original-Recipient). */
   original: string | null
-  /** An enhanced status code such as "5.1.1"; 5.0.0, nothing more is known (RFC 3463 §3.1), when the report tells none. */
+  /** An enhanced status code such as "5.1.1"; 5.0.0 (RFC 3463 §3.1: nothing more is known) when the report has none. */
   status: string | null
   /** The SMTP code that the diagnostic begins with, else null. */
   code: number | null
-  /** What the server said. */
+  /** The server's answer. */
   text: string
-  /** Who said it. */
+  /** The server that answered. */
   host: string | null
 }
 
 const MAX_WORDS = 1000
-/** A failure of which nothing more is known. */
+/** The status of a failure without further facts. */
 export const UNDEFINED_STATUS = '5.0.0'
 
-/** The SMTP code of a diagnostic: what it begins with, or what is quoted in it. */
+/** The SMTP code at the beginning of a diagnostic or quoted in it; null when there is none. */
 export const codeIn = (text: string): number | null =>
   Number(/(?:^|[\s:;<('])([45][0-5]\d)(?=:|[\s-]+\S|$)/.exec(text)?.[1] ?? 0) || null
 
-/** The enhanced status code that stands in a text: no address of a host, no version of a program. */
+/** The enhanced status code in a text; null when there is none. IP addresses and version numbers do not count. */
 export const statusIn = (text: string): string | null =>
   /(?:^|[\s(#:-])([45]\.\d{1,3}\.\d{1,3})(?!\w|\.\d)/.exec(text)?.[1] ?? null
 
-/** Text from outside in one line, without control characters, cut. */
+/** Foreign text as one line without control characters, cut. */
 export const clean = (text: string): string =>
   text
     .slice(0, MAX_WORDS * 4)
@@ -50,7 +50,10 @@ export function addressIn(value: string | undefined): string | null {
   return ADDRESS.exec(plain)?.[1]?.toLowerCase() ?? null
 }
 
-/** An Original-Recipient. Some servers copy ORCPT as it came, in xtext (RFC 3461 §4): only "+" and "=" of an address need it. */
+/**
+ * The address of an Original-Recipient.
+ * Some servers copy ORCPT as xtext (RFC 3461 §4); in addresses only "+" and "=" need it.
+ */
 export const originalIn = (value: string | undefined): string | null =>
   addressIn(
     value?.slice(0, MAX_WORDS).replace(/\+(2B|3D)/gi, (_, hex: string) => (hex === '3D' || hex === '3d' ? '=' : '+')),
@@ -63,12 +66,12 @@ const fromUtf8Address = (text: string): string =>
     return point > 0x20 && point <= 0x10ffff ? String.fromCodePoint(point) : all
   })
 
-/** The value of a field as people see it, its encoded words (RFC 2047) undone, cut. A word that cannot be read stays as it is. */
+/** A field's value as people see it: encoded words (RFC 2047) decoded, cut. A word that cannot be decoded stays. */
 export const readable = (value: string): string =>
   clean(
     value
       .slice(0, MAX_WORDS)
-      // White space between two encoded words is no part of the text.
+      // White space between two encoded words is no part of the text (RFC 2047 §6.2).
       .replace(/\?=\s{1,100}(?==\?)/g, '?=')
       .replace(/=\?([\w-]{1,40})(?:\*[\w-]{1,40})?\?([bq])\?([^?\s]{0,500})\?=/gi, decodedWord),
   )
@@ -90,7 +93,7 @@ function decodedWord(word: string, charset: string, encoding: string, text: stri
   }
 }
 
-/** An answer that no person wrote (RFC 3834 §5), or that says so in its subject. */
+/** Whether no person wrote the answer (RFC 3834 §5): by its fields, or by its subject. */
 export function isAutoReply(tree: Node): boolean {
   const submitted = fieldOf(tree, 'auto-submitted')?.toLowerCase()
   if (submitted !== undefined && !/^no(?:$|[\s;(])/.test(submitted)) return true

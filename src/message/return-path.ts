@@ -1,5 +1,6 @@
-// Addresses that name a delivery (D31): the return path and the unsubscribe address. The local part says which delivery it was and
-// proves that we made it. Lower-case base32, because some receivers fold the case of a local part; 26 characters.
+// Addresses that name a delivery (D31): the return path and the unsubscribe address. The local part holds the
+// delivery's key and proves that this server made it. It is 26 characters of lower-case base32, because some receivers
+// change the case of a local part.
 import { base32, fromBase32 } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 
@@ -17,12 +18,13 @@ function deliveryToken(keyring: Keyring, purpose: TokenPurpose, deliveryKey: num
 /** The delivery that a token names; undefined when the token is not one of ours. */
 function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): number | undefined {
   const bytes = fromBase32(token)
-  // The last character has bits to spare: only the spelling that we make is ours.
+  // The last character has unused bits: only the spelling that we make is accepted.
   if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
   return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES), MAC_BYTES) ? key.readUIntBE(0, KEY_BYTES) : undefined
 }
 
+/** The local part of a delivery's return path: 26 characters. */
 export const returnPathToken = (keyring: Keyring, deliveryKey: number): string =>
   deliveryToken(keyring, 'return-path', deliveryKey)
 
@@ -32,10 +34,11 @@ export const readReturnPathToken = (keyring: Keyring, token: string): number | u
 
 const UNSUBSCRIBE = 'u-'
 
-/** The local part of the address at which a mail to a delivery unsubscribes its recipient (RFC 2369 §3.2). */
+/** The local part of the address that unsubscribes the recipient of a delivery (RFC 2369 §3.2). */
 export const unsubscribeLocalPart = (keyring: Keyring, deliveryKey: number): string =>
   UNSUBSCRIBE + deliveryToken(keyring, 'unsubscribe', deliveryKey)
 
+/** The delivery that an unsubscribe address names; undefined when the address is not one of ours. */
 export const readUnsubscribeLocalPart = (keyring: Keyring, local: string): number | undefined =>
   local.toLowerCase().startsWith(UNSUBSCRIBE)
     ? readToken(keyring, 'unsubscribe', local.slice(UNSUBSCRIBE.length))

@@ -1,14 +1,14 @@
-// How large a mail will be once it is encoded, told without composing it: what "under 40 MB" is measured by.
+// The size of a mail once it is encoded, computed without composing it, for the limit of 40 MB.
 import { textPart } from './mime.ts'
 import { mostOctets } from './octets.ts'
 
-/** Octets that a message may not reach. */
+/** A message must have fewer octets than this. */
 export const MAX_MESSAGE = 40 * 1024 * 1024
 
-/** Above this many characters of html nobody reads a text made of it, and making it would take long. */
+/** The most characters of html that a text is made from: more takes long, and nobody reads it. */
 export const MAX_CONVERTED = 1024 * 1024
 
-/** Header fields of ours, the signature, part headers and boundaries, generously. */
+/** Octets allowed for our header fields, the signature, and each part's header and boundary; generous. */
 const FRAME = 4096
 const PART = 1024
 
@@ -23,11 +23,11 @@ export interface Sized {
 export function encodedSize({ html, text, headers, attachments }: Sized): number {
   const parts = attachments.reduce((sum, { size }) => sum + mostOctets(size) + PART, 0)
   const own = headers.reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)
-  // Where even the worst case fits nothing needs to be encoded to know.
+  // When even the worst case fits, nothing needs to be encoded.
   const texts = html.length + (text ?? html).length
   const rest = FRAME + parts + own
   if (rest + texts * 9.2 < MAX_MESSAGE) return rest + texts
-  // A text that will be made from the html is no longer than what it is made from.
+  // A text made from the html is no longer than the html.
   return rest + textOctets(html) + textOctets(text ?? html.slice(0, MAX_CONVERTED))
 }
 

@@ -1,14 +1,14 @@
-// The header of a mail that a program hands in by SMTP: read field by field in the octets that came, so that what is sent on are the same
-// octets but for the fields that must go or come (D75, D77).
+// The header of a mail from SMTP submission, read field by field from its octets: the mail is sent on unchanged, except
+// for the fields that must be removed or added (D75, D77).
 import { rfc5322Date } from './compose.ts'
 import { AI_DISCLOSURE } from './custom-headers.ts'
 import { formatAddress, parseAddress, type Address } from './address.ts'
 import { MAX_FIELDS } from './mime-tree.ts'
 import { decoded, splitAddresses, utf8 } from './parse.ts'
 
-/** Why a header cannot be sent; the text is for whoever wrote it. */
+/** Why a header cannot be sent; the text is for the sender. */
 export class UnsendableHeader extends Error {
-  /** It is what the sender asks of this server that is wrong, not the mail itself. */
+  /** True when a request to this server is wrong, not the mail itself. */
   readonly wish: boolean
 
   constructor(text: string, wish = false) {
@@ -24,7 +24,7 @@ interface RawField {
   raw: string
 }
 
-/** What the sender asks of this server in fields of its own, which are removed. */
+/** Requests of the sender to this server, from fields of its own, which are removed. */
 export interface Wishes {
   agent_id?: string
   track_opens?: boolean
@@ -44,7 +44,10 @@ export interface SubmittedHeader {
   /** With its angle brackets, as the sender gave it; null when there was none. */
   messageId: string | null
   wishes: Wishes
-  /** The header that is sent, octets as latin1 characters, without the empty line. `id` makes the Message-ID where there was none. */
+  /**
+   * The header to send, octets as latin1 characters, without the empty line.
+   * `messageId` is used when the mail has none.
+   */
   edited: (given: { messageId: string; now: number; ownSelectors: readonly string[] }) => string
 }
 
@@ -56,10 +59,10 @@ const WISHES = {
   'idempotency-key': 'idempotency_key',
 } as const
 
-/** What this server says itself (composeJob), and what is for it alone. */
+/** Fields that this server writes itself (composeJob), and fields meant for it alone. */
 const OURS = [AI_DISCLOSURE[0], 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID'].map((name) => name.toLowerCase())
 const GOES = new Set(['bcc', 'resent-bcc', 'return-path', ...Object.keys(WISHES), ...OURS])
-/** Octets of an agent's name and of an idempotency key, as of the API. */
+/** Octets of an agent's name and of an idempotency key, the same as in the API. */
 const MOST = { agent_id: 128, idempotency_key: 256 }
 
 /** Reads a header: the octets before the empty line, each line with its CRLF. Throws UnsendableHeader. */
@@ -108,7 +111,7 @@ function fieldsOf(header: string): RawField[] {
   })
 }
 
-/** The value of a field on one line, octets that are UTF-8 as such. */
+/** The value of a field on one line; octets that are UTF-8 are decoded. */
 function valueOf({ raw }: RawField): string {
   return utf8(raw.slice(raw.indexOf(':') + 1).replaceAll('\r\n', '')).trim()
 }
@@ -166,7 +169,7 @@ function wishesOf(fields: readonly RawField[]): Wishes {
   return wishes
 }
 
-/** A signature with one of our selectors, made before the mail came back to us: it no longer holds. */
+/** A signature with a selector of ours, from an earlier pass of the mail through this server: it is no longer valid. */
 function isOwnSignature({ name, raw }: RawField, domain: string, selectors: readonly string[]): boolean {
   if (name !== 'dkim-signature') return false
   const tags = raw

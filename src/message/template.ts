@@ -1,10 +1,11 @@
-// Merge tags: {{name}}, {{email}}, {{unsubscribe_url}}, {{unsubscribe_mailto}} and any key of a contact's custom fields. A template is cut
-// into pieces once; filling it puts values between them. Values are never read as templates, and a tag without a value is empty.
+// Merge tags: {{name}}, {{email}}, {{unsubscribe_url}}, {{unsubscribe_mailto}} and any key of a contact's custom
+// fields. A template is cut into pieces once; filling it puts values between them. Values are never read as templates;
+// a tag without a value becomes empty text.
 
-/** Literal text, or the tag whose value goes there. */
+/** Literal text, or a tag to be replaced by its value. */
 export type Piece = string | { tag: string }
 
-/** The name of a tag: what stands between the braces, without the spaces around it. */
+/** A tag; its name is the text between the braces, without spaces around it. */
 const TAG = /\{\{\s*([^{}\s](?:[^{}]{0,198}[^{}\s])?)\s*\}\}/g
 
 /** Cuts a template at its tags. No two literals follow each other. */
@@ -20,19 +21,21 @@ export function cutTemplate(text: string): Piece[] {
   return pieces
 }
 
-/** Where tags stand. */
+/** The offsets of tags. */
 export const placesOfTags = (text: string): { start: number; end: number }[] =>
   Array.from(text.matchAll(TAG), ({ 0: { length }, index }) => ({ start: index, end: index + length }))
 
+/** The names of the tags among pieces. */
 export const tagsOf = (pieces: readonly Piece[]): string[] =>
   pieces.flatMap((piece) => (typeof piece === 'string' ? [] : [piece.tag]))
 
-/** Values by tag; own properties only, so that no tag reaches into what objects inherit. */
+/** Values by tag; only own properties count, so that no tag reads an inherited one such as "constructor". */
 export type Values = Readonly<Record<string, string>>
 
+/** The value of a tag; '' when there is none. */
 export const valueOf = (values: Values, tag: string): string => (Object.hasOwn(values, tag) ? values[tag]! : '')
 
-/** The text with its values, each through `form`. */
+/** The text with its values filled in, each passed through `form`. */
 export function fill(
   pieces: readonly Piece[],
   values: Values,
@@ -45,13 +48,13 @@ export function fill(
 
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 
-/** A value inside html, in text as in attributes. */
+/** A value for html, in text or in a quoted attribute. */
 export const escapeHtml = (value: string): string => value.replace(/[&<>"']/g, (character) => ESCAPES[character]!)
 
-/** A value inside a header: one line. */
+/** A value for a header: without line ends. */
 export const oneLine = (value: string): string => value.replace(/[\r\n]+/g, '')
 
-/** What a custom field's value is in a mail; what is no text, number or truth is nothing. */
+/** The text of a custom field's value; '' for anything but text, numbers and booleans. */
 export function textOfValue(value: unknown): string {
   if (typeof value === 'string') return value.toWellFormed().replaceAll('\0', '')
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : ''

@@ -1,15 +1,15 @@
-// Open and click tracking (D38): a pixel at the end of the html, and links that lead over this server first. Tokens are signed;
-// a redirect goes only where a token of ours says. Left alone: what is not http or https, fragments, and links that the sender
-// marked with `data-postrider-track="off"`.
+// Open and click tracking (D38): a pixel at the end of the html, and links that pass through this server. Tokens are
+// signed; a redirect goes only to a target inside a token of ours. Not tracked: other schemes than http and https,
+// fragments, and links that the sender marked with `data-postrider-track="off"`.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** What tracked mail needs; the key is derived from the instance key. */
+/** The facts for tracking a mail; the key is derived from the instance key. */
 export interface Tracking {
-  /** Such as "https://mail.example.org"; tokens are put behind /t/. */
+  /** Such as "https://mail.example.org"; tokens follow after /t/. */
   base: string
   /** Key of tracking tokens, base64. */
   key: string
-  /** What tokens name: the delivery. */
+  /** The key of the delivery, which tokens name. */
   delivery: number
   opens: boolean
   clicks: boolean
@@ -47,17 +47,17 @@ export function readClickToken(key: Buffer, token: string): { delivery: number; 
 
 type Place = Pick<Tracking, 'base' | 'key'>
 
-/** Where a tracked link leads first. */
+/** The URL on this server that a tracked link leads to. */
 export const trackedUrl = ({ base, key }: Place, delivery: number, url: string): string =>
   `${base}/t/c/${sealToken(secretOf(key), 'c', JSON.stringify([delivery, url]))}`
 
-/** The image of one pixel that tells of an open. */
+/** The one-pixel image whose loading is counted as an open. */
 export const pixelOf = ({ base, key }: Place, delivery: number): string =>
   `<img src="${base}/t/o/${sealToken(secretOf(key), 'o', String(delivery))}.gif" width="1" height="1" alt="" style="border:0;width:1px;height:1px">`
 
 let known: { text: string; secret: Buffer } | undefined
 
-/** There is one key of this kind. */
+/** The decoded key; kept, because all mails use the same one. */
 function secretOf(text: string): Buffer {
   if (known?.text !== text) known = { text, secret: Buffer.from(text, 'base64') }
   return known.secret
@@ -73,14 +73,16 @@ export function track(html: string, tracking: Tracking): string {
   return linked.slice(0, end) + pixel + linked.slice(end)
 }
 
-/** Where the last `</body` stands, else the end. Not by the lower case of the whole, which may be longer ("İ"). */
+/**
+ * The offset of the last `</body`, else the end. Not searched in lower case, which may be longer than the text ("İ").
+ */
 export function endOfBody(html: string): number {
   let end = html.length
   for (const { index } of html.matchAll(/<\/body/gi)) end = index
   return end
 }
 
-/** Replaces the href of every `<a …>` that leads to the web. */
+/** Replaces the href of every `<a …>` with a web address. */
 export function rewriteLinks(html: string, replace: (url: string) => string): string {
   let output = ''
   let done = 0
@@ -92,17 +94,17 @@ export function rewriteLinks(html: string, replace: (url: string) => string): st
   return output + html.slice(done)
 }
 
-/** A campaign's merge tag may hold the address of a site; whether it does shows when it is filled. */
+/** A campaign's merge tag may hold a web address, which is known only when it is filled. */
 const WEB = /^(?:https?:\/\/|\{\{)/i
 
-/** A link's href: where its value stands, quotes included, and its URL. */
+/** A link's href: the offsets of its value, quotes included, and its URL. */
 export interface Link {
   start: number
   end: number
   url: string
 }
 
-/** Every `<a …>` that leads to the web, or may when its merge tag is filled. Written as one walk over the text: no input makes it slow. */
+/** Every `<a …>` with a web address, or with a merge tag that may become one. Linear time for any input. */
 export function* readLinks(html: string): Iterable<Link> {
   const anchors = /<a(?=[\s/])/gi
   for (let match = anchors.exec(html); match; match = anchors.exec(html)) {
@@ -115,18 +117,18 @@ export function* readLinks(html: string): Iterable<Link> {
   }
 }
 
-/** An attribute that leads somewhere. */
+/** An attribute that holds a URL. */
 export interface Target extends Link {
-  /** A link to the web, or one that a merge tag may make one, whose sender does not object to tracking. */
+  /** A web link, or a merge tag that may become one, without `data-postrider-track="off"`. */
   trackable: boolean
 }
 
-/** Attributes that a reader's click or the page itself follows, by their names, and those that only some elements follow. */
+/** Attributes whose URL a click or the page itself follows, on any element; then those that only some elements load. */
 const FOLLOWED = new Set(['href', 'xlink:href', 'action', 'formaction'])
 const LOADED = new Set(['src', 'data'])
 const LOADING = new Set(['iframe', 'frame', 'embed', 'object'])
 
-/** Every attribute that leads somewhere, in the order of the text. The walk over the text is one, as that of readLinks. */
+/** Every attribute that holds a URL, in the order of the text. Linear time, as readLinks. */
 export function* readTargets(html: string): Iterable<Target> {
   const elements = /<([a-z][a-z0-9:-]{0,30})(?=[\s/])/gi
   for (let match = elements.exec(html); match; match = elements.exec(html)) {
@@ -143,9 +145,9 @@ export function* readTargets(html: string): Iterable<Target> {
   }
 }
 
-/** Where a mail may lead that was filled with what somebody else wrote: nowhere that a program would run. */
+/** Whether a target filled with foreign values is safe: no scheme that runs a program. */
 export function isHarmless(url: string): boolean {
-  // Browsers pass over what cannot be seen (URL Standard, basic parser, steps 1 to 3).
+  // Browsers ignore invisible characters here (URL Standard, basic parser, steps 1 to 3).
   const [, scheme] = /^([^:/?#]*):/.exec(url.replace(/^[\0-\x20]+/, '').replace(/[\t\r\n]+/g, '')) ?? []
   return scheme === undefined || /^(?:https?|mailto|tel)$/i.test(scheme)
 }
@@ -162,7 +164,7 @@ export const readReferences = (value: string): string =>
 
 interface Attribute {
   value: string
-  /** Where the value stands, quotes included. */
+  /** Offset of the value, quotes included. */
   start: number
   end: number
 }

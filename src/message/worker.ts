@@ -1,6 +1,6 @@
-// The worker thread that composes and signs. It keeps parsed keys; a mail comes in as data and leaves as the bytes for DATA.
-// Attachments are read from their files one at a time, and a large mail is written into one buffer, so that 40 MB cost little
-// more than themselves.
+// The worker thread that composes and signs mail. It keeps parsed keys; a mail arrives as data and leaves as the bytes
+// for DATA. Attachments are read from their files one at a time, and a large mail is written into one buffer, so that
+// 40 MB need little more memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { askForAll, serveJobs } from '../base/jobs.ts'
 import { readProven } from '../base/spooled.ts'
@@ -17,7 +17,7 @@ import type { Attachment } from './mime.ts'
 import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 
-/** Where a part of the mail lies: in the job, or in a file. */
+/** The place of a part of the mail: in the job, or in a file. */
 export type Stored = { text: string } | { file: string }
 
 export interface StoredAttachment extends Attachment {
@@ -27,13 +27,16 @@ export interface StoredAttachment extends Attachment {
 }
 
 export interface StoredBody {
-  /** Null only in a mail that came by SMTP. */
+  /** Null only for a mail from SMTP submission. */
   html: string | null
   text: string | null
   /** The sender's own header fields. */
   headers?: [name: string, value: string][]
   attachments?: StoredAttachment[]
-  /** A mail that came by SMTP: its octets, in the job as latin1 characters. What stands above was read from them. */
+  /**
+   * Set for a mail from SMTP submission: its octets, in the job as latin1 characters.
+   * The members above were read from them.
+   */
   raw?: Stored
 }
 
@@ -44,13 +47,13 @@ export interface ComposeJob {
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing
-  /** For a server that takes no 8 bits; only mail that came by SMTP has them. */
+  /** For a server without 8BITMIME; only mail from SMTP submission has 8-bit text. */
   sevenBit?: boolean
   /** For a server that takes no UTF-8 in the header; of the same mail alone. */
   asciiHeader?: boolean
 }
 
-/** Which key signs, and when; a worker asks for a key that it does not know. */
+/** The key that signs, and when; a worker asks for a key that it does not have. */
 export interface Signing {
   domain: string
   selector: string
@@ -59,12 +62,12 @@ export interface Signing {
   time: number
 }
 
-/** What workers ask for. */
+/** The questions of workers. */
 export type ComposerAsks = { key: string } | { campaign: string }
 
 /** One mail of a campaign. */
 export interface CampaignJob {
-  /** Names the template; the worker asks for what it does not know. */
+  /** The name of the template; the worker asks for one that it does not have. */
   campaign: string
   recipient: CampaignRecipient
   signature: Signing
@@ -81,7 +84,7 @@ function templateOf(id: string): Promise<CompiledCampaign> {
       if (!template) throw new Error('The campaign is no longer known.')
       return compileCampaign(template)
     })
-    // What failed once may be known the next time.
+    // A failure is not kept: the next question may succeed.
     compiled.catch(() => templates.delete(id))
     templates.set(id, compiled)
     if (templates.size > MAX_TEMPLATES) templates.delete(templates.keys().next().value!)
@@ -96,7 +99,7 @@ async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Pro
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
-/** Keys are dropped, all at once, beyond this many. */
+/** Beyond this many, all keys are dropped. */
 const MAX_KEYS = 1000
 const keys = new Map<string, Promise<KeyObject>>()
 
@@ -147,7 +150,7 @@ export async function composeAndSign({
   return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
 }
 
-/** Room in front of a large message for the signature, which is known last. */
+/** Octets reserved in front of a large message for the signature, which is computed last. */
 const HEADROOM = 4096
 const END = Buffer.from('.\r\n')
 
@@ -163,7 +166,7 @@ async function composeLarge(mail: Mail, signature: Signing, guess: number): Prom
   for (const piece of compose(mail)) put(Buffer.from(piece))
   const message = buffer.subarray(HEADROOM, end)
   const field = Buffer.from(signLarge(message, { ...signature, privateKey }))
-  // Only a header field of the sender's can begin with a dot; text that does is encoded.
+  // Only a header field of the sender can begin a line with a dot; in bodies it is encoded.
   if (message.includes('\r\n.'))
     return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))
   field.copy(buffer, HEADROOM - field.length)

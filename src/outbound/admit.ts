@@ -1,5 +1,5 @@
-// Who may send what to whom: the rules that only the store can judge, each refusal naming its place (specification "POST
-// /outbound-emails rules", D21, D22).
+// The rules of sending that only the store can judge: who may send what to whom. Each refusal points at the field it is
+// about (specification "POST /outbound-emails rules", D21, D22).
 import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { inFamily, parseAddress, type Address } from '../message/address.ts'
@@ -22,7 +22,7 @@ const sendingDomain = statement<{ user_key: number; name: string }>()((arg) =>
     .where('user_key', '=', arg.user_key)
     .where('name', '=', arg.name)
     .where('deleted_at', 'is', null)
-    // One name may stand in several regions: the one that can send comes first.
+    // The same name may be registered in several regions: a domain that can send comes first.
     .orderBy((eb) => eb.case().when('status', '=', 'active').then(0).else(1).end())
     .orderBy('key')
     .limit(1),
@@ -32,7 +32,10 @@ const subscription = statement<{ key: number }>()((arg) =>
   db.selectFrom('users').select('subscription_state').where('key', '=', arg.key),
 )
 
-/** Throws 404 when no domain of the user's owns the from address; nothing when the address is malformed (422 comes later). */
+/**
+ * Throws 404 when the user owns no domain of the from address.
+ * Throws nothing for a malformed address: that is a 422 later.
+ */
 export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
   const address = typeof from === 'string' ? parseAddress(from) : undefined
   if (address) domainOf(reader, userKey, address)
@@ -47,7 +50,7 @@ export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
-/** All that stands between a well-formed mail and the queue; returns the sending domain. Throws a Refusal. */
+/** Every check between a well-formed mail and the queue. Returns the sending domain; throws a Refusal. */
 export function admit(
   reader: Reader,
   keyring: Keyring,

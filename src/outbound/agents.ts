@@ -1,5 +1,5 @@
-// The reputation of agents and domains (D39, D65): pools by what became of the mail of the last seven days, changes of pool included, and the
-// pace that a pool means. Each change is told once.
+// The reputation of agents and domains (D39, D65). The outcomes of an agent's mail of the last seven days decide its
+// pool, and the pool decides its pace. Each change is told once.
 import { refuse } from '../base/errors.ts'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
@@ -16,7 +16,7 @@ export type Agent = RowOf<'agents'>
 
 const WINDOW = 7 * DAY
 const ENOUGH = 200
-/** Bounces and complaints in a thousand mails; whole numbers, so that a bound is met exactly. */
+/** Bounces and complaints per thousand mails. Whole numbers, so that a share equal to a limit compares exactly. */
 const GOOD = { bounces: 20, complaints: 1 }
 const BAD = { bounces: 50, complaints: 3 }
 const RUINED = { bounces: 100, complaints: 5 }
@@ -25,7 +25,7 @@ const EVERY = 5 * MINUTE
 /** Milliseconds between two mails of an agent, by its pool. */
 export const PACE: Record<AgentStatus, number> = { probation: 500, standard: 100, trusted: 0, damaged: MINUTE }
 
-/** Mails that are given new times when a pool changes. */
+/** The most mails that get a new time when a pool changes. */
 const RESCHEDULED = 10_000
 
 const agentOf = statement<{ user_key: number; agent_id: string }>()((arg) =>
@@ -36,7 +36,10 @@ const setSlot = statement<{ key: number; at: number }>()((arg) =>
   db.updateTable('agents').set({ next_slot_at: arg.at }).where('key', '=', arg.key),
 )
 
-/** When an agent's next mail may go out; its turn after that is moved on. A new agent begins on probation. Throws 409 while it is paused. */
+/**
+ * The time (ms) at which an agent's next mail may go out; reserves it. A new agent starts on probation.
+ * Throws 409 while the agent is paused.
+ */
 export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
   const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
   if (agent.paused_at !== null)
@@ -49,7 +52,7 @@ export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): 
   return slot
 }
 
-/** Pauses or resumes an agent of a user; a name that has not sent yet is known from then on. False when nothing changed. */
+/** Pauses or resumes an agent of a user. An agent that has not sent yet is created. False when nothing changed. */
 export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boolean, now: number): boolean {
   const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
   if ((agent.paused_at !== null) === paused) return false
@@ -62,7 +65,7 @@ export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boo
   return true
 }
 
-/** When a mail of an agent is tried again that should be at `at`: of a damaged one its retries keep the pace among themselves. */
+/** The time of a retry that would be due at `at`. Retries of a damaged agent keep its pace among themselves. */
 export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number): number {
   if (tx.first(agentOf({ user_key: userKey, agent_id: agentId }))?.status !== 'damaged') return at
   const { last } = tx.first(
@@ -94,7 +97,7 @@ function addAgent(tx: Tx, userKey: number, agentId: string, now: number): Agent 
 
 const total = ({ bounces, deliveries }: Figures): number => bounces + deliveries
 
-/** Whether either share is above (or both below) a limit. */
+/** `above`: one share exceeds its limit. `below`: both shares are under it. */
 const above = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 > limit.bounces * total(figures) ||
   figures.complaints * 1000 > limit.complaints * total(figures)
@@ -102,19 +105,19 @@ const below = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 < limit.bounces * total(figures) &&
   figures.complaints * 1000 < limit.complaints * total(figures)
 
-/** What an agent's figures of a week mean; undefined: it stays. */
+/** The move that an agent's figures of a week call for; undefined: it stays in its pool. */
 function verdictOn(
   reader: Reader,
   { agent_id, status, status_at, user_key }: Agent,
   now: number,
 ): { on: AgentMove; figures: Figures } | undefined {
   const week = agentFigures(reader, user_key, agent_id, now - WINDOW)
-  // What was damaged is back when a week's figures are no longer bad, also when there are none.
-  // Not before a day: a good week in front of it would outweigh at the next look what it was damaged by.
+  // A damaged agent recovers when the figures of a week are no longer bad, or when there are none. It stays damaged for
+  // at least a day: otherwise a good week before the damage would cancel it at the next look.
   if (status === 'damaged')
     return now - status_at < DAY || above(week, BAD) ? undefined : { on: 'recover', figures: week }
   if (total(week) < ENOUGH) return undefined
-  // What moved it once moves it no second time: a step up or down needs outcomes of the new pool that say the same.
+  // The same outcomes must not move an agent twice: a further step needs outcomes of the new pool that call for it too.
   const here = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
   const on = above(week, RUINED)
     ? 'damage'
@@ -174,7 +177,7 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
   const row = move(tx, agentMachine, agent.key, on, { status_at: now, updated_at: now })
   if (!row) return
   const [previous_pool, , pool, , emits] = row
-  // Without this, the outcomes of one hour would move it a second time.
+  // Without this, the outcomes of the current hour would move the agent a second time.
   closeHour(tx, agent.user_key, agent.agent_id, now)
   reschedule(tx, agent, pool, now)
   appendEvent(tx, {
@@ -186,8 +189,8 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
 }
 
 /**
- * Mail that was given its time by the old pace gets it by the new one. What was tried before is not tried sooner than it was told, and has
- * turns of its own: new mail does not wait hours for an old retry.
+ * Gives waiting mail new times by the pace of the new pool. A retry does not become earlier than it was. Retries have
+ * turns of their own, so that new mail does not wait hours for an old retry.
  */
 function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
   const waiting = (tried: string, order: string): Waiting[] =>
@@ -210,7 +213,10 @@ interface Waiting {
   next_attempt_at: number
 }
 
-/** Gives mails their times, each not before its own; the recipients of one go together. Returns when the next could go. */
+/**
+ * Gives mails their times, `pace` apart and none before its own `notBefore`; recipients of one mail share a time.
+ * Returns the first free time after them.
+ */
 function spread(
   tx: Tx,
   waiting: readonly Waiting[],
@@ -234,7 +240,7 @@ interface Judged {
   warned_at: number | null
 }
 
-/** Domains that sent in the last week, or that stand under a warning. */
+/** Domains that sent in the last week, and domains under a warning. */
 function busyDomains(reader: Reader, now: number): Judged[] {
   return reader.all(
     raw<Judged>(
@@ -263,7 +269,7 @@ function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number):
   })
 }
 
-/** The domains that stand under a warning. */
+/** The keys of the domains under a warning. */
 export function warnedDomains(reader: Reader): Set<number> {
   const warned = db.selectFrom('domain_reputations').select('domain_key').where('warned_at', 'is not', null)
   return new Set(reader.all(warned).map(({ domain_key }) => domain_key))

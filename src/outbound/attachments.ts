@@ -1,5 +1,5 @@
-// Attachments on their way in: decoded or fetched, judged, and put where the composer finds them: small ones in the body's JSON,
-// large ones as files of the spool, durable before the mail is accepted.
+// Takes in attachments: decodes or fetches them, judges them, and stores them for the composer. Small ones go into the
+// body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
 import { release } from '../base/memory.ts'
 import { Refusal, type Problem } from '../base/errors.ts'
 import { refusalOf, typeOf } from '../message/file-type.ts'
@@ -21,10 +21,10 @@ export interface Received extends Omit<StoredAttachment, 'content'> {
   bytes: Buffer
 }
 
-/** Bytes that are kept inside the body's JSON. */
+/** Up to this many bytes an attachment is kept inside the body's JSON. */
 const INLINE_UP_TO = 16 * 1024
 
-/** Decodes and fetches all, the fetched ones side by side. Throws 422 with every problem found. */
+/** Decodes or fetches all of them; fetches run at the same time. Throws 422 with every problem found. */
 export async function receiveAttachments(desk: FetchDesk, given: readonly NewAttachment[]): Promise<Received[]> {
   const results = await Promise.all(given.map((attachment, index) => receive(desk, attachment, index)))
   const problems = results.filter((result): result is Problem => 'code' in result)
@@ -68,7 +68,9 @@ async function receive(desk: FetchDesk, given: NewAttachment, index: number): Pr
   }
 }
 
-/** A media type from a stranger's header, if it is one; generic ones tell less than the name does. */
+/**
+ * The media type of a foreign Content-Type header, if it is one. Generic types are dropped: the file name says more.
+ */
 function usable(type: string | undefined): string | undefined {
   const [, name] = /^\s*([\w.+-]+\/[\w.+-]+)\s*(?:;|$)/.exec(type ?? '') ?? []
   return name === undefined || /^(?:application\/octet-stream|text\/plain|binary\/)/i.test(name)
@@ -76,7 +78,9 @@ function usable(type: string | undefined): string | undefined {
     : name.toLowerCase()
 }
 
-/** Puts the large ones into the spool; returns all as the body's JSON holds them, and the names of the files. */
+/**
+ * Writes the large ones to the spool. Returns all of them as the body's JSON holds them, and the names of the files.
+ */
 export async function storeAttachments(
   spool: Spool,
   emailId: string,

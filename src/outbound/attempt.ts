@@ -1,5 +1,5 @@
-// One attempt to deliver one consignment: compose and sign, find or open a connection, talk. What comes of it is a verdict for
-// each recipient; what is thrown is a fault of ours and says nothing about the mail.
+// One attempt to deliver one consignment: compose and sign, find or open a connection, talk SMTP. The result is a
+// verdict for each recipient. A thrown error is a fault of this program and says nothing about the mail.
 import { isAscii } from 'node:buffer'
 import { messageOf } from '../base/errors.ts'
 import { release } from '../base/memory.ts'
@@ -29,21 +29,24 @@ export interface AttemptDesk extends ConnectDesk, LetterDesk {
   keys: OpenKeys
   log: Log
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
-  /** What a campaign's mail says, or that it is not to be sent: now (`hold`), ever (`drop`), or to this recipient (a verdict). */
+  /**
+   * Gives the content of a campaign's mail, or says not to send it:
+   * not now (`hold`), never (`drop`), not to this recipient (a verdict).
+   */
   bulk: Bulk
 }
 
 export interface Bulk {
   letter(work: BulkWork): BulkLetter | Verdict | 'hold' | 'drop'
-  /** Whether a campaign still sends; looked at again when a connection stands. */
+  /** Whether a campaign has stopped sending; asked again once a connection is open. */
   halted(campaign: number): 'hold' | 'drop' | undefined
 }
 
-/** A claimed mail of a campaign: it has one recipient. */
+/** A claimed mail of a campaign. It has exactly one recipient. */
 export interface BulkWork {
   email: ClaimedEmail
   delivery: Delivery
-  /** Where tracked links lead. */
+  /** The URL that tracked links start with. */
   base: string
 }
 
@@ -63,13 +66,13 @@ export interface Connection {
 
 export interface Attempted {
   verdicts: Verdict[]
-  /** The connection that was used, fit for more or not. */
+  /** The connection that was used, whether it can carry more mail or not. */
   connection: Connection | undefined
-  /** Its campaign does not want it sent: there are no verdicts. */
+  /** The campaign does not want the mail sent; then there are no verdicts. */
   withdrawn?: 'hold' | 'drop'
 }
 
-/** Hooks of whoever keeps account of open sessions. */
+/** Calls to the code that keeps the list of open sessions. */
 export interface Sessions {
   opened(session: SmtpSession): void
   /** Resolves when it is closed. */
@@ -78,7 +81,7 @@ export interface Sessions {
   closing(): boolean
 }
 
-/** One attempt; a fault of ours makes the mail wait for this server and says nothing about it (D72). */
+/** One attempt. After a fault of this program the mail waits for this server, without a verdict on the mail (D72). */
 export async function attemptOrWait(
   desk: AttemptDesk,
   lane: Lane,
@@ -108,7 +111,7 @@ async function attempt(
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
-  // A campaign looks for itself whom it may write to.
+  // A campaign checks suppressions itself.
   if (work.email.campaign_key !== null) return attemptFree(desk, lane, work, open, sessions)
   const blocked = work.deliveries.map((delivery) => suppressedNow(desk, delivery))
   const free = work.deliveries.filter((_, index) => blocked[index] === undefined)
@@ -117,7 +120,7 @@ async function attempt(
   return { connection, verdicts: blocked.map((verdict) => verdict ?? verdicts.shift()!) }
 }
 
-/** Suppressed between acceptance and attempt: the address is not written to (D25). */
+/** An address that was suppressed after the mail was accepted is not written to (D25). */
 function suppressedNow({ clock, keyring, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
   const entry = suppressedFor(store, keyring, domain_key, address, clock.now())
   return (
@@ -140,7 +143,7 @@ async function attemptFree(
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
   const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
   const attempted = await talk(desk, lane, work, wire, open, sessions)
-  // A server that answered early leaves octets on their way; then the collector comes for the buffer.
+  // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
   if (attempted.connection?.session.flushed) release(wire)
   return attempted
 }
@@ -153,7 +156,7 @@ const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 
-/** A domain that was removed or suspended sends nothing from that moment on, also what the queue holds in its hands. */
+/** A domain that was removed or suspended sends nothing from that moment on, not even mail that is claimed already. */
 function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
   const at = { stage: 'compose' } as const
   if (email.campaign_key === null && !store.first(emailNow({ key: email.key })))
@@ -174,7 +177,7 @@ async function composed(
   const { composer, keys } = desk
   const { email } = work
   const at = { stage: 'compose' } as const
-  // A campaign's mail is looked at when a connection stands: there are many, and they wait for moments only.
+  // A campaign's mails are checked later, when a connection is open: they are many, and wait only moments.
   const stopped = email.campaign_key === null ? stoppedBy(desk.store, work) : undefined
   if (stopped) return stopped
   if (work.signingKey && 'unseen' in work.signingKey) return waitsForRecord(at, work.signingKey.unseen)

@@ -1,4 +1,4 @@
-// A mail's body as its owner gave it, from the database or the spool; nulls once it is no longer kept.
+// A mail's body as its owner submitted it, read from the database or the spool; nulls once it is no longer kept.
 import { readFileSync } from 'node:fs'
 import type { StoredBody } from '../message/worker.ts'
 import type { Reader } from '../store/database.ts'
@@ -39,7 +39,7 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   }
 }
 
-/** A body in the spool; null when the disk cannot give it just now: what became of the mail is to be seen all the same. */
+/** A body from the spool; null when the disk cannot read it now, so that the rest of the mail can still be shown. */
 function readNow(file: string): string | null {
   try {
     return readFileSync(file, 'utf8')
@@ -59,7 +59,10 @@ const withFile = statement<{ id: string }>()((arg) =>
     .where('e.id', '=', arg.id),
 )
 
-/** Whether a file of the spool belongs to a mail; what belongs to none was left by a crash. Names begin with the mail's id. */
+/**
+ * Whether a file of the spool belongs to a mail; a file without a mail was left by a crash.
+ * File names begin with the mail's id.
+ */
 export function ownsFile(reader: Reader, name: string): boolean {
   const row = reader.first(withFile({ id: name.slice(0, 36) }))
   return filesOf(row?.spool ?? null).includes(name)

@@ -1,4 +1,4 @@
-// Suppressions from elsewhere: what another program knew of who must not be mailed. An entry that is there is never removed or weakened.
+// Imports suppressions of another program. An existing entry is never removed or weakened.
 import type { Keyring } from '../base/keyring.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -25,7 +25,7 @@ export function bringSuppression(
   const { domain_key, reason, scope } = given
   const expires = given.expires_at ?? null
   const email = keptForm(tx, keyring, domain_key, given.address)
-  // Blocked by hand is blocked already.
+  // A manual entry for all mail without an end blocks already.
   const byHand = reason === 'list_import' ? tx.first(entryOf({ domain_key, email, reason: 'manual' })) : undefined
   if (byHand?.scope === 'all' && byHand.expires_at === null) return 'skipped'
   const there = tx.first(entryOf({ domain_key, email, reason }))
@@ -42,5 +42,5 @@ export function bringSuppression(
   return there ? 'updated' : 'created'
 }
 
-/** No end is later than any. */
+/** The later of two ends counts; null means no end and is later than any. */
 const later = (one: number | null, other: number | null): boolean => one === null || (other !== null && one >= other)

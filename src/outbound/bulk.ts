@@ -1,5 +1,5 @@
-// The mail of campaigns in the queue: lean rows, put in page by page, on lanes of their own, so that a mail that somebody waits for never
-// stands behind a hundred thousand others. Held, released and dropped by the campaign.
+// Campaign mail in the queue: small rows, added page by page, on lanes of their own, so that other mail never waits
+// behind a hundred thousand of them. The campaign holds, releases and drops them.
 import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
 import type { Verdict } from '../smtp/verdict.ts'
@@ -14,7 +14,7 @@ export interface BulkMail {
   user_key: number
   domain_key: number
   campaign_key: number
-  /** Null in a test. */
+  /** Null for a test mail. */
   contact_key: number | null
   address: string
   /** The recipient domain, A-label. */
@@ -66,7 +66,7 @@ const insertDelivery = statement<{
   }),
 )
 
-/** Puts one mail of a campaign into the queue; returns its lane. */
+/** Puts one mail of a campaign into the queue; returns the name of its lane. */
 export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
   const { domain, expires_at, ...email } = mail
   const lane = bulkLane(domain)
@@ -77,7 +77,7 @@ export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
   return lane
 }
 
-/** Mails of a campaign whose end is open, counted up to `most`. */
+/** The number of a campaign's undecided mails; counts no further than `most`. */
 export function openMails(reader: Reader, campaignKey: number, most: number): number {
   return reader.first(
     raw<{ count: number }>(
@@ -90,7 +90,7 @@ export function openMails(reader: Reader, campaignKey: number, most: number): nu
 
 const OPEN = `select key from outbound_emails where campaign_key = ? and status in ('queued', 'sent')`
 
-/** What waits is not tried until it is released. */
+/** Holds a campaign's queued mail: it is not tried until it is released. */
 export function holdQueued(tx: Tx, campaignKey: number, now: number): void {
   moveAll(tx, deliveryMachine, 'hold', {
     set: 'updated_at = ?',
@@ -107,7 +107,7 @@ export function releaseQueued(tx: Tx, campaignKey: number, now: number): void {
   })
 }
 
-/** What was never tried is gone as if it had never been; what was tried in vain has failed. */
+/** Ends a campaign's waiting mail: a mail that was never tried is deleted, one that was tried has failed. */
 export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
   tx.run(
     raw(
@@ -130,8 +130,9 @@ export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
 }
 
 /**
- * A claimed mail that its campaign did not want sent: back, as if it had not been claimed, to where the campaign's other mail is now. The
- * campaign is looked at here, for it may have gone on since: what is held after that would never be released.
+ * Puts back a claimed mail that its campaign does not want sent, as if it had not been claimed: held or queued, like
+ * the campaign's other mail now. The status is read here again, for the campaign may have resumed since: mail that is
+ * held after that would never be released.
  */
 export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: number): void {
   const campaign = tx.first(
@@ -148,8 +149,8 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
 }
 
 /**
- * The fate of nearly every mail of a campaign, handed over and taken at once, in two statements: one move of the mail and one of
- * the delivery. False when a mail stands elsewhere: then settle.ts walks the table.
+ * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one
+ * moves the mail, one the delivery. False when the mail is in another state: then settle.ts follows the state table.
  */
 export function settleTaken(
   tx: Tx,

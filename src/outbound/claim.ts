@@ -1,5 +1,5 @@
-// Takes due deliveries out of the queue: the attempt is written before the work (status active, attempts + 1, a lease), so
-// that a crash in the middle is seen as an attempt and never as a mail that was forgotten.
+// Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease):
+// after a crash it counts as an attempt, and no mail is lost.
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { digestNumber } from '../store/digests.ts'
@@ -10,7 +10,7 @@ import { moveAll, takeAll } from '../store/move.ts'
 import { signingKeyOf, type SignedWith } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
 
-/** What one transaction with an exchanger carries: an email and its recipients on one lane. */
+/** The content of one SMTP transaction: an email and its recipients on one lane. */
 export interface Consignment {
   lane: string
   email: ClaimedEmail
@@ -26,7 +26,7 @@ export interface ClaimedEmail {
   id: string
   user_key: number
   domain_key: number
-  /** Of a campaign: what is '' here stands with it. */
+  /** Set for a campaign's mail: then the fields that are '' here are columns of the campaign. */
   campaign_key: number | null
   contact_key: number | null
   domain_id: string
@@ -45,7 +45,7 @@ export interface ClaimedEmail {
   clicks_tracked: 0 | 1
   ai_disclosure: 0 | 1 | null
   tracking_redirect_mode: 'shared' | 'branded'
-  /** Whether the record of the branded host stands in DNS. */
+  /** Whether DNS has the record of the branded tracking host. */
   branded: 0 | 1
   message_id: string
   created_at: number
@@ -57,7 +57,7 @@ export interface ClaimedEmail {
   domain_digest: Uint8Array | null
 }
 
-/** Longer than any session lives. A lease ends earlier only with its process, see `releaseAll`. */
+/** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
 const LEASE = 4 * HOUR
 
 const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
@@ -116,7 +116,7 @@ const emailByKey = statement<{ key: number }>()((arg) =>
     .select((eb) =>
       eb
         .and([
-          // Asked only where it matters: the records are read for every mail otherwise.
+          // Only for branded domains: otherwise the records would be read for every mail.
           eb('d.tracking_redirect_mode', '=', 'branded'),
           eb.exists(
             eb
@@ -179,7 +179,7 @@ const domainFacts = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
-/** What stands with the campaign and not with its mails. */
+/** Columns that a campaign has once, and its mails leave empty. */
 const LEAN = {
   from: '',
   cc: null,
@@ -194,7 +194,7 @@ const LEAN = {
   body_digest: null,
 }
 
-/** Claims mails of campaigns: one recipient each, and what they share is read once. */
+/** Claims mails of campaigns, one recipient each. Facts that mails of one domain share are read once. */
 export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
   const domains = new Map<number, { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: SignedWith }>()
   return claimRows(tx, lane, now, limit).map((delivery) => {
@@ -242,11 +242,11 @@ export function becameDue(reader: Reader, lane: string, after: number, until: nu
   return reader.first(due) !== undefined
 }
 
-/** What was claimed so long ago that nobody can still be at it (its end could not be written down) falls due again. */
+/** Releases deliveries whose lease has run out: their end could not be written, and no session lasts that long. */
 export const releaseLapsed = (store: Store, now: number): Promise<number> =>
   store.write((tx) => lapse(tx, 'leased_until <= ?', now, now))
 
-/** At start: what a process that is no more had claimed falls due again. Returns how many. */
+/** At start: releases the deliveries that an ended process had claimed. Returns how many. */
 export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
 
 const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>

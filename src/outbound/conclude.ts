@@ -1,5 +1,5 @@
-// The end of an attempt: every claimed delivery is settled or goes back into the queue; and what the verdicts say of the
-// exchanger, beside the mail.
+// The end of an attempt: every claimed delivery is settled or goes back into the queue. Also here: the conclusions from
+// verdicts about the exchanger, as opposed to the mail.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -11,7 +11,7 @@ import type { Consignment } from './claim.ts'
 import { withdraw } from './bulk.ts'
 import { settle } from './settle.ts'
 
-/** How long the fates of campaign mail wait for each other, in ms. */
+/** How long (ms) the results of campaign mail wait for each other, to share one commit. */
 const PATIENCE = 20
 
 export interface ConcludeDesk {
@@ -21,7 +21,7 @@ export interface ConcludeDesk {
   config: Pick<Config, 'delivery' | 'log'>
 }
 
-/** Settles each delivery by its verdict. While stopping, what nobody answered goes back as if it had not been tried. */
+/** Settles each delivery by its verdict. While the server stops, deliveries without an answer go back as if untried. */
 export async function conclude(
   desk: ConcludeDesk,
   work: Consignment,
@@ -58,11 +58,11 @@ export async function conclude(
   }
 }
 
-/** One line for each fate, as `log.deliveries` asks for them. */
+/** Whether a result gets a line in the log, by the setting `log.deliveries`. */
 const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>
   wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
-/** A mail that its campaign does not want sent: back and held, or gone. */
+/** Puts back or drops a mail that its campaign does not want sent. */
 export async function withdrawn({ clock, store }: ConcludeDesk, { deliveries, email }: Consignment): Promise<void> {
   await store.write((tx) => {
     for (const { key } of deliveries) withdraw(tx, key, email.campaign_key!, clock.now())
@@ -79,7 +79,10 @@ export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly 
   })
 }
 
-/** Stages whose failure says nothing of the mail and all of the exchanger; TLS is the sending domain's own wish. */
+/**
+ * Stages whose failure is about the exchanger and not the mail.
+ * Not `starttls`: the sending domain may have asked for TLS.
+ */
 const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
 
 /** A receiver that says: fewer connections, or fewer mails on one. */

@@ -1,5 +1,5 @@
-// The way to a recipient domain, and an open SMTP session along it: its exchangers in order, every address of each, TLS as the
-// sending domain, the recipient's MTA-STS policy and the relay's configuration want it, the strictest of them.
+// Finds the route to a recipient domain and opens an SMTP session: exchangers in order, every address of each. Of the
+// TLS rules of the sending domain, the recipient's MTA-STS policy and the relay's configuration, the strictest counts.
 import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
 import type { Clock } from '../base/clock.ts'
@@ -28,12 +28,12 @@ export interface ConnectDesk {
 export interface Route {
   /** Best first. */
   hosts: Host[]
-  /** MTA-STS says: a good certificate or no delivery (RFC 8461 §5). */
+  /** MTA-STS mode `enforce`: a valid certificate or no delivery (RFC 8461 §5). */
   enforced: boolean
   at: number
 }
 
-/** Finds the way to a domain; a verdict when there is none. */
+/** Finds the route to a domain; a verdict when there is none. */
 export async function findRoute(
   { clock, config, home, log, resolver, sts }: ConnectDesk,
   domain: string,
@@ -42,7 +42,7 @@ export async function findRoute(
   const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname, home }, domain)
   if (!Array.isArray(hosts)) return hosts
   const at = clock.now()
-  // Neither a relay nor our own listener is what the policy speaks of.
+  // The policy is about the domain's own exchangers, not about a relay or our own listener.
   const policy = hosts[0]?.relay || hosts[0]?.address ? undefined : await sts.get(domain)
   if (!policy || policy.mode === 'none') return { hosts, enforced: false, at }
   const named = hosts.filter(({ name }) => allowsHost(policy, name))
@@ -105,7 +105,7 @@ async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wi
     timeouts: desk.timeouts,
   }
   const session = await openSession({ ...options, ...wish })
-  // Opportunistic TLS that cannot be agreed gives way to clear text, on a connection of its own (D18).
+  // When opportunistic TLS fails, the mail goes in clear text on a new connection (D18).
   if ('kind' in session && session.stage === 'starttls' && wish.tls === 'optional')
     return openSession({ ...options, tls: 'none' })
   return session
@@ -121,7 +121,9 @@ function credentialsOf(relay: Relay | undefined): Credentials | string | undefin
   }
 }
 
-/** Temporary unless every exchanger said or is no for good (RFC 5321 §5.1, RFC 7504). */
+/**
+ * Combines the verdicts of all exchangers: temporary unless every one of them is permanent (RFC 5321 §5.1, RFC 7504).
+ */
 function overall(domain: string, verdicts: readonly Verdict[]): Verdict {
   const local = verdicts.find(({ kind }) => kind === 'waiting')
   if (local) return local

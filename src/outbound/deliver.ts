@@ -1,7 +1,7 @@
-// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, for as many lanes at once as there are mails for.
+// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, on as many lanes at once as have mail.
 //
-// Guarantees: what is in memory is bounded by the number of connections, whatever the backlog; a lane that stands still holds
-// up no other; every claimed delivery ends settled or released; after stop() nothing runs.
+// Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
+// lane; every claimed delivery ends settled or released; after stop() nothing runs.
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -31,9 +31,9 @@ export interface DeliveryDesk extends AttemptDesk {
 type Used = Connection | 'refused' | 'narrowed' | undefined
 /** Consignments in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
-/** After local trouble a lane's other mail is tried again so much later, in ms. */
+/** After local trouble the other mail of a lane is tried again after this time (ms). */
 const LOCAL_PAUSE = 10 * SECOND
-/** Fates of campaign mail on their way to the disk: so many at most are repeated after a crash. */
+/** The most results of campaign mail that are being written at once; after a crash so many mails may be sent twice. */
 const MAX_SETTLING = 100
 
 export class DeliveryEngine {
@@ -81,14 +81,14 @@ export class DeliveryEngine {
     this.#loop.start()
   }
 
-  /** Mail for a lane is due; without a lane, anything may have changed. */
+  /** Says that mail of a lane is due; without a lane: that anything may have changed. */
   ring(lane?: string): void {
     if (lane === undefined) this.#rescan = true
     else this.#lanes.of(lane).due = this.#desk.clock.now()
     this.#loop.ring()
   }
 
-  /** Ends within `patience` milliseconds: what is being talked about is finished, what waits is released. */
+  /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
   async stop(patience = 8000): Promise<void> {
     this.#stopping = true
     this.#fates.end()
@@ -130,13 +130,13 @@ export class DeliveryEngine {
     this.#staff(lane)
   }
 
-  /** To a sender that waits for work, else to the first that will have time. */
+  /** Gives mail to an idle sender, else puts it in the line for the next one. */
   #hand({ idle, waiting }: Lane, consignment: Consignment): void {
     if (idle.length > 0) idle.shift()!(consignment)
     else waiting.push(consignment)
   }
 
-  /** Starts senders where mail waits, the way is known, and lane, provider and whole have a connection left. */
+  /** Starts senders where mail waits, the route is known, and lane, provider and server have a connection left. */
   #staff(lane: Lane): void {
     if (this.#stopping || lane.waiting.length === 0) return
     if (!lane.knowsWay(this.#desk.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
@@ -164,7 +164,7 @@ export class DeliveryEngine {
       someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
   }
 
-  /** Something that runs on its own: its faults are logged, and stop() waits for it. */
+  /** Runs a task in the background: its faults are logged, and stop() waits for it. */
   #track(work: Promise<void>, name: string): void {
     const run = work
       .catch((thrown) => void this.#desk.log.fault(name, thrown))
@@ -172,7 +172,7 @@ export class DeliveryEngine {
     this.#running.add(run)
   }
 
-  /** Looks for the way to a lane's domain; what waits is settled where there is none. */
+  /** Looks for the route to a lane's domain; when there is none, the waiting mail is settled. */
   async #findWay(lane: Lane): Promise<void> {
     if (lane.routing) return
     lane.routing = true
@@ -187,7 +187,7 @@ export class DeliveryEngine {
       } else {
         lane.route = route
         lane.limits = this.#shaping.limitsFor(route.hosts[0])
-        // Claimed before it was known whose it is: what the provider has no room for goes back.
+        // Mail was claimed before its provider was known: mail over the provider's limit goes back.
         const over = (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - shareOf(lane)
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
       }
@@ -201,14 +201,14 @@ export class DeliveryEngine {
     this.#staff(lane)
   }
 
-  /** One sender: works off the lane on one connection, renewed when it is used up. */
+  /** One sender: sends the lane's mail over one connection, which is replaced when it is used up. */
   async #send(lane: Lane, work: Consignment | undefined): Promise<void> {
     let connection: Connection | undefined
     try {
       while (work) {
         lane.inHand++
         const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
-        // Another connection works: this mail goes over that one, and this sender ends.
+        // Another connection works: it gets this mail, and this sender ends.
         if (used === 'refused') return this.#hand(lane, work)
         this.#inMemory--
         if (used === 'narrowed') return void (connection = undefined)
@@ -230,7 +230,7 @@ export class DeliveryEngine {
     return lane.idleFor(clock).finally(() => void this.#idle--)
   }
 
-  /** One consignment, settled or released whatever happens, unless its connection was refused. */
+  /** Settles or releases one consignment in any case, unless its connection was refused. */
   async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
     const { clock } = this.#desk
     const begunAt = clock.now()

@@ -1,4 +1,4 @@
-// What the other files of this folder mean by an email: the row, and what somebody wants to send.
+// Types of this folder for an email: its row, and the checked content of a new one.
 import type { RowOf } from '../store/tables.ts'
 import type { StoredAttachment } from '../message/worker.ts'
 import type { NewAttachment } from './attachments.ts'
@@ -14,7 +14,7 @@ export interface NewEmail {
   bcc?: OneOrMore
   reply_to?: OneOrMore
   subject: string
-  /** Null only in a mail that came by SMTP and has none. */
+  /** Null only for a mail from SMTP submission without an HTML part. */
   html: string | null
   text?: string | null | undefined
   idempotency_key?: string | null | undefined
@@ -24,19 +24,19 @@ export interface NewEmail {
   ai_disclosure?: boolean | null | undefined
   attachments?: readonly NewAttachment[] | undefined
   headers?: readonly (readonly [name: string, value: string])[] | undefined
-  /** A mail that came by SMTP, which is sent as it came. */
+  /** A mail from SMTP submission; it is sent as it arrived. */
   message?: SubmittedMessage | undefined
-  /** The token whose cap of recipients in a day counts; undefined: it has none. */
+  /** The token whose daily limit of recipients counts; undefined: it has no limit. */
   cappedToken?: number | undefined
 }
 
 export interface SubmittedMessage {
-  /** Of the email, made when the message began. */
+  /** The id of the email, made when the message began. */
   id: string
   messageId: string
   /** Its octets as they are sent, or the file of the spool that holds them. */
   octets: Buffer | { spooled: string }
   attachments: readonly Omit<StoredAttachment, 'content'>[]
-  /** Tells whether a repeat is the same message. */
+  /** A repeated message has the same hash. */
   hash: Buffer
 }

@@ -1,5 +1,5 @@
-// What became of claimed mail, on its way to the disk. Until the store has it, this process alone knows it: every write here is tried until
-// it succeeds, and a lane whose fates wait for the store claims nothing more (base/insist.ts).
+// Writes the results of claimed mail to the store. Until the store has a result, only this process knows it: every
+// write is repeated until it succeeds, and a lane with unwritten results claims no mail (base/insist.ts).
 import { Insistence } from '../base/insist.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
@@ -21,25 +21,30 @@ export class Fates {
     this.#insistence = new Insistence(desk)
   }
 
-  /** The engine stops: what nobody answered goes back as untried, and what waits for the store is tried often. */
+  /**
+   * The engine stops: deliveries without an answer go back as untried, and unfinished writes are repeated more often.
+   */
   end(): void {
     this.#stopping = true
     this.#insistence.end()
   }
 
-  /** The time to stop is over: what cannot be written now is named in the log and may be sent again by the next start. */
+  /**
+   * The time to stop is over: results that cannot be written are named in the log.
+   * Their mail may be sent again after the next start.
+   */
   giveUp(): void {
     this.#insistence.giveUp()
   }
 
   async settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
     await this.#write(lane, [work], () => conclude(this.#desk, work, verdicts, this.#stopping))
-    // Mail that was put off falls due again: the lane must know when.
+    // Deferred mail becomes due again: the lane must know when.
     if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
     this.#ring()
   }
 
-  /** The same verdict for all of several mails. */
+  /** Settles several mails with the same verdict. */
   async settleAll(lane: Lane, works: readonly Consignment[], verdict: Verdict): Promise<void> {
     await Promise.all(
       works.map((work) =>
@@ -55,14 +60,14 @@ export class Fates {
   /** A mail that its campaign does not want sent now, or ever. */
   async withdraw(lane: Lane, work: Consignment): Promise<void> {
     await this.#write(lane, [work], () => withdrawn(this.#desk, work))
-    // Its campaign may be sending again by now.
+    // The campaign may have resumed by now.
     this.#lookAgain(lane)
     this.#ring()
   }
 
   /** Claimed mail that was not tried goes back into the queue. */
   async release(lane: Lane, waiting: readonly Consignment[]): Promise<void> {
-    // Due now, when the lane's pause is over; said before the wait, so that the lane is not forgotten meanwhile.
+    // Due as soon as the lane's pause ends. Set before the write, so that the lane is not dropped as empty meanwhile.
     lane.due = this.#desk.clock.now()
     await this.#write(lane, waiting, () => putBack(this.#desk, waiting))
   }

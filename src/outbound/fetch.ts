@@ -1,6 +1,6 @@
-// Fetches an attachment from a URL that a sender named (D28). https only; every address is checked on the way to the socket
-// that is then connected, so that no name can point elsewhere in between; redirects are followed a few times under the same
-// rules; time and size are bounded.
+// Fetches an attachment from a URL that a sender gave (D28). https only. The address that is checked is the one that
+// the socket connects to, so that a DNS answer cannot change in between. A few redirects are followed, under the same
+// rules. Time and size are bounded.
 import { request } from 'node:https'
 import { isIP } from 'node:net'
 import { readFileSync } from 'node:fs'
@@ -20,16 +20,16 @@ export interface Fetched {
 }
 
 export interface FetchRules {
-  /** Milliseconds for all of it. */
+  /** Milliseconds for the whole fetch, redirects included. */
   timeout: number
   maxBytes: number
   redirects: number
 }
 
-/** For attachments. */
+/** The rules for attachments. */
 const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * 1024 * 1024, redirects: 3 }
 
-/** The bytes behind a URL; a sentence when they cannot be had. Never throws. */
+/** The bytes behind a URL, or the end of a sentence that says why not ("is not a URL"). Never throws. */
 export async function fetchFile(
   desk: FetchDesk,
   text: string,
@@ -58,7 +58,7 @@ function checkUrl({ allowed }: FetchDesk, text: string): URL | string {
   const url = new URL(text)
   if (url.protocol !== 'https:') return 'must be an https URL'
   if (url.username || url.password) return 'must not hold credentials'
-  // URL parsing has made one spelling of all the ways to write an address.
+  // The URL parser writes every spelling of an IP address in one form.
   const literal = url.hostname.replace(/^\[|\]$/g, '')
   if (isIP(literal) && !allowed(literal)) return `leads to an address that is not connected to (${literal})`
   return url

@@ -1,5 +1,6 @@
-// Forgets an address in outbound mail: bodies go, recipients are marked, suppressions keep only what recognises the address. Rows stay, so
-// that figures still add up. What waits for the address is not sent; what waits for others still is, without the address.
+// Erases an address from outbound mail: bodies are deleted, recipients become marks, suppressions keep only a hash.
+// Rows stay, so that figures stay correct. Mail that waits for the address is not sent; mail for other recipients is
+// still sent, without the address.
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
 import { deliveryMachine } from '../states/delivery.ts'
@@ -30,13 +31,13 @@ interface Waiting {
 
 export interface Forgotten {
   next: number | null
-  /** A mail on its way to the address was left for the next time. */
+  /** A mail that is being sent to the address now was skipped; the next run takes it. */
   left?: boolean
-  /** Files of the spool that nothing refers to any more. */
+  /** Files of the spool that no row names any more. */
   files: string[]
 }
 
-/** Works on some mails; a mail that is on its way to the address is left until that has ended (`underWay`). */
+/** Works on some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
 export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const { address, userKey } = erasing
   const end = sliceEnd(tx, 'outbound_emails', 'user_key = ?', userKey, after, AT_ONCE)
@@ -56,7 +57,7 @@ export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Rea
   return { next: end, files: gone.flatMap((files) => files ?? []), left: gone.includes(undefined) }
 }
 
-/** The files that go; undefined: it is on its way to the address, and left. */
+/** The files to delete; undefined: the mail is being sent to the address now, and is skipped. */
 function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] | undefined {
   const { address } = erasing
   const deliveries = tx.all(
@@ -70,7 +71,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
   const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
   const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
   if (named) {
-    // Others wait for it: it leaves from an address that is ours, not from the mark.
+    // Other recipients still wait: the mail gets a working from address of the domain, because a mark is no address.
     const ours: Partial<Mail> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
     const clean = COLUMNS.map((name) =>
       name in ours && names(mail[name], address)
@@ -104,7 +105,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
   return named ? forgetBody(tx, erasing, mail.key, wanted, read) : []
 }
 
-/** What waits for the address is not sent. */
+/** Cancels a delivery that waits for the address. */
 function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Erasing): void {
   move(tx, deliveryMachine, key, 'suppress', { next_attempt_at: null, updated_at: at })
   const email = tx.first(emailOf({ key: emailKey }))!
@@ -114,7 +115,10 @@ function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Eras
   else emit(tx, 'email.rejected', email, { key }, details, at)
 }
 
-/** A body goes whole, but when others still wait for it: then it goes to them without the address, where that can be. */
+/**
+ * Deletes the body.
+ * When other recipients still wait and the address can be removed from it, the body is kept without it.
+ */
 function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: Read): string[] {
   const body = tx.first(
     raw<{ content: string | null; spool: string | null }>(
@@ -134,7 +138,7 @@ function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean,
   return files
 }
 
-/** Bodies of other mails that name the address. `read` gives a file of the spool. */
+/** Erases the address from the bodies of other mails that name it. `read` gives the content of a spool file. */
 export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const found = tx.all(
     raw<{ email_key: number; content: string | null; spool: string | null; wanted: 0 | 1 }>(
@@ -153,7 +157,7 @@ export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Re
   return { next: found.length === AT_ONCE ? found.at(-1)!.email_key : null, files }
 }
 
-/** Whether a mail is on its way to the address this moment: what its end says is not written yet. */
+/** Whether a mail is being sent to the address at this moment: its result is not written yet. */
 export function underWay(reader: Reader, { address, userKey }: Erasing): boolean {
   const found = raw(
     `select 1 from deliveries v join outbound_emails e on e.key = v.email_key
@@ -163,7 +167,7 @@ export function underWay(reader: Reader, { address, userKey }: Erasing): boolean
   return reader.first(found) !== undefined
 }
 
-/** What must still be known of the address: that it is not written to. */
+/** The suppressions keep a hash of the address, so that it is still not written to. */
 export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Erasing): void {
   tx.run(raw('update or replace suppressions set email = ? where user_key = ? and email = ?', [hash, userKey, address]))
   blockErased(tx, userKey, hash, at)
@@ -175,7 +179,10 @@ export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Era
   )
 }
 
-/** Nobody who asked to be forgotten is written to by an old list: each domain keeps an entry that recognises the address (D56). */
+/**
+ * Each domain keeps an entry under the hash of the erased address:
+ * an old list that names it must not bring it back (D56).
+ */
 export function blockErased(tx: Tx, userKey: number, hash: string, at: number): void {
   const domains = tx.all(
     raw<{ key: number }>(
@@ -192,7 +199,7 @@ export function blockErased(tx: Tx, userKey: number, hash: string, at: number): 
     )
 }
 
-/** Agents that are called by the address; their figures stay. */
+/** Agents whose name holds the address get a mark for it; their figures stay. */
 export function forgetInAgents(tx: Tx, erasing: Erasing): void {
   const { address, userKey } = erasing
   const agents = tx.all(

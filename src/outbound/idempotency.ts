@@ -1,4 +1,4 @@
-// Idempotency keys (D30): a repeat with the same payload answers the email that was made, one with another payload is refused.
+// Idempotency keys (D30): a repeat with the same payload returns the first email, one with another payload is refused.
 import { createHash } from 'node:crypto'
 import { refuse } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
@@ -20,7 +20,7 @@ export const emailByKey = (reader: Reader, userKey: number, key: string): Email 
 /** The email made earlier under this key. Throws 409 when its payload was another. */
 export function replay(reader: Reader, userKey: number, key: string, hash: Buffer): Email | undefined {
   const email = emailByKey(reader, userKey, key)
-  // Of a mail that was erased nothing is left to compare with.
+  // A mail that was erased has no hash to compare with.
   if (email && !(email.payload_hash && hash.equals(email.payload_hash)))
     throw refuse(
       'idempotency_conflict',
@@ -32,7 +32,10 @@ export function replay(reader: Reader, userKey: number, key: string, hash: Buffe
   return email
 }
 
-/** A hash of the payload as it was understood; the order of members does not count, absent is null, one is a list of one. */
+/**
+ * A hash of the payload by meaning:
+ * the order of members does not count, absent equals null, one value equals a list of one.
+ */
 export function payloadHash(given: NewEmail): Buffer {
   const list = (value: OneOrMore): readonly string[] => (typeof value === 'string' ? [value] : (value ?? []))
   const {

@@ -1,8 +1,8 @@
-// What lanes are called: by the recipient domain, and those of campaign mail with a mark in front that no domain has.
+// Names of lanes: the recipient domain; for campaign mail with "~" in front, which no domain name holds.
 
 const BULK = '~'
 
 export const bulkLane = (domain: string): string => BULK + domain
 export const isBulk = (lane: string): boolean => lane.startsWith(BULK)
-/** Where a lane's mail goes. */
+/** The recipient domain of a lane. */
 export const domainOf = (lane: string): string => (isBulk(lane) ? lane.slice(BULK.length) : lane)

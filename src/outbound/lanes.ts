@@ -1,5 +1,5 @@
-// A lane is all mail for one recipient domain: it has its own connections, its own due time and its own patience, so that a
-// slow or refusing exchanger holds up nobody else. Campaigns have lanes beside those of other mail, which goes before them.
+// A lane is all mail for one recipient domain, with its own connections, due time and pauses, so that a slow or
+// refusing exchanger delays no other domain. Campaign mail has separate lanes; other mail goes before it.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Consignment } from './claim.ts'
 import type { Route } from './connect.ts'
@@ -11,33 +11,33 @@ import { Learned } from './width.ts'
 const AHEAD = 4
 /** How long an unused connection is kept. */
 const IDLE = 3 * SECOND
-/** How long the exchangers of a domain are believed. */
+/** How long a route is used before it is looked up again. */
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
-/** Of connections and of memory, campaigns leave so much to other mail. */
+/** The share of connections and memory that campaigns may use; the rest is kept for other mail. */
 const BULK_SHARE = 0.75
 
 export class Lane {
   readonly name: string
-  /** Where its mail goes. */
+  /** The recipient domain. */
   readonly domain: string
   readonly bulk: boolean
   /** When the next mail in the store is due; null when none is known. */
   due: number | null = null
-  /** Claimed and waiting for a connection. */
+  /** Claimed mail that waits for a connection. */
   readonly waiting: Consignment[] = []
   /** Running senders. */
   senders = 0
-  /** Writes about its mail that wait for the store: until they are done it claims nothing. */
+  /** Unfinished writes about its mail: until they are done the lane claims nothing. */
   unwritten = 0
-  /** Consignments in the hands of senders. */
+  /** Consignments that senders work on now. */
   inHand = 0
-  /** Senders without work, each waiting to be handed some. */
+  /** Senders without work: each takes a consignment, or undefined to end. */
   readonly idle: ((work: Consignment | undefined) => void)[] = []
-  /** The way there, once it was found. */
+  /** The route to its exchangers; null until it was found. */
   route: Route | null = null
-  /** The way is being looked for. */
+  /** The route is being looked up. */
   routing = false
   limits: Limits
   /** The operator holds it: nothing is claimed. */
@@ -59,7 +59,7 @@ export class Lane {
     this.limits = limits
   }
 
-  /** What it may have of something that all lanes share. */
+  /** How much of a shared limit this lane may use: all of it, or the share of campaigns. */
   shareOf(most: number): number {
     return this.bulk ? Math.ceil(most * BULK_SHARE) : most
   }
@@ -71,7 +71,7 @@ export class Lane {
     return Math.min(ahead, this.learned.pace.room(now))
   }
 
-  /** When there may be something to claim; null when nothing is known of. */
+  /** When there may be mail to claim; null when no due time is known. */
   wakeAt(): number | null {
     return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
   }
@@ -87,14 +87,14 @@ export class Lane {
 
   /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
   backOff(now: number): void {
-    // Connections that fail together are one failure.
+    // Connections that fail during a pause belong to the failure that began it.
     if (now < this.pausedUntil) return
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
     this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
   }
 
-  /** Nothing new before a time; says nothing about the exchanger. */
+  /** No new work before a time; for reasons that are not the exchanger's. */
   pauseUntil(time: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, time)
   }
@@ -108,7 +108,7 @@ export class Lane {
     this.#pause = 0
   }
 
-  /** Waits a little for more mail, with an open connection; undefined when none came. */
+  /** Waits up to IDLE for more mail while the connection stays open; undefined when none came. */
   idleFor(clock: Clock): Promise<Consignment | undefined> {
     return new Promise((resolve) => {
       const hand = (work: Consignment | undefined): void => {
@@ -123,17 +123,17 @@ export class Lane {
     })
   }
 
-  /** Nothing to remember: the lane may be forgotten. */
+  /** The lane has no mail, no senders and no known due time: it can be dropped. */
   get empty(): boolean {
     return this.due === null && this.waiting.length === 0 && this.senders === 0 && !this.routing
   }
 }
 
-/** Mails that may be in memory for all lanes of a provider together. */
+/** The most mails in memory for all lanes of a provider together. */
 export const shareOf = ({ limits }: Lane): number =>
   limits.provider_connections === 0 ? Infinity : limits.provider_connections * AHEAD
 
-/** Mails in memory by provider: one at its limit must not fill the window that others need. */
+/** Mails in memory by provider: a provider at its limit must not fill the memory that others need. */
 export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   const held = new Map<string, number>()
   for (const { inHand, limits, waiting } of lanes)
@@ -141,7 +141,7 @@ export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   return held
 }
 
-/** A sender without work, of a provider's lanes or of any; taken off its lane's list. */
+/** Takes a sender without work off its lane's list: of lanes with the limits `of`, or of any lane. */
 export function someIdle(lanes: Iterable<Lane>, of?: Limits): Lane['idle'][number] | undefined {
   for (const { idle, limits } of lanes) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
   return undefined

@@ -1,4 +1,4 @@
-// From a claimed consignment to what the composer and the exchanger need: the letter and its envelope.
+// Turns a claimed consignment into the job for the composer and the envelope for the exchanger.
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddress, type Address } from '../message/address.ts'
@@ -17,7 +17,7 @@ export interface LetterDesk {
   config: Pick<Config, 'http'>
 }
 
-// What stands in the store was parsed when it was accepted.
+// Addresses in the store were parsed when the mail was accepted, so they parse again.
 const known = (text: string): Address => parseAddress(text)!
 const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(known))
 
@@ -41,7 +41,7 @@ export function composeJob(
       date: email.created_at,
       extra: [
         ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
-        // campaign:customer:kind:sender, the order that mailbox providers read (D31).
+        // campaign:customer:kind:sender, the order in which mailbox providers read it (D31).
         ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
         // RFC 9477: complaints come to the return path, whose token proves which mail they mean.
         ['CFBL-Address', `${returnPathToken(keyring, deliveries[0]!.key)}@${mailFrom}; report=arf`],
@@ -54,7 +54,7 @@ export function composeJob(
   }
 }
 
-/** The host that tracked links lead over: ours, or the customer's once its record stands in DNS (D38). */
+/** The base URL of tracked links: our host, or the customer's own once its DNS record is there (D38). */
 export function trackingBase({ http }: Pick<Config, 'http'>, email: ClaimedEmail): string {
   const branded = email.tracking_redirect_mode === 'branded' && email.branded === 1
   return branded ? `https://links.${email.domain}` : http.public_url
@@ -76,7 +76,7 @@ function trackingOf(
   }
 }
 
-/** The return path names the first recipient of the transaction; a report's own recipient tells which one it means. */
+/** The return path names the first recipient of the transaction; a report itself names the recipient it is about. */
 export function envelopeOf({ email, deliveries }: Consignment, keyring: Keyring): Envelope {
   return {
     from: `${returnPathToken(keyring, deliveries[0]!.key)}@${email.mail_from_prefix}.${email.domain}`,

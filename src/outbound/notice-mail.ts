@@ -1,5 +1,6 @@
-// Mails notices: the server's own mail, beside the queue of its users (D66). It uses no volume and obeys no plan, no suppression and no
-// agent; its return path is empty, so that no bounce of it comes back. A notice is tried for seven days at times of its own.
+// Mails notices: mail of the server itself, outside the users' queue (D66). It counts for no volume and follows no
+// plan, suppression or agent. Its return path is empty, so that it cannot bounce back. A notice is tried for seven
+// days, on its own schedule.
 import { createPrivateKey } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
@@ -48,7 +49,7 @@ export class NoticeMailer {
     this.#loop.ring()
   }
 
-  /** What is under way may end within `patience` ms; then it is cut off, and its next attempt stands already. */
+  /** Waits up to `patience` ms for notices under way, then cuts them off; their next attempt is scheduled already. */
   async stop(patience: number): Promise<void> {
     await this.#loop.stop()
     const late = setTimeout(() => this.#cut(), patience)
@@ -74,7 +75,7 @@ export class NoticeMailer {
   async #run(now: number): Promise<number | null> {
     const { store } = this.#desk
     const free = AT_ONCE - this.#busy.size
-    // Whoever ends rings.
+    // The loop is rung when a notice ends.
     if (free <= 0) return null
     const next = nextNotices(store, [...this.#busy.keys()], free + 1)
     const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
@@ -105,7 +106,7 @@ export class NoticeMailer {
       const over = await store.write((tx) => endAttempt(tx, notice, { result, response }, clock.now()))
       if (result !== 'mailed') log.warn('notice not mailed', { user: email, subject, error: response, given_up: over })
     } catch (thrown) {
-      // The next attempt stands already.
+      // The next attempt is scheduled already.
       if (!this.#stopped) log.fault(`notice ${notice.id}`, thrown)
     }
   }
@@ -134,7 +135,7 @@ export class NoticeMailer {
   }
 }
 
-/** The domain that is hosted and active here and that a name lies in, the nearest one. */
+/** The nearest active hosted domain that is the name or a parent of it. */
 function hostedAbove(reader: Reader, name: string): { key: number; name: string } | undefined {
   const labels = name.split('.')
   const names = labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))
@@ -149,12 +150,15 @@ function hostedAbove(reader: Reader, name: string): { key: number; name: string 
   return hosted.toSorted((one, other) => other.name.length - one.name.length)[0]
 }
 
-/** Whom notices come from: as configured, else `postrider@` the hosted domain in which this host lies, else `postrider@` this host. */
+/**
+ * The sender of notices:
+ * as configured, else `postrider@` the hosted domain above this host, else `postrider@` this host.
+ */
 export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): string {
   return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from
 }
 
-/** The mail as DATA carries it, signed where its domain is hosted here. */
+/** The mail as DATA carries it, signed when its domain is hosted here. */
 function wireOf(
   { clock, config, keys, store }: NoticeDesk,
   { created_at, email, id, subject, text }: Addressed,
@@ -174,7 +178,7 @@ function wireOf(
     attachments: [],
     messageId: `<${id}@${from.domain}>`,
     date: created_at,
-    // RFC 3834: nobody's absence answers it.
+    // RFC 3834: automatic replies must not answer it.
     extra: [['Auto-Submitted', 'auto-generated'] as const],
     tracking: null,
   }

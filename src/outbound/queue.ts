@@ -1,4 +1,4 @@
-// The operator's hand on the queue: look, send again now, hold, release, give up.
+// The operator's commands for the queue: look, retry now, hold, release, drop.
 import type { Clock } from '../base/clock.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -19,10 +19,10 @@ export interface QueuedMail {
 }
 
 const MAX_LISTED = 1000
-/** Only what a server said bears a code and that server's name. */
+/** Only an answer of a server has a code and a server name: for other ends these columns are null. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
-/** Sender, subject and Message-ID: of a campaign's mail they stand with the campaign. */
+/** Sender, subject and Message-ID; for a campaign's mail they come from the campaign. */
 const DESCRIBED = [
   sql<string>`case when e.campaign_key is null then e."from" else coalesce(c.from_address, '') end`.as('from'),
   sql<string>`case when e.campaign_key is null then e.subject else coalesce(c.subject, '') end`.as('subject'),
@@ -31,7 +31,7 @@ const DESCRIBED = [
   ),
 ] as const
 
-/** What mails are looked for by: a recipient's address, whatever its case. */
+/** A search for mails by a recipient's address, in any case. */
 export interface Sought {
   address: string
   /** The sending domain. */
@@ -40,7 +40,7 @@ export interface Sought {
   since?: number | undefined
 }
 
-/** Mails to an address, newest first. Reads the whole queue and its past: for an operator's question, not for a program's. */
+/** Mails to an address, newest first. Reads all mail, old and new: for an operator's question, not for a program's. */
 export function findMails(reader: Reader, { address, domain, since = 0 }: Sought): QueuedMail[] {
   let found = db
     .selectFrom('outbound_emails as e')

@@ -1,5 +1,5 @@
-// Who a mail goes to: the primary recipient, then cc, then bcc. Whoever was named before is dropped (specification "Outbound
-// email"): a repeat within a list, of `to`, or for bcc of cc.
+// The recipients of a mail: the primary one, then cc, then bcc. An address that was named before is dropped
+// (specification "Outbound email"): a repeat within a list, a repeat of `to`, and in bcc a repeat of cc.
 import { parseAddress, type Address } from '../message/address.ts'
 
 export type Role = 'to' | 'cc' | 'bcc'
@@ -9,7 +9,7 @@ export interface Recipient {
   /** As the sender wrote it. */
   text: string
   address: Address
-  /** Where it stands in the request, as a JSON pointer below /data/attributes. */
+  /** Its place in the request, as a JSON pointer below /data/attributes. */
   pointer: string
 }
 
@@ -30,7 +30,10 @@ export function listed(field: string, value: OneOrMore): { text: string; pointer
     : value.map((text, index) => ({ text, pointer: `${field}/${index}` }))
 }
 
-/** Local parts compare without case: nobody runs two mailboxes that differ by it, and two copies would reach one. */
+/**
+ * Local parts are compared without case:
+ * in practice no two mailboxes differ by case alone, and one would get two copies.
+ */
 export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => address.toLowerCase()
 
 export function recipientsOf({ to, cc, bcc }: Addressed): Recipient[] {

@@ -1,14 +1,15 @@
-// Bodies of mail that is over go after a while (retention.outbound_bodies): what was sent to whom, and what became of it, stays.
+// Deletes the bodies of old mails that are over (setting retention.outbound_bodies).
+// The recipients and the results stay.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { forgetAttempts } from './attempt-log.ts'
 import { filesOf } from './body.ts'
 
-/** Rows that one transaction looks at. */
+/** Rows that one transaction reads. */
 const AT_ONCE = 500
 
-/** Removes the bodies of mails accepted before a time (ms) whose recipients all have their end; returns how many went. */
+/** Deletes the bodies of mails that were accepted before a time (ms) and have no open recipient. Returns how many. */
 export async function removeOldBodies(
   { spool, store }: { spool: Spool; store: Store },
   before: number,
@@ -17,7 +18,7 @@ export async function removeOldBodies(
   for (let after: number | null = 0; after !== null;) {
     const from: number = after
     const { files, gone, next } = await store.writeSoon((tx) => {
-      // Keys rise with time: the first that is too young ends the walk.
+      // Keys rise with time: the first mail that is too young ends the search.
       const rows = tx.all(
         raw<{ key: number; spool: string | null; created_at: number; open: 0 | 1 }>(
           `select e.key, b.spool, e.created_at, exists (select 1 from deliveries v where v.email_key = e.key

@@ -1,6 +1,6 @@
-// What reports about our mail mean (D25, D35): a bounce that came home later, a complaint. Whose mail it was is decided by the signed
-// token alone; what the report says only tells which recipient of that transaction is meant. It ends where an SMTP reply ends: state,
-// event, suppression. A second report of the same changes nothing.
+// Applies reports about our mail (D25, D35): late bounces and complaints. Only the signed token decides whose mail it
+// was; the report itself only tells which recipient of that transaction is meant. The effects are those of an SMTP
+// reply: state, event, suppression. A second report of the same changes nothing.
 import { parseAddrSpec } from '../message/address.ts'
 import { classify, isAboutRecipient } from '../smtp/bounce-class.ts'
 import { deliveryMachine } from '../states/delivery.ts'
@@ -12,7 +12,7 @@ import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
 import { normalised, suppress } from './suppressions.ts'
 import { takeBackDelivery, tally } from './tally.ts'
 
-/** What a report says of one recipient. */
+/** The content of a report about one recipient. */
 export interface ReturnedRecipient {
   address: string
   original: string | null
@@ -30,7 +30,10 @@ const companions = statement<{ email_key: number; lane: string }>()((arg) =>
   db.selectFrom('deliveries').selectAll().where('email_key', '=', arg.email_key).where('lane', '=', arg.lane),
 )
 
-/** The delivery that a report with this token means: the first of its addresses that was written to, else the only one there is. */
+/**
+ * The delivery that a report with this token is about:
+ * the first of its addresses that we wrote to, else the only recipient.
+ */
 function meant(
   reader: Reader,
   token: number,
@@ -47,18 +50,18 @@ function meant(
     const found = all.find(({ address }) => normalised(address) === name)
     if (found) return found
   }
-  // The address may have been forwarded: then the report names one that we do not know.
+  // The mail may have been forwarded: then the report names an address that we do not know.
   return all.length === 1 && !spared.some((address) => comparable(address) === normalised(named.address))
     ? named
     : undefined
 }
 
-/** Reports may write a domain in its own script (RFC 6533 §3); here it stands in ASCII. */
+/** A report may write a domain in Unicode (RFC 6533 §3); the store has it in ASCII. */
 const comparable = (address: string): string => normalised(parseAddrSpec(address)?.address ?? address)
 
 /**
- * A delivery report told of a failure, and of other addresses something else (`spared`). Returns the address that bounced, or
- * undefined when it changed nothing.
+ * Applies a delivery report of a failure. `spared` are the addresses that the same report says something else about.
+ * Returns the address that bounced, or undefined when nothing changed.
  */
 export function settleReturned(
   tx: Tx,
@@ -70,7 +73,8 @@ export function settleReturned(
   const delivery = meant(tx, token, [told.original, told.address], spared)
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
   if (!email) return undefined
-  // Who was forgotten stays so: the report may name the address, and its mark is none.
+  // The address was erased:
+  // the report may name it, but its text must not be stored again, and a mark cannot be suppressed.
   const forgotten = isMark(delivery.address)
   const text = forgotten ? '' : told.text
   const said = { stage: 'report', code: told.code, enhanced: told.status, text: told.text } as const
@@ -102,7 +106,7 @@ export function settleReturned(
   return delivery.address
 }
 
-/** A recipient complained (feedback type abuse). Returns the address, or undefined when it changed nothing. */
+/** Applies a complaint (feedback type abuse). Returns the address, or undefined when nothing changed. */
 export function settleComplaint(
   tx: Tx,
   token: number,
@@ -124,6 +128,6 @@ export function settleComplaint(
   return delivery.address
 }
 
-/** The recipient that a token and a report mean; for those who want to unsubscribe. */
+/** The delivery that a token and a recipient name; for unsubscribing. */
 export const recipientMeant = (reader: Reader, token: number, recipient: string | null): Delivery | undefined =>
   meant(reader, token, [recipient])

@@ -1,5 +1,5 @@
-// One round of claiming: which lanes have room and due mail, and how much each may take, so that no lane, no provider and no campaign
-// fills the memory that others need.
+// One round of claiming: which lanes have room and due mail, and how much each may take, so that no lane, provider or
+// campaign fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
 import { claimBulk, claimLane, LANES, type Consignment } from './claim.ts'
@@ -13,7 +13,7 @@ export interface Round {
   next: number | null
 }
 
-/** Claims what is due; `window` consignments may be in memory, `inMemory` are. */
+/** Claims due mail. At most `window` consignments may be in memory; `inMemory` of them are there already. */
 export async function claimRound(
   store: Store,
   lanes: readonly Lane[],
@@ -38,7 +38,7 @@ export async function claimRound(
         served.push(lane)
         const consignments = (lane.bulk ? claimBulk : claimLane)(tx, lane.name, now, limit)
         const due = groupDue(tx, LANES, lane.name)
-        // A commit that fails leaves the lane as due as it was.
+        // Set after the commit: when the commit fails, the lane keeps its old due time.
         tx.afterCommit(() => void (lane.due = due))
         lane.learned.pace.went(consignments.length, now)
         space -= consignments.length
@@ -50,7 +50,7 @@ export async function claimRound(
   let next: number | null = null
   for (const lane of lanes) {
     const wake = lane.wakeAt()
-    // A lane without room is looked at again when it has some.
+    // A lane without room gets no wake time: it is looked at again when it has room.
     if (wake !== null && (wake > now || (roomOf(lane) > 0 && spaceOf(lane) > 0))) next = Math.min(next ?? wake, wake)
   }
   return { claimed, served, next }

@@ -1,5 +1,5 @@
-// What an attempt came to, written down: the one place where a recipient's fate changes, whether an SMTP reply said so or a
-// delivery report that came home later. The email's own status follows its primary recipient alone.
+// Writes the result of an attempt. This is the one place that changes the state of a recipient, whether an SMTP reply
+// or a later delivery report brought the result. The status of the email follows its primary recipient only.
 import type { Config } from '../base/config.ts'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { retryDelay } from '../base/retry.ts'
@@ -23,20 +23,20 @@ import { tally } from './tally.ts'
 export type Delivery = RowOf<'deliveries'>
 export type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key' | 'agent_id'>
 
-/** The signal of a commit that holds a fate of a campaign's mail. */
+/** The signal of a commit that holds a result of a campaign's mail. */
 export const CAMPAIGN_MAIL = 'campaign mail'
 
 /** email.delayed is emitted on the first deferral, then at most this often (D26). */
 const DELAYED_EVERY = 4 * HOUR
 
-/** What ends a recipient's way. */
+/** Kinds of verdict that are final for a recipient. */
 type End = Exclude<Verdict['kind'], 'deferred' | 'waiting'>
 
-/** Local trouble is waited out for as long as it has lasted, within these bounds: so the wait doubles (D72). */
+/** The wait for local trouble is as long as the trouble has lasted, within these bounds: so it doubles (D72). */
 const SHORTEST_WAIT = 10 * SECOND
 const LONGEST_WAIT = 10 * MINUTE
 
-/** How a verdict moves a recipient, and the email when the recipient is its primary one. */
+/** The moves that a verdict causes: of the recipient, and of the email when it is the primary recipient. */
 const MOVES: Record<End, { delivery: DeliveryMove; email: EmailMove }> = {
   delivered: { delivery: 'accept', email: 'accepted' },
   bounced: { delivery: 'refuse', email: 'refused' },
@@ -65,7 +65,7 @@ export interface Settling {
   verdict: Verdict
   now: number
   config: Pick<Config, 'delivery'>
-  /** A campaign's mail: what goes well with it costs as little as can be. */
+  /** Set for a campaign's mail: then a delivered mail is written with as few statements as possible. */
   lean?: { user_key: number } | undefined
 }
 
@@ -79,7 +79,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
     return tx.signal(CAMPAIGN_MAIL)
   }
   const email = tx.first(emailOf({ key: delivery.email_key }))
-  // Deleted by its owner in the meantime: there is nothing left to say.
+  // The owner has deleted the mail meanwhile: nothing to write.
   if (!email) return
   const bulk = email.campaign_key !== null
   if (bulk) tx.signal(CAMPAIGN_MAIL)
@@ -87,7 +87,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   const reply = {
     smtp_code: verdict.code,
     enhanced_code: verdict.enhanced,
-    // Of a campaign's mail that went well, its yes is enough.
+    // The reply text to a delivered campaign mail is not stored: its code is enough, and there are many.
     response: bulk && verdict.kind === 'delivered' ? null : verdict.text,
     remote_mta: verdict.host,
     tls: verdict.tls,
@@ -143,7 +143,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   else emit(tx, EVENTS[kind], email, delivery, details, now)
 }
 
-/** Puts a mail off for local trouble, as if it had not been tried; false when its lifetime would be over by then. */
+/** Puts a mail off because of local trouble, as if it had not been tried; false when its lifetime would end before. */
 function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now: number): boolean {
   const since = delivery.trouble_since ?? now
   const next = now + Math.min(Math.max(now - since, SHORTEST_WAIT), LONGEST_WAIT)
@@ -162,7 +162,10 @@ function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now:
   return true
 }
 
-/** What a bounce that is about its recipient means for the address: gone for good, or one more soft bounce (D35, D63). */
+/**
+ * Applies a bounce that is about its recipient to the address:
+ * a permanent suppression, or one more soft bounce (D35, D63).
+ */
 export function hold(
   tx: Tx,
   email: EmailKeys,
@@ -190,7 +193,9 @@ export function moveEmail(
   if (row?.[4]) emit(tx, row[4], email, delivery, details, now)
 }
 
-/** Every event of the table leads to one status wherever it starts from; the column of its time is named after it. */
+/**
+ * Each move of the table leads to one status, wherever it starts; the column of its time is named after that status.
+ */
 function statusAfter(on: EmailMove): string {
   return emailMachine.rows.find((row) => row[1] === on)![2]
 }
@@ -215,7 +220,7 @@ export function emit(
   })
 }
 
-/** A campaign's figures of these are counted from its mails: the events are only for those who listen. */
+/** For campaigns these are counted from the mails: the events are written only when the domain has a webhook. */
 const COUNTED_OTHERWISE: readonly EventType[] = ['email.sent', 'email.delivered']
 
 const listeners = statement<{ domain_key: number }>()((arg) =>

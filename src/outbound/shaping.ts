@@ -1,4 +1,4 @@
-// How much mail goes to a provider at once: data from config/shaping.toml, and the count of what is open (D34).
+// Limits of connections to a provider: data from config/shaping.toml, and the count of open connections (D34).
 import { parse } from 'smol-toml'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
@@ -27,14 +27,14 @@ export class Shaping {
   readonly #providers: (Limits & { hosts: string[] })[]
   readonly #open = new Map<string, number>()
 
-  /** `text` is a shaping file; throws when it is none. */
+  /** `text` is the content of a shaping file; throws when it is malformed. */
   constructor(text: string = configAsset('shaping.toml')) {
     const rules = schema.parse(parse(text))
     this.#fallback = { name: '', ...rules.default }
     this.#providers = rules.provider
   }
 
-  /** The limits for an exchanger; a relay of the operator's is not shaped. */
+  /** The limits for an exchanger; a relay of the operator has the default limits. */
   limitsFor(host: Host | undefined): Limits {
     return host && !host.relay ? this.named(host.name) : this.#fallback
   }

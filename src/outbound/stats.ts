@@ -1,4 +1,4 @@
-// Figures of mails, counted each time they are asked for from what was told: they cannot drift from what happened (D37).
+// Counts of mail events, counted from the events at each request, so that they always match them (D37).
 import type { Reader } from '../store/database.ts'
 import { told } from '../store/event-sums.ts'
 import { raw } from '../store/query.ts'
@@ -27,7 +27,7 @@ const NONE: Counts = {
   machine_clicks: 0,
 }
 
-/** The counts of some emails, by their keys. */
+/** The counts of some emails, keyed by the emails' keys. */
 export function countEvents(reader: Reader, emailKeys: readonly number[]): Map<number, Counts> {
   const those = JSON.stringify(emailKeys)
   const rows = reader.all(

@@ -1,5 +1,5 @@
-// The MTA-STS policies of recipient domains, kept in the store until they expire (RFC 8461 §5.1): a policy that was once seen
-// counts although its TXT record vanishes or its server is away, so that whoever cuts the DNS cannot cut the protection.
+// The MTA-STS policies of recipient domains, kept in the store until they expire (RFC 8461 §5.1). A known policy counts
+// even when its TXT record is gone or its server is down: an attacker who blocks DNS must not remove the protection.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import type { Resolver } from '../base/resolver.ts'

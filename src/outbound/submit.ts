@@ -34,7 +34,7 @@ export interface SubmitDesk {
 
 export interface Submitted {
   email: Email
-  /** The key was used before with the same payload: this is the email that was made then. */
+  /** The key was used before with the same payload: this is the email of that time. */
   replayed: boolean
 }
 
@@ -85,7 +85,7 @@ const insertDelivery = statement<{
 export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewEmail): Promise<Submitted> {
   const { clock, config, keyring, spool, store } = desk
   const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
-  // An unknown domain is told before a conflict of keys (D3).
+  // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
   const earlier = hash && replay(store, userKey, given.idempotency_key!, hash)
   if (earlier) return { email: earlier, replayed: true }
@@ -101,7 +101,8 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
   }
   const files = await storeBody(desk, userKey, id, from, recipients, given, body)
   const drop = async (thrown?: unknown): Promise<void> => {
-    // A commit that failed at its sync may count after a restart all the same: then its files are needed, else they go into quarantine.
+    // A commit whose sync failed may still be there after a restart.
+    // Then its files are needed; if not, they go into quarantine.
     if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
   }
   try {
@@ -169,7 +170,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
       })
       return { email, replayed: false }
     })
-    // The files of a repeat belong to nobody.
+    // The new files of a repeat are not needed.
     if (submitted.replayed) await drop()
     return submitted
   } catch (thrown) {
@@ -181,7 +182,10 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
 const flag = (value: boolean | null | undefined): 0 | 1 | null =>
   value === null || value === undefined ? null : value ? 1 : 0
 
-/** Takes in the attachments and puts what is large into the spool, before the transaction: a disk is slower than a row. */
+/**
+ * Stores attachments and large bodies in the spool.
+ * Before the transaction, because writing files takes longer than a row.
+ */
 async function storeBody(
   desk: SubmitDesk,
   userKey: number,
@@ -196,7 +200,7 @@ async function storeBody(
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
-  // Looked at before the disk is written, and again when it counts.
+  // Checked before the disk is written, and again inside the transaction, where it counts.
   admit(store, keyring, userKey, from, recipients, given, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
   const size = encodedSize({
@@ -217,7 +221,7 @@ async function storeBody(
   return { content: null, names: [await spool.put(id, content), ...files] }
 }
 
-/** The octets stand with what was read from them; a large message is a file of the spool already. */
+/** Stores the octets with the facts that were read from them; a large message is a file of the spool already. */
 async function storeMessage(
   spool: Spool,
   id: string,
@@ -232,7 +236,7 @@ async function storeMessage(
   return { content: null, names: [await spool.put(id, content), ...names] }
 }
 
-/** Removes an email with its body and deliveries; what was delivered is not recalled. */
+/** Deletes an email with its body and deliveries. A delivered mail is not recalled. */
 export async function deleteEmail({ store, spool }: Pick<SubmitDesk, 'store' | 'spool'>, key: number): Promise<void> {
   const files = await store.write((tx) => {
     const body = tx.first(db.selectFrom('outbound_bodies').select('spool').where('email_key', '=', key))

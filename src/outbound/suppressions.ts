@@ -1,6 +1,6 @@
-// Addresses that must not be mailed, for each sending domain (specification "Suppression", D35, D36). An entry of scope `all`
-// stops every mail, one of scope `marketing` only campaigns; one that has expired stops nothing but is remembered, so that the
-// next soft bounces weigh more.
+// Addresses that must not be mailed, for each sending domain (specification "Suppression", D35, D36). An entry of scope
+// `all` stops every mail, one of scope `marketing` only campaigns. An expired entry stops nothing, but is kept so that
+// the next suppression lasts longer.
 import { DAY, HOUR, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -19,7 +19,7 @@ const SOFT_WINDOW = 72 * HOUR
 const SOFT_FIRST = 7 * DAY
 const SOFT_LONGEST = 30 * DAY
 
-/** The form under which addresses are compared; `address` has its domain as A-label already. */
+/** The form in which addresses are compared; the domain of `address` is an A-label already. */
 export const normalised = (address: string): string => address.trim().toLowerCase()
 
 const blocking = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
@@ -43,7 +43,10 @@ const blockingAny = statement<{ domain_key: number; email: string; now: number }
     .limit(1),
 )
 
-/** Whether a domain keeps any address that was erased: their forms begin with "#", and most domains have none. */
+/**
+ * Whether a domain has an entry of an erased address: those begin with "#".
+ * Most domains have none, so the hash is rarely computed.
+ */
 const anyErased = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('suppressions')
@@ -54,7 +57,10 @@ const anyErased = statement<{ domain_key: number }>()((arg) =>
     .limit(1),
 )
 
-/** What stops mail from a domain to an address: transactional mail, or that of a campaign (`marketing`). */
+/**
+ * Why mail from a domain to an address is stopped; undefined: it is not. `scope` is that of the mail: `all` for
+ * transactional mail, `marketing` for campaigns. `erased`: the entry holds a hash.
+ */
 export function suppressedFor(
   reader: Reader,
   keyring: Keyring,
@@ -67,18 +73,18 @@ export function suppressedFor(
     reader.first((scope === 'all' ? blocking : blockingAny)({ domain_key: domainKey, email, now }))
   const found = find(normalised(address))
   if (found) return { reason: found.reason, erased: false }
-  // An entry outlives the address that was erased: then it holds what recognises it.
+  // An entry stays when its address is erased; it then holds a hash.
   const kept = reader.first(anyErased({ domain_key: domainKey })) && find(erasedForm(keyring, address))
   return kept && { reason: kept.reason, erased: true }
 }
 
-/** Every form that an address may be kept in: itself, and what recognises it after it was erased. */
+/** The forms in which an entry may hold an address: in clear, and as the hash that stays after an erasure. */
 export const keptForms = (keyring: Keyring, address: string): string[] => [
   normalised(address),
   erasedForm(keyring, address),
 ]
 
-/** The form for a new entry: what was erased is not written down again by an old link. */
+/** The form for a new entry. An erased address stays a hash: an old link must not store it in clear again. */
 export function keptForm(reader: Reader, keyring: Keyring, domainKey: number, address: string): string {
   if (!reader.first(anyErased({ domain_key: domainKey }))) return normalised(address)
   const erased = erasedForm(keyring, address)
@@ -130,7 +136,10 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
   )!
 }
 
-/** The domain that stands in the place of a removed one, for links and reports that still name that; else the same. */
+/**
+ * The key of the domain that replaced a removed one, for links and
+ * reports that still name the old one; else the same key.
+ */
 export function livingDomain(reader: Reader, key: number): number {
   const heir = reader.first(
     raw<{ key: number }>(
@@ -142,7 +151,7 @@ export function livingDomain(reader: Reader, key: number): number {
   return heir?.key ?? key
 }
 
-/** A domain that is registered again does not forget who must not be mailed: what its predecessors of the same owner knew is its own. */
+/** Gives a domain that is registered again the suppressions of its earlier registrations by the same owner. */
 export function inheritSuppressions(
   tx: Tx,
   { key, name, region, user_key }: { key: number; name: string; region: string; user_key: number },
@@ -156,7 +165,10 @@ export function inheritSuppressions(
   )
 }
 
-/** Notes a soft bounce; the third within 72 hours suppresses for 7 days, doubling up to 30 each time it happens again. */
+/**
+ * Notes a soft bounce.
+ * The third within 72 hours suppresses for 7 days; each further time for twice as long, up to 30 days.
+ */
 export function noteSoftBounce(
   tx: Tx,
   given: Omit<NewSuppression, 'reason' | 'scope' | 'expires_at' | 'strikes'>,
@@ -185,22 +197,22 @@ export function noteSoftBounce(
   const strikes = (earlier?.strikes ?? 0) + 1
   const length = Math.min(SOFT_FIRST * 2 ** (strikes - 1), SOFT_LONGEST)
   suppress(tx, { ...given, reason: 'soft_bounce', scope: 'all', strikes, expires_at: now + length }, now)
-  // Counting begins anew.
+  // The next count starts at zero.
   tx.run(db.deleteFrom('soft_bounces').where('domain_key', '=', domain_key).where('email', '=', email))
 }
 
-/** Old notes of soft bounces that no longer count; returns how many went. */
+/** Deletes soft bounces that are too old to count; returns how many. */
 export function forgetSoftBounces(store: Store, now: number): Promise<number> {
   return store.write((tx) => tx.run(db.deleteFrom('soft_bounces').where('at', '<=', now - SOFT_WINDOW)).changes)
 }
 
-/** Deletes entries; the time stays with what follows them (contacts, by trigger). */
+/** Deletes entries. Their time is set first: a trigger copies it to the contacts that follow them. */
 function take(tx: Tx, keys: readonly number[], now: number): number {
   tx.run(db.updateTable('suppressions').set({ updated_at: now }).where('key', 'in', keys))
   return tx.run(db.deleteFrom('suppressions').where('key', 'in', keys)).changes
 }
 
-/** Takes an entry back. Throws 422 for the reasons that are for good (specification "Suppressions"). */
+/** Removes an entry. Throws 422 when its reason is permanent (specification "Suppressions"). */
 export function liftSuppression({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> {
   return store.write((tx) => {
     const row = tx.first(db.selectFrom('suppressions').select(['reason', 'email']).where('key', '=', key))
@@ -213,7 +225,10 @@ export function liftSuppression({ clock, store }: { clock: Clock; store: Store }
   })
 }
 
-/** Removes the entries of an address on a domain, permanent ones and those of an erasure too: the operator knows better. Returns how many. */
+/**
+ * Removes all entries of an address on a domain, permanent and erased ones too:
+ * only the operator may do this. Returns how many.
+ */
 export function removeSuppressions(
   { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
   domainKey: number,
@@ -224,7 +239,7 @@ export function removeSuppressions(
   )
 }
 
-/** The same within a transaction, for one reason or all. */
+/** The same inside a transaction, for one reason or for all. */
 export function takeAll(tx: Tx, domainKey: number, address: string, now: number, reason?: Reason): number {
   const all = db
     .selectFrom('suppressions')
@@ -249,7 +264,7 @@ export function listSuppressions(reader: Reader, domainKey?: number): (Suppressi
 
 const PAGE = 1000
 
-/** Entries of a domain from a key on, without those whose address was erased. */
+/** Entries of a domain with keys above `after`, without those of erased addresses. */
 export function suppressionsAfter(reader: Reader, domainKey: number, after: number): Suppression[] {
   return reader.all(
     db

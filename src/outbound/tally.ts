@@ -1,5 +1,5 @@
-// What became of mail, counted by hour for each domain and agent in the transaction that writes the fate itself: the figures that
-// reputation is judged by (D39) cannot differ from what happened.
+// Counts the results of mail by hour, domain and agent, in the transaction that writes the result: so the figures that
+// decide reputation always match the results (D39).
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { raw, statement, db } from '../store/query.ts'
@@ -72,10 +72,10 @@ const takeBack = statement<{ domain_key: number; agent_id: string; hour: number 
     .where('deliveries', '>', 0),
 )
 
-/** A delivery of that time has turned out to be none: mail has one outcome, so that shares are of mails. */
+/** Takes back a counted delivery that bounced later. A mail has one outcome, so that shares are shares of mails. */
 export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
   const hour = Math.floor(at / HOUR)
-  // It may stand in the hour before; see closeHour.
+  // It may be counted in the hour before; see closeHour.
   for (const each of [hour, hour - 1])
     if (tx.run(takeBack({ domain_key, agent_id: agent_id ?? '', hour: each })).changes > 0) return
 }
@@ -100,7 +100,7 @@ export function agentFigures(reader: Reader, userKey: number, agentId: string, s
   )!
 }
 
-/** A domain's figures since a time, of all agents and of none. */
+/** A domain's figures since a time, of mail with and without an agent. */
 export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
   return reader.first(
     raw<Figures>(`select ${sums} from tallies where domain_key = ? and hour >= ?`, [
@@ -136,7 +136,7 @@ export function closeHour(tx: Tx, userKey: number, agentId: string, now: number)
   }
 }
 
-/** Old hours that no window looks at any more. */
+/** Deletes hours that no window reads any more; returns how many rows. */
 export function forgetTallies(tx: Tx, before: number): number {
   return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor(before / HOUR))).changes
 }

@@ -1,5 +1,5 @@
-// Opens and clicks as they come in (D38). Machines (proxies that fetch for people, scanners that look before they deliver) are
-// counted apart; neither address nor user agent is kept.
+// Records opens and clicks (D38). Those of machines (proxies that fetch for people, scanners that look before they
+// deliver) are marked as such. Neither the address nor the user agent of the visitor is kept.
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Store } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
@@ -10,9 +10,9 @@ export interface Visit {
   userAgent: string | undefined
 }
 
-/** Nobody opens a mail sooner than this after its delivery; what does looks into every mail. */
+/** Visits sooner than this after the delivery come from scanners that open every mail, not from a person. */
 const TOO_SOON = 2 * SECOND
-/** The bare "Mozilla/5.0" is all that Apple's proxy says of itself. */
+/** Apple's mail proxy sends the bare user agent "Mozilla/5.0". */
 const MACHINES =
   /^mozilla\/5\.0$|bot\b|crawl|spider|proxy|preview|scan|barracuda|proofpoint|mimecast|symantec|safelinks|headless|curl|wget|python|java\/|go-http/i
 
@@ -34,7 +34,7 @@ const known = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
-/** Notes an open or a click; nothing when the mail has been deleted. */
+/** Records an open or a click; does nothing when the mail was deleted. */
 export function noteVisit(
   { store, clock }: { store: Store; clock: Clock },
   kind: 'opened' | 'clicked',

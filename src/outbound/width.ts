@@ -1,11 +1,12 @@
-// How many connections an exchanger takes from us at once, as it was learned (D64): a connection that is refused while another works lowers
-// the number, successes raise it again slowly. What was learned outlives the lane for an hour.
+// The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
+// while another works lowers the number; successes raise it slowly. It is kept until an hour after the last refusal,
+// even when the lane has ended.
 import { HOUR, SECOND } from '../base/clock.ts'
 import { Pace } from './pace.ts'
 
 /** Successes raise the number by one at most this often. */
 const RAISE_EVERY = 10 * SECOND
-/** Refusals within this time are one event: connections that were opened together. */
+/** Refusals within this time count as one: their connections were opened together. */
 const BURST = SECOND
 const REMEMBERED = HOUR
 
@@ -19,7 +20,7 @@ export class Width {
     return Math.min(most, this.#allowed)
   }
 
-  /** A connection was refused while `open` were there, this one included. */
+  /** A connection was refused while `open` connections existed, this one included. */
   refused(open: number, now: number): void {
     const halved = now - this.#refusedAt >= BURST ? Math.floor(Math.min(this.#allowed, open) / 2) : open - 1
     this.#allowed = Math.max(1, Math.min(this.#allowed, halved, open - 1))

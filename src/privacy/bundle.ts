@@ -1,4 +1,5 @@
-// What is known of a recipient, as a zip: records.json with every record, and each received mail as it came (D57).
+// Writes all data about a recipient as a zip:
+// records.json with every record, and each received mail as it arrived (D57).
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -21,15 +22,15 @@ export interface BundleDesk {
   config: { data_dir: string }
 }
 
-/** Not compressed: an address that is erased later must be found in it. */
+/** Not compressed, so that an address that is erased later can be found in it. */
 const STORED = { compress: false }
 
 type Row = Record<string, unknown>
 
-/** Columns that mean nothing outside, or that are about others: an SMTP dialogue names every recipient, blind copies too. */
+/** Columns that mean nothing outside, or are about others: an SMTP dialogue names every recipient, blind copies too. */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
-/** A row as people read it: without keys, times as timestamps, JSON as JSON. */
+/** A row for people: without keys, times as timestamps, JSON parsed. */
 function readable(row: Row): Row {
   const shown: Row = {}
   for (const [name, value] of Object.entries(row)) {
@@ -51,7 +52,7 @@ function parsed(text: string): unknown {
 
 const KEYS = (keys: readonly number[]): string => `(${keys.join(', ')})`
 
-/** Keys of the rows in which some columns name the address itself, not a longer one. */
+/** Keys of the rows in which some columns hold exactly the address, not a longer one. */
 function keysNaming(
   reader: Reader,
   table: string,
@@ -86,7 +87,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),
-    // Who else got a blind copy is nobody's business. Of a campaign's mail the words stand with the campaign.
+    // Other recipients of blind copies stay secret. A campaign's mail gets the campaign's texts.
     outbound_emails: all(
       `select e.*, b.content as body, c.name as campaign, c.subject as campaign_subject, c.body_html as campaign_body
        from outbound_emails e left join outbound_bodies b on b.email_key = e.key left join campaigns c on c.key = e.campaign_key
@@ -98,7 +99,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
     deliveries: all(
       `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where v.key in ${own}`,
     ),
-    // What became of the others is theirs.
+    // Only events of the recipient's own deliveries.
     events: all(
       `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key
        where e.key in ${mails} and json_extract(v.data, '$.delivery') in ${own}`,
@@ -110,7 +111,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
   }
 }
 
-/** Writes the bundle; returns its file's name in the exports directory. */
+/** Writes the bundle; returns the name of its file in the exports directory. */
 export async function writeBundle(
   { config, spool, store }: BundleDesk,
   userKey: number,
@@ -120,7 +121,7 @@ export async function writeBundle(
   const directory = join(config.data_dir, EXPORTS)
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const zip = new ZipFile()
-  // What it cannot read it says by an event that ends the process when nobody listens.
+  // For an unreadable file the zip emits an error event, which would end the process without a listener.
   const failed = Promise.withResolvers<never>()
   failed.promise.catch(() => {})
   zip.on('error', failed.reject)
@@ -165,7 +166,7 @@ export async function writeBundle(
     throw thrown
   }
   await rename(draft, join(directory, name))
-  // Its owner is told of it: a power cut must not take it again.
+  // Its owner will be told about the file: it must survive a power cut.
   for (const folder of [directory, config.data_dir]) syncPath(folder)
   return name
 }

@@ -1,4 +1,4 @@
-// The link to an export (D57): signed, good for 24 hours, and only while the bundle is kept.
+// The link to an export (D57): signed, valid for 24 hours, and only while the bundle is kept.
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Reader } from '../store/database.ts'
@@ -14,7 +14,7 @@ export function exportUrl(keyring: Keyring, publicUrl: string, id: string, now: 
   return `${publicUrl}/exports/${id}/${until}/${keyring.mac('session', said(id, until), MAC_BYTES).toString('base64url')}`
 }
 
-/** The file that a link names; undefined when it is not ours, is too old, or the bundle is gone. */
+/** The file behind a link; undefined when the link is forged or too old, or the bundle was deleted. */
 export function exportFile(
   { keyring, store }: { keyring: Keyring; store: Reader },
   { id, mac, until }: { id: string; until: string; mac: string },

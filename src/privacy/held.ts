@@ -1,5 +1,6 @@
-// Where an account may hold an address: what decides whether anything is known of a recipient, and what is looked through when a ledger
-// speaks of addresses that only their hashes name. The scrub reaches further: into files, and into names that people gave to things.
+// The columns in which an account may hold a recipient's address. They decide whether an account has data about a
+// recipient, and are searched when a ledger names addresses only by hash. The scrub searches more: files, and names
+// that people gave to things.
 import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
@@ -7,10 +8,10 @@ import { raw } from '../store/query.ts'
 
 interface Place {
   table: string
-  /** The column by which its rows are walked. */
+  /** The column that orders its rows. */
   key: string
   columns: readonly string[]
-  /** Which rows are the account's; one parameter, its key. */
+  /** SQL for the account's rows; one parameter, the account's key. */
   owned: string
 }
 
@@ -42,12 +43,12 @@ const PLACES: readonly Place[] = [
   { table: 'notices', key: 'key', columns: ['subject', 'text', 'response'], owned: OWN },
 ]
 
-/** Rows that are looked at before others have their turn. */
+/** Rows read before other work has its turn. */
 const AT_ONCE = 1000
 
 interface Slice {
   texts: string[]
-  /** Where to go on; null at the end. */
+  /** The key to go on from; null at the end. */
   next: number | null
 }
 
@@ -71,7 +72,7 @@ function slice(
   return { texts: found.map((row) => row.text), next: end }
 }
 
-/** Whether the account holds the address anywhere; others have their turn meanwhile. */
+/** Whether the account holds the address anywhere. Other work goes on meanwhile. */
 export async function holdsAddress(store: Store, userKey: number, address: string): Promise<boolean> {
   const known = about(
     `select 1 where exists (select 1 from contacts where user_key = asked.user and email = asked.address)

@@ -72,7 +72,7 @@ export function keepCopy(dataDir: string, copy: string, owner: string, at: strin
   append(copy, [...(marked ? [] : [{ ledger: owner, at }]), ...missing])
 }
 
-/** Appends an entry to the ledger of a data directory and to its copy ('' = none); when it returns the lines are on the disk. */
+/** Appends an entry to the ledger and to its copy ('' = none). When it returns the lines are on the disk. */
 export function enter(dataDir: string, entry: Entry, copy = ''): void {
   for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, [entry])
 }
@@ -100,7 +100,7 @@ function endsOpen(file: number): boolean {
   return size > 0 && readSync(file, last, 0, 1, size - 1) === 1 && last.toString() !== '\n'
 }
 
-/** Every entry; a line that a crash cut is passed over. */
+/** Every entry; a line that a crash cut off is skipped. */
 export function readLedger(dataDir: string): Entry[] {
   return readContent(join(dataDir, LEDGER)).lines.filter((line): line is Entry => !isMark(line))
 }

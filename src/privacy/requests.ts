@@ -1,4 +1,5 @@
-// Requests about a recipient (D56, D57): to be forgotten, or told what is known. Both are written down at once and worked on soon after.
+// Requests about a recipient (D56, D57): to erase, or to export all data.
+// Both are stored at once and carried out soon after.
 import type { Clock } from '../base/clock.ts'
 import { iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -24,7 +25,7 @@ export interface RequestDesk {
   ring: () => void
 }
 
-/** The address that a path names, in the form that is looked for. Throws 422. */
+/** The address in a path, in the form used for searching. Throws 422. */
 export function recipientNamed(text: string): string {
   const address = parseAddrSpec(text.trim())?.address.toLowerCase()
   if (address === undefined)
@@ -38,7 +39,7 @@ export function recipientNamed(text: string): string {
   return address
 }
 
-/** Asks that an address be forgotten. Throws 404 when the account never held it; a repeat answers the request that there is. */
+/** Requests an erasure. Throws 404 when the account never held the address; a repeat returns the existing request. */
 export async function requestErasure(
   desk: RequestDesk,
   user: { key: number; id: string },
@@ -56,13 +57,13 @@ export async function requestErasure(
     }
     const now = clock.now()
     const id = newId(now)
-    // First the ledger: what it says is done again whatever happens to the database.
+    // The ledger first: its entries are carried out again whatever happens to the database.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
     return insert(tx, desk, user.key, 'erasure', id, address, hash)
   })
 }
 
-/** Asks for all that is known of an address. Throws 404 when the account never held it. */
+/** Requests an export of all data about an address. Throws 404 when the account never held it. */
 export async function requestExport(
   desk: RequestDesk,
   user: { key: number },
@@ -78,7 +79,7 @@ export async function requestExport(
   })
 }
 
-/** Writes a request down; one without an address has nothing left to do. */
+/** Stores a request; one without an address is done already. */
 export function insert(
   tx: Tx,
   { clock, keyring, ring }: Pick<RequestDesk, 'clock' | 'keyring' | 'ring'>,

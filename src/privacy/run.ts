@@ -1,5 +1,5 @@
-// Works off privacy requests: erasures until nothing is left, exports into a bundle that the account's owner is told of. At start the
-// ledger is read again: what was erased and is back, because an older backup was put in place, is erased once more.
+// Carries out privacy requests: erasures until nothing is left, exports into a bundle whose owner is told. At the start
+// the ledger is read: an erased address that an older backup brought back is erased again.
 import { existsSync, readdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -28,12 +28,12 @@ export interface PrivacyDesk {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'data_dir' | 'http'>
-  /** There are notices to be mailed. */
+  /** Says that notices wait to be mailed. */
   noticed: () => void
 }
 
 const RETRY = 5 * MINUTE
-/** When what is on its way to the address should have ended. */
+/** Mail that is being sent to the address should have ended by then. */
 const SOON = 5 * SECOND
 /** How long a bundle is kept. */
 const KEPT = 7 * DAY
@@ -41,7 +41,7 @@ const KEPT = 7 * DAY
 interface Done {
   /** The bundle. */
   file: string | null
-  /** Tells whoever waits for it, in the transaction that says it is done. */
+  /** Tells the owner, in the transaction that marks the request as done. */
   tell?: (tx: Tx) => void
 }
 
@@ -54,7 +54,7 @@ export class Privacy {
     this.#loop = new Loop({ name: 'privacy', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  /** To be called before anything is served or sent: what an older backup brought back goes first. */
+  /** Must run before anything is served or sent: it erases again what an older backup brought back. */
   async recover(): Promise<void> {
     await this.#sweep()
     for (const request of await this.#replay()) await this.#perform(request)
@@ -116,10 +116,11 @@ export class Privacy {
     }
   }
 
-  /** Undefined: something is on its way to the address, and what it comes to must be erased as well. */
+  /** Undefined: something is being sent to the address now, and its result must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
     const { clock, config, keyring, store } = this.#desk
-    // Bundles about the address are copies of what is erased; one about somebody else may name it in a mail to both.
+    // Bundles about the address are copies of the erased data.
+    // A bundle about another recipient may name it too, in a mail to both.
     const bundles = db
       .selectFrom('privacy_requests')
       .select(['key', 'file', 'recipient_hash'])
@@ -134,7 +135,7 @@ export class Privacy {
     }
     const { busy, left } = await scrub(this.#desk, erasingOf(keyring, user_key, address, clock.now()))
     if (busy) return undefined
-    // Another account may hold the same address by its own right; the operator is told that the files say it.
+    // Another account may rightly hold the same address; the operator is told which files do.
     if (left.length > 0) this.#desk.log.warn('the address is still in the data directory', { files: left.join(',') })
     return { file: null }
   }
@@ -169,7 +170,7 @@ export class Privacy {
     }
   }
 
-  /** What a crash left of a bundle. */
+  /** Deletes files of bundles that a crash left. */
   async #sweep(): Promise<void> {
     const { config, store } = this.#desk
     const directory = join(config.data_dir, EXPORTS)
@@ -178,7 +179,7 @@ export class Privacy {
         await rm(join(directory, name), { force: true })
   }
 
-  /** Erasures of the ledger that the database knows nothing of: it is older than they are. */
+  /** Makes requests for erasures of the ledger that the database does not know, because it is older. */
   async #replay(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#desk
@@ -192,7 +193,7 @@ export class Privacy {
       known.set(owner.key, addresses)
       const address = addresses.get(recipient_hash) ?? null
       if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
-      // Written down also where nothing is found, so that it does not fall upon an address that comes back later.
+      // Stored even when nothing was found: otherwise it would erase an address that is added later.
       const desk = { ...this.#desk, ring: () => {} }
       const request = await store.write((tx) => {
         blockErased(tx, owner.key, `#${recipient_hash}`, this.#desk.clock.now())

@@ -1,5 +1,5 @@
-// Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and then the places where SQLite keeps
-// what is no longer there. It is done when no octet of the data directory says the address.
+// Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and the places where
+// SQLite keeps deleted data. It is done when no octet of the data directory holds the address.
 import { createReadStream, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
@@ -38,13 +38,13 @@ export interface ScrubDesk {
 }
 
 const CHUNK = 256 * 1024
-/** Of the database, which lies in memory. */
+/** Octets of the database searched at a time; it is in memory. */
 const SLICE = 4 * 1024 * 1024
-/** More than any form of an address. */
+/** Longer than any form of an address. */
 const OVERLAP = 2048
-/** A larger database is not looked through again, which needs it in memory: that SQLite overwrites what it deletes has to be enough. */
+/** A larger database is not searched, because it would have to fit in memory; SQLite overwrites deleted data anyway. */
 const LOOKED_THROUGH = 256 * 1024 * 1024
-/** Writing so much anew holds up nobody for long. */
+/** A database up to this size can be rewritten without delaying others for long. */
 const REBUILT_AT_A_GUESS = 16 * 1024 * 1024
 
 export function erasingOf(keyring: Keyring, userKey: number, address: string, at: number): Erasing {
@@ -53,9 +53,9 @@ export function erasingOf(keyring: Keyring, userKey: number, address: string, at
 }
 
 export interface Scrubbed {
-  /** Something that names the address is on its way this moment; it must be erased once more when that has ended. */
+  /** Something that names the address is under way now; the erasure must run again when it has ended. */
   busy: boolean
-  /** The files that still say the address. */
+  /** The files that still hold the address. */
   left: string[]
 }
 
@@ -75,17 +75,17 @@ const STEPS: readonly Step[] = [
   forgetInEvents,
 ]
 
-/** Erases; some rows in each transaction, so that it holds up nobody. */
+/** Erases, some rows in each transaction, so that others are not delayed. */
 export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed> {
   const { spool, store } = desk
   const read = (file: string): Uint8Array =>
     existsSync(spool.path(file)) ? readFileSync(spool.path(file)) : new Uint8Array()
-  // Contacts first: a campaign under way finds nobody to write to any more.
+  // Contacts first, so that a running campaign queues no more mail to the address.
   await store.write((tx) => {
     forgetInSuppressions(tx, erasing)
     forgetContacts(tx, erasing)
   })
-  // What is not read yet has no rows to be found by; it may have them before this has come to its end.
+  // An unparsed message has no rows to search; it may get them before this run ends.
   let busy = unreadNames(store, erasing, read)
   for (const walk of [forgetInMails, forgetInBodies, forgetInInbound])
     for (let at: number | null = 0; at !== null;) {
@@ -105,22 +105,26 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
   return forgetRemains(desk, erasing)
 }
 
-/** What SQLite left in its log and in free space goes as well: by a checkpoint, and where that is not enough by writing the file anew. */
+/**
+ * Removes deleted data from SQLite's log and free space:
+ * by a checkpoint, and if that is not enough by rewriting the file.
+ */
 async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<Scrubbed> {
-  // The database as it was before an upgrade says what it said then.
+  // Copies of the database from before an upgrade still hold the address.
   removeCopies(config.data_dir)
-  // A command that reads this moment keeps the log from being emptied.
+  // A command that is reading now prevents the log from being emptied.
   if (!store.checkpoint()) return { busy: true, left: [] }
   const size = statSync(join(config.data_dir, 'postrider.db')).size
   const says = async (loose: boolean): Promise<boolean> =>
     size <= LOOKED_THROUGH && (await octetsHold(store, store.octets(), address, loose))
-  // As part of something longer it may be a neighbour's, or stand beside another column's octets: to be sure costs a small database little.
+  // `loose` also matches inside longer text, such as another column's octets:
+  // for a small database a needless rewrite costs little.
   if (await says(size <= REBUILT_AT_A_GUESS)) store.rebuild()
   const left = await filesWith(config.data_dir, address, OPENED)
   return { busy: false, left: (await says(false)) ? [...left, 'postrider.db'] : left }
 }
 
-/** Looks a little at a time, so that others have their turn. */
+/** Searches in slices, so that other work has its turn. */
 async function octetsHold(store: Store, octets: Uint8Array, address: string, loose: boolean): Promise<boolean> {
   for (let at = 0; at < octets.length; at += SLICE) {
     if (betrays(octets.subarray(at, at + SLICE + OVERLAP), address, loose)) return true
@@ -130,26 +134,27 @@ async function octetsHold(store: Store, octets: Uint8Array, address: string, loo
 }
 
 /**
- * Files that SQLite has open in this process. They must not be opened beside it: closing any descriptor of a file gives up all locks
- * that the process has on it (fcntl, POSIX), and another process would take the log away under the server.
+ * Files that SQLite has open in this process. They must not be opened a second time: closing any descriptor of a file
+ * drops all locks that the process has on it (fcntl, POSIX), and another process could then delete the log under the
+ * server.
  */
 const OPENED = /^(?:postrider\.db(?:-wal|-shm)?|serve\.lock.*)$/
 
-/** The files of the data directory that hold the address, in plain text or as base64 or quoted-printable have it. */
+/** The files of the data directory that hold the address, in plain text, base64 or quoted-printable. */
 async function filesWith(dataDir: string, address: string, but: RegExp): Promise<string[]> {
   const found: string[] = []
   for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
     const path = join(dataDir, name)
     if (but.test(name) || !statSync(path, { throwIfNoEntry: false })?.isFile()) continue
     if (!(await fileHolds(path, address))) continue
-    // Nobody names what lies in quarantine.
+    // No row names a file in quarantine, so it can be deleted.
     if (name.startsWith(join('spool', QUARANTINE))) rmSync(path, { force: true })
     else found.push(name)
   }
   return found
 }
 
-/** Whether a file says the address in any of those forms. */
+/** Whether a file holds the address in any of those forms. */
 export async function fileHolds(path: string, address: string): Promise<boolean> {
   let tail = Buffer.alloc(0)
   try {
@@ -159,7 +164,7 @@ export async function fileHolds(path: string, address: string): Promise<boolean>
       tail = bytes.subarray(-OVERLAP)
     }
   } catch (thrown) {
-    // Gone while it was looked at. What cannot be read may hold the address: the erasure is not done then.
+    // Deleted meanwhile. An unreadable file may hold the address: then the erasure is not done.
     if (codeOf(thrown) !== 'ENOENT') throw thrown
   }
   return false

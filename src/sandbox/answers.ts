@@ -1,5 +1,5 @@
-// What the sandbox's exchanger writes back, so that reports and replies can be seen: a delivery status notification (RFC 3464), a
-// complaint (RFC 5965), a reply of a person. They go out as mail does, over SMTP to the listener of the sandbox.
+// The mails that the sandbox's exchanger sends back, to show how reports and replies look: a delivery status
+// notification (RFC 3464), a complaint (RFC 5965), a person's reply. They go by SMTP to the listener of the sandbox.
 import { rfc5322Date } from '../message/compose.ts'
 import { headerField, unstructured } from '../message/headers.ts'
 import { openSession } from '../smtp/client.ts'
@@ -15,7 +15,7 @@ export interface Arrived {
   /** Envelope sender. */
   from: string
   recipient: string
-  /** The message as it came. */
+  /** The message as received. */
   message: Buffer
   headers: { subject: string; messageId: string; references: string; replyTo: string }
 }
@@ -33,7 +33,7 @@ const head = ({ hostname, now }: Answered, from: string, to: string, subject: st
 
 const headerOf = (message: Buffer): string => message.toString('latin1').split('\r\n\r\n', 1)[0]!
 
-/** A bounce, as an exchanger sends it that finds out later. */
+/** A bounce of an exchanger that accepted the mail first. */
 export function bounceOf(by: Answered, { from, recipient, message }: Arrived): string {
   return lines(
     ...head(by, `Mail Delivery System <MAILER-DAEMON@${by.hostname}>`, from, 'Undelivered Mail Returned to Sender'),
@@ -63,7 +63,7 @@ export function bounceOf(by: Answered, { from, recipient, message }: Arrived): s
   )
 }
 
-/** A complaint, as the recipient's provider sends it when somebody presses "spam": SPF of its domain proves who sends it (D62). */
+/** A complaint from the recipient's provider, as after a click on "spam": SPF of its domain proves its sender (D62). */
 export function complaintOf(by: Answered, { from, recipient, message }: Arrived): string {
   return lines(
     ...head(by, `Feedback <feedback@${recipient.slice(recipient.lastIndexOf('@') + 1)}>`, from, 'Abuse report'),
@@ -89,7 +89,7 @@ export function complaintOf(by: Answered, { from, recipient, message }: Arrived)
   )
 }
 
-/** An answer as a person writes it. */
+/** A reply as a person writes it. */
 export function replyOf(by: Answered, { recipient, headers }: Arrived): string {
   const { messageId, references, replyTo, subject } = headers
   return lines(
@@ -102,7 +102,7 @@ export function replyOf(by: Answered, { recipient, headers }: Arrived): string {
   )
 }
 
-/** Delivers an answer. Throws when the listener does not take it. */
+/** Delivers an answer. Throws when the listener refuses it. */
 export async function post({ hostname, listener }: Answered, from: string, to: string, message: string): Promise<void> {
   const session = await openSession({
     host: hostname,

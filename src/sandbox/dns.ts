@@ -1,12 +1,14 @@
-// The sandbox's DNS: a UDP server on loopback. It publishes by itself whatever records the sandbox's domains ask for, so that
-// they verify within a moment, and names the built-in exchanger for every other domain.
+// The sandbox's DNS: a UDP server on loopback. It publishes the records that the sandbox's domains need, so that they
+// are verified at once, and names the built-in exchanger for every other domain.
 import { createSocket, type Socket } from 'node:dgram'
 import type { AddressInfo } from 'node:net'
 import dnsPacket, { type Answer, type Packet } from 'dns-packet'
 
 export interface Zone {
-  /** Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined = NXDOMAIN;
-   *  'failure' = SERVFAIL. */
+  /**
+   * Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined =
+   * NXDOMAIN; 'failure' = SERVFAIL.
+   */
   lookUp(name: string, type: string): string[] | 'failure' | undefined
 }
 
@@ -57,7 +59,7 @@ function answer(zone: Zone, message: Buffer): Buffer | undefined {
 function record(name: string, type: string, value: string): Answer[] {
   switch (type) {
     case 'TXT':
-      // One string holds at most 255 octets.
+      // One string has at most 255 octets.
       return [{ name, type, ttl: TTL, data: value.match(/.{1,255}/gs) ?? [''] }]
     case 'MX': {
       const [preference, exchange] = value.split(' ')

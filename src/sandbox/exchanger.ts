@@ -1,8 +1,10 @@
-// The sandbox's receiving exchanger: a real SMTP listener on loopback that takes mail for everybody, judges its DKIM
-// signature with an independent library, and hands it on. Some local parts do something on purpose:
+// The sandbox's receiving exchanger: a real SMTP listener on loopback that accepts mail for every address, checks its
+// DKIM signature with an independent library, and passes it on. Some local parts have an effect:
 //
-//   refuse@    550 at RCPT               defer@   451 at RCPT, each time       slow@   the final answer takes 10 seconds
-//   bounce@    a delivery report later   complain@  a spam complaint later     reply@  an answer, as a person writes it
+//   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
+//   slow@      the final answer takes 10 s
+//   bounce@    a delivery report later     reply@   an answer, as a person writes it
+//   complain@  a spam complaint later
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
 import { makeCertificate } from '../base/certificate.ts'
@@ -17,7 +19,7 @@ export interface ReceivedMail {
   from: string
   to: string[]
   subject: string
-  /** The DKIM verdict: pass, fail, none … */
+  /** The DKIM result: pass, fail, none … */
   dkim: string
   spf: string
   dmarc: string
@@ -31,12 +33,12 @@ export interface ExchangerOptions {
   log: Log
   resolver: Resolver
   received: (mail: ReceivedMail) => void
-  /** Where answers go; asked when there is one. */
+  /** The listener for answers; read when there is one to send. */
   listener: () => { host: string; port: number } | undefined
 }
 
 const SLOW = 10 * SECOND
-/** A report or an answer comes a moment later. */
+/** A report or a reply is sent after this time. */
 const SOON = SECOND
 const MAX_BYTES = 60 * 1024 * 1024
 
@@ -102,7 +104,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
   )
 }
 
-/** Sends what the address answers with, a moment later. */
+/** Sends the answer of the address, a moment later. */
 function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: Arrived): void {
   const way = ANSWERS[localPart(arrived.recipient)]
   const to = way?.to === 'return path' ? arrived.from : arrived.headers.replyTo

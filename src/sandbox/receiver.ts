@@ -1,5 +1,5 @@
-// The sandbox's webhook receiver: an HTTPS endpoint on loopback that shows what is pushed to it. Its path tells it what to answer:
-// /200 (or anything), /500, /410, /429, /slow.
+// The sandbox's webhook receiver: an HTTPS endpoint on loopback that shows the events it gets. The path chooses its
+// answer: /200 (or anything), /500, /410, /429, /slow.
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { makeCertificate } from '../base/certificate.ts'

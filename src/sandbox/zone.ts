@@ -1,5 +1,5 @@
-// What the sandbox's DNS says: the records that its domains ask for, as if their owner had published each at once, and the
-// built-in exchanger for everybody else, who also sends from this machine.
+// The contents of the sandbox's DNS: the records that its domains need, as if their owner had published each at once,
+// and the built-in exchanger for all others, who also send from this machine.
 import { toAscii } from '../message/address.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -17,7 +17,7 @@ const TYPES: Record<RowOf<'records'>['record_type'], string> = {
   TRACKING: 'CNAME',
 }
 
-/** `store` is asked at each look-up; before it is open only the exchanger is known. */
+/** `store` is called at each look-up; before it is open only the exchanger is known. */
 export function sandboxZone(store: () => Store | undefined): Zone {
   return {
     lookUp(name, type) {

@@ -1,6 +1,7 @@
-// What a refusal means for the address (D35, D63): rules as data in config/bounce-rules.txt, the first that fits counts. Only `hard`
-// says that the address is gone, and only what was said about the recipient can be that: to RCPT, or in a report. A refusal that no
-// rule knows is `policy`: it is never held against the address.
+// Classifies a refusal by its meaning for the address (D35, D63). The rules are data in config/bounce-rules.txt; the
+// first that matches counts. Only `hard` means that the address does not exist, and only a refusal of the recipient can
+// be `hard`: an answer to RCPT, or a report. A refusal that no rule matches is `policy`, which never counts against the
+// address.
 import { configAsset } from '../base/assets.ts'
 import type { Stage } from './verdict.ts'
 
@@ -10,11 +11,11 @@ export type BounceClass = (typeof BOUNCE_CLASSES)[number]
 export interface BounceRule {
   class: BounceClass
   pattern: RegExp
-  /** The real reply that it was written for. */
+  /** The real reply that the rule was written for. */
   sample: string
 }
 
-/** Reads the rules; throws for a line that is none, with its number. */
+/** Reads the rules of a file. Throws an Error with the line number for a malformed line. */
 export function parseRules(text: string): BounceRule[] {
   const rules: BounceRule[] = []
   let sample = ''
@@ -34,7 +35,7 @@ export function parseRules(text: string): BounceRule[] {
 
 let shipped: BounceRule[] | undefined
 
-/** Where a refusal was said: in the dialogue, or in a report that came home. */
+/** Where a refusal was given: in the SMTP dialogue, or in a later report. */
 export type SaidAt = Stage | 'report'
 
 export interface Refusal {
@@ -44,11 +45,11 @@ export interface Refusal {
   text: string
 }
 
-/** The command that some servers add to a reply that they quote (Postfix, Exim). */
+/** The command that some servers name when they quote a reply in a report (Postfix, Exim). */
 const QUOTED_AT =
   /\bin reply to (?:initial |end of )?(EHLO|HELO|MAIL|DATA|greeting)|\bafter (initial connection|EHLO|HELO|MAIL FROM|DATA|end of data)\b/i
 
-/** Whether a refusal was said about its recipient: all else is about the sender, the connection or the mail (D63). */
+/** Whether a refusal is about its recipient. All others are about the sender, the connection or the mail (D63). */
 export function isAboutRecipient({ code, stage, text }: Refusal): boolean {
   if (stage === 'rcpt') return code !== null
   return stage === 'report' && !QUOTED_AT.test(text)
@@ -58,18 +59,18 @@ const ADDRESS = /[^\s<>@"'(),:;[\]]{1,64}@[^\s<>@"'(),:;[\]]{1,255}/g
 
 const URL_PATH = /(https?:\/\/[^\s/?#]{1,255})[^\s]*/gi
 
-/** The class of a refusal by the shipped rules. */
+/** The class of a refusal by the shipped rules. Throws only when the rules file is missing or malformed. */
 export function classify(refusal: Refusal): BounceClass {
   shipped ??= parseRules(configAsset('bounce-rules.txt'))
   const { code, enhanced, text } = refusal
-  // A mailbox may be called "no.such.user", and a page about errors "policy".
+  // Addresses and URL paths are removed first: a mailbox may be called "no.such.user", and an error page "policy".
   const words = text.replace(URL_PATH, '$1').replace(ADDRESS, '@')
   const said = [code, enhanced, words].filter((part) => part !== null).join(' ')
   const found = shipped.find(({ pattern }) => pattern.test(said))?.class ?? 'policy'
   if (found !== 'hard') return found
-  // Where nobody said anything, the way there is what failed.
+  // Without an answer of a server, the connection failed, not the address.
   if (!isAboutRecipient(refusal)) return code === null && refusal.stage !== 'report' ? 'infrastructure' : 'policy'
-  // What a server says for now is no evidence that an address is gone (RFC 5321 §4.2.1), even when it was given up in the end.
+  // A temporary answer is no proof that an address does not exist (RFC 5321 §4.2.1), even when retries have ended.
   const temporary = code === null ? enhanced?.startsWith('4.') : code < 500
   return temporary ? 'soft' : 'hard'
 }

@@ -1,15 +1,15 @@
-// The wire below an SMTP dialogue: commands out, replies in, each within its time, all of it noted. Whatever the server does,
-// whoever waits gets an answer: a reply or the failure that ended the connection.
+// The connection below an SMTP dialogue: sends commands, receives replies, each within its time, and records all of it.
+// Every call ends with a reply or with the failure that ended the connection, whatever the server does.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
 import { cleanText, ReplyReader, type Reply } from './reply.ts'
 
-/** Why a connection ended, in words. */
+/** Why a connection ended, as words for people. */
 export interface Failure {
   failure: string
-  /** This machine is to blame: it had no descriptor, no memory, no such address of its own. */
+  /** The fault is of this machine: it has no free descriptor, no memory, or not the local address. */
   local?: true
 }
 
@@ -23,21 +23,24 @@ const WORDS: Record<string, string> = {
   EADDRNOTAVAIL: 'the address to send from ("delivery.source") is not one of this machine',
 }
 
-/** A socket's error in a person's words. */
+/** A socket's error in words for people. */
 const wordsFor = (error: Error): string =>
   WORDS[codeOf(error)] ?? cleanText(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
-/** The certificate must chain to an authority that is trusted: the system's, or these (PEM). */
+/** The certificate must be signed by a trusted authority: one of the system's, or one of these (PEM). */
 export interface Verify {
   authorities: string[] | undefined
 }
 
+/** Whether an answer is the failure that ended the connection. */
 export const isFailure = (answer: object): answer is Failure => 'failure' in answer
 
-/** Dialogue kept of one mail, in characters. */
+/** The most dialogue that is kept of one mail, in characters. */
 const MAX_DIALOGUE = 8000
 const MAX_NOTE = 600
-/** Replies that nobody asked for: a goodbye (421) or nonsense. */
+/**
+ * The most replies that wait to be read: to pipelined commands, or without a command (a 421 before closing, nonsense).
+ */
 const MAX_UNASKED = 200
 const BLOCK = 64 * 1024
 
@@ -48,7 +51,7 @@ export class Channel {
   #waiting: ((answer: Reply | Failure) => void) | null = null
   #dialogue = ''
   #opening = ''
-  /** Why nothing can be said any more; null while it can. */
+  /** Why the connection cannot be used any more; null while it can. */
   broken: Failure | null = null
   /** TLS protocol in use, null in clear text. */
   tls: string | null = null
@@ -58,12 +61,12 @@ export class Channel {
     this.#listen()
   }
 
-  /** How the connection was opened, and what was said about the present mail. */
+  /** The opening of the connection and the dialogue about the present mail, as recorded text. */
   get dialogue(): string {
     return this.#opening + this.#dialogue
   }
 
-  /** What was noted so far is the opening; what follows belongs to one mail. */
+  /** Marks the dialogue so far as the opening; the following belongs to one mail. */
   beginMail(): void {
     this.#opening ||= this.#dialogue.slice(0, MAX_DIALOGUE / 4)
     this.#dialogue = ''
@@ -73,19 +76,22 @@ export class Channel {
     if (this.#dialogue.length < MAX_DIALOGUE) this.#dialogue += `${line.slice(0, MAX_NOTE)}\n`
   }
 
-  /** Writes commands in one flight. */
+  /** Writes several commands at once (RFC 2920). `shown` is recorded instead of commands that hold secrets. */
   write(lines: readonly string[], shown: readonly string[] = lines): void {
     for (const line of shown) this.note(`-> ${line}`)
     if (this.broken === null) this.#socket.write(`${lines.join('\r\n')}\r\n`)
   }
 
-  /** One command and its reply; `shown` stands in the dialogue for a command that holds a secret. */
+  /** Sends one command and waits for its reply. `shown` is recorded instead of a command that holds a secret. */
   async command(line: string, timeout: number, shown = line): Promise<Reply | Failure> {
     this.write([line], [shown])
     return this.reply(timeout)
   }
 
-  /** The next reply; the timeout is for the whole of it, so that a drip does not keep us. */
+  /**
+   * The next reply.
+   * `timeout` (ms) is for the whole reply, so that single octets now and then cannot hold the connection.
+   */
   reply(timeout: number): Promise<Reply | Failure> {
     const ready = this.#replies.shift()
     if (ready) return Promise.resolve(ready)
@@ -100,7 +106,7 @@ export class Channel {
     })
   }
 
-  /** Writes a mail's octets; a failure when the server stops reading for longer than `stall`. */
+  /** Writes a mail's octets. Returns a failure when the server stops reading for longer than `stall` ms. */
   async writeData(wire: Buffer, stall: number): Promise<Failure | undefined> {
     this.note(`-> (${wire.length} octets of mail)`)
     for (let at = 0; at < wire.length; at += BLOCK) {
@@ -116,7 +122,10 @@ export class Channel {
     return undefined
   }
 
-  /** Changes to TLS 1.2 or newer; with `verify` the certificate must be good for the name. Fails when the server said anything that would be read as said inside (RFC 3207 §6). */
+  /**
+   * Changes to TLS 1.2 or newer. With `verify` the certificate must be valid for the name. Fails when the server sent
+   * text before the handshake: it would be taken for text inside TLS (RFC 3207 §6).
+   */
   async startTls(servername: string, timeout: number, verify: Verify | undefined): Promise<Failure | undefined> {
     if (this.#reader.hasRest || this.#replies.length > 0)
       return { failure: 'the server sent text between STARTTLS and the handshake' }
@@ -136,7 +145,7 @@ export class Channel {
     return undefined
   }
 
-  /** True when all that was written has left: its memory is no longer read. */
+  /** True when all written octets were sent: their buffer is no longer read. */
   get flushed(): boolean {
     return this.#socket.writableLength === 0
   }
@@ -214,7 +223,7 @@ function handshake(
     const secure = connectTls({
       socket: plain,
       minVersion: 'TLSv1.2',
-      // The name or address that the certificate must be for; without it an address would be taken for "localhost".
+      // The name or address that the certificate must be for. Without it, for an address, Node would check "localhost".
       host: servername,
       // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
       rejectUnauthorized: verify !== undefined,
@@ -232,7 +241,7 @@ function handshake(
   })
 }
 
-/** A TCP connection, or why there is none. */
+/** Opens a TCP connection within `timeout` ms. Never rejects: the answer is the connection or the failure. */
 export function openChannel(
   target: { host: string; port: number; localAddress?: string | undefined },
   timeout: number,
@@ -246,7 +255,8 @@ export function openChannel(
       resolve(local ? { failure, local } : { failure })
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
-    // A machine without IPv6 says EADDRNOTAVAIL too: then the exchanger is merely out of its reach.
+    // A machine without IPv6 reports EADDRNOTAVAIL too;
+    // then the exchanger is only unreachable, and the machine is fine.
     const failed = (error: Error): void =>
       fail(wordsFor(error), isLocal(error) && !(isIPv6(host) && codeOf(error) === 'EADDRNOTAVAIL'))
     socket.once('error', failed)

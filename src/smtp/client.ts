@@ -1,15 +1,15 @@
-// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It is opened, carries any number of
-// mails one after the other, and is closed. What comes of each recipient is a Verdict; nothing here throws.
+// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It is opened, carries any
+// number of mails one after the other, and is closed. The result for each recipient is a Verdict; nothing here throws.
 //
-// Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before a TLS
-// handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
+// Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before
+// a TLS handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
 import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { readCapabilities, type Reply } from './reply.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
-/** How TLS is wanted: not at all, when offered, or not without. */
+/** How TLS is wanted: never, when offered, or always. */
 export type TlsWish = 'none' | 'optional' | 'required'
 
 export interface Credentials {
@@ -39,7 +39,7 @@ export interface ConnectOptions {
   /** Our name in EHLO. */
   hostname: string
   tls: TlsWish
-  /** The certificate must be good; only with `tls: 'required'`. */
+  /** The certificate must be valid; only with `tls: 'required'`. */
   verify?: Verify | undefined
   credentials?: Credentials | undefined
   timeouts?: Timeouts | undefined
@@ -50,7 +50,7 @@ export interface Envelope {
   recipients: readonly string[]
 }
 
-/** An empty mail, for a DATA that was let through although no recipient was (RFC 2920 §3.1). */
+/** An empty mail, for a DATA that was accepted although no recipient was (RFC 2920 §3.1). */
 const NOTHING = Buffer.from('.\r\n')
 
 export class SmtpSession {
@@ -72,7 +72,7 @@ export class SmtpSession {
     return this.#channel.broken === null && performance.now() - this.#born < this.#timeouts.session
   }
 
-  /** True when the octets of the last mail are no longer read from its buffer. */
+  /** True when the buffer of the last mail is no longer read. */
   get flushed(): boolean {
     return this.#channel.flushed
   }
@@ -113,8 +113,9 @@ export class SmtpSession {
     return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
   }
 
-  /** Sends one mail to its recipients; one verdict for each, in their order. `handed` hears for which of them the mail was handed over, as
-   *  soon as the server has its octets; what it returns is called when the server has answered, or will not. */
+  /** Sends one mail. Returns one verdict for each recipient, in their order. `handed` is called with the indexes of the
+   *  recipients that were accepted, as soon as the server has all octets; the function it returns is called when the
+   *  answer is there, or will not come. */
   async send(envelope: Envelope, wire: Buffer, handed?: (recipients: number[]) => () => void): Promise<Verdict[]> {
     const { recipients } = envelope
     this.#channel.beginMail()
@@ -140,7 +141,7 @@ export class SmtpSession {
     return rcpt.map((verdict) => mail ?? verdict ?? outcome)
   }
 
-  /** The MAIL parameters that this server offers and this mail needs; a verdict when it cannot be sent here at all. */
+  /** The MAIL parameters that the server offers and this mail needs; a verdict when it cannot take the mail. */
   #parameters({ from, recipients }: Envelope, wire: Buffer): string | Verdict {
     const size = this.#capabilities.get('SIZE')
     const limit = Number(size)
@@ -158,7 +159,7 @@ export class SmtpSession {
         'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
         'mail',
       )
-    // Asked of the octets: only what programs hand in by SMTP holds others than ASCII.
+    // Tests the octets: only mail from SMTP submission has octets above 127.
     const eight = !isAscii(wire) && this.#capabilities.has('8BITMIME')
     const parameters = [
       ...(size === undefined ? [] : [`SIZE=${wire.length}`]),
@@ -185,11 +186,11 @@ export class SmtpSession {
     }
     const failed = await this.#channel.startTls(this.host, command, verify)
     if (failed) return this.#own('deferred', '4.7.5', `TLS could not be agreed: ${failed.failure}`, 'starttls')
-    // What was offered in clear text no longer counts.
+    // Capabilities from before TLS no longer count (RFC 3207 §4.2).
     return this.#hello(hostname)
   }
 
-  /** AUTH PLAIN or LOGIN (RFC 4954), never in clear text. What is wrong with it is the operator's to mend: mail waits. */
+  /** AUTH PLAIN or LOGIN (RFC 4954), never in clear text. Only the operator can mend a failure: the mail waits. */
   async #authenticate(credentials: Credentials | undefined): Promise<Verdict | undefined> {
     if (!credentials) return undefined
     const { username, password } = credentials
@@ -217,7 +218,7 @@ export class SmtpSession {
     )
   }
 
-  /** MAIL, RCPT … and DATA, in one flight where the server takes it. `data` is undefined when DATA was not sent. */
+  /** MAIL, RCPT … and DATA, pipelined when the server offers it. `data` is undefined when DATA was not sent. */
   async #envelope(commands: string[]): Promise<{ answers: (Reply | Failure)[]; data?: Reply | Failure }> {
     const { command, data } = this.#timeouts
     const answers: (Reply | Failure)[] = []
@@ -251,7 +252,7 @@ export class SmtpSession {
     }
   }
 
-  /** What came after the final dot. No answer leaves it unknown: tried again, never called delivered or bounced. */
+  /** The answer to the final dot. Without one the result is unknown: the mail is tried again. */
   #outcome(answer: Reply | Failure): Verdict {
     if (isFailure(answer)) {
       const text = `The connection ended after the mail was handed over: ${answer.failure}.`
@@ -269,7 +270,7 @@ export class SmtpSession {
     return ownVerdict(kind, enhanced, text, this.#here(stage))
   }
 
-  /** The verdict of an answer that is not the hoped-for one: 2xx, or 354 for DATA. */
+  /** The verdict of an answer that is not the expected one: 2xx, or 354 for DATA. Undefined when it is. */
   #unlessOk(answer: Reply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
     if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
     if (hoped ? answer.code === hoped : answer.code < 300) return undefined
@@ -277,12 +278,12 @@ export class SmtpSession {
     // RFC 5321 §4.5.3.1.10: 552 may mean too many recipients for one transaction.
     if (stage === 'rcpt' && answer.code === 552 && (answer.enhanced === null || answer.enhanced === '5.5.3'))
       return { ...verdict, kind: 'deferred' }
-    // A yes in the wrong place is no yes.
+    // A positive answer at the wrong step is not accepted as one.
     return verdict.kind === 'delivered' ? { ...verdict, kind: 'deferred' } : verdict
   }
 }
 
-/** Connects and opens a session; a verdict when there is none to be had. */
+/** Connects and opens a session, or returns a verdict why not. Never rejects. */
 export async function openSession(options: ConnectOptions): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect)

@@ -10,17 +10,17 @@ import { TLS_POLICY } from '../base/tls.ts'
 import { HANDSHAKE, Server } from './server.ts'
 import { BARE_LINE_END } from './session.ts'
 
-/** A refusal: 550 and "5.1.1 No such mailbox"; without an enhanced code of its own the text gets the usual one. */
+/** A refusal: 550 and "5.1.1 No such mailbox". A text without an enhanced code gets the library's. */
 export interface SmtpRefusal {
   code: number
   text: string
 }
 
-/** What is known of a message before and while it comes. */
+/** The facts about a message before and while it is received. */
 export interface InboundEnvelope {
   from: string
   to: string[]
-  /** Address of the client. */
+  /** IP address of the client. */
   client: string
   helo: string
   /** Name of the TLS protocol and cipher, null in clear text. */
@@ -29,7 +29,7 @@ export interface InboundEnvelope {
   protocol: string
 }
 
-/** Who signed in, as `login` answered; undefined where nobody has to. */
+/** The signed-in client, as `login` returned it; undefined without sign-in. */
 export type Who = unknown
 
 export interface ListenerOptions {
@@ -41,9 +41,9 @@ export interface ListenerOptions {
   maxConnections?: number
   maxPerAddress?: number
   maxRecipients?: number
-  /** Milliseconds without a byte. */
+  /** Milliseconds without an octet until the session ends. */
   idle?: number
-  /** Milliseconds that a client may take for one command; a message besides takes a second for each 500 octets at most. */
+  /** Milliseconds that a client may take for one command; a message gets one more second for each 500 octets. */
   deadline?: number
   /** Milliseconds that a TLS handshake may take, from the first octet or after STARTTLS. */
   handshake?: number
@@ -51,38 +51,40 @@ export interface ListenerOptions {
   signInDeadline?: number
   /** TLS from the first octet (RFC 8314 §3.3); else by STARTTLS, where there is a certificate. */
   implicitTls?: boolean
-  /** Clients sign in (AUTH PLAIN and LOGIN, RFC 4954) before they may send: who a password belongs to, or why it is not taken. */
+  /** With it clients must sign in (AUTH PLAIN and LOGIN, RFC 4954): returns the owner of a password, or a refusal. */
   login?: (password: string, client: string) => Promise<{ who: Who } | SmtpRefusal>
-  /** Whether any mail is taken now from this sender; undefined: it is. */
+  /** Refuses a sender, or any mail for now; undefined: accepted. */
   welcome?: (from: string, who: Who) => SmtpRefusal | undefined
-  /** Undefined: welcome. */
+  /** Refuses a recipient; undefined: accepted. */
   recipient: (address: string, from: string, who: Who) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
-  /** Keeps the message, whose bytes come as they are read, up to a little more than `maxBytes`; anything but a refusal: kept, whatever
-   *  happens next; `accepted` is what the client is told. The stream's end without an error is the final dot. `sound` tells then whether
-   *  the message may be believed. */
+  /** Keeps the message. `bytes` gives the octets as they arrive, a little more than `maxBytes` at most; it ends without
+   *  an error at the final dot. Then `sound` tells whether the message was well-formed. Any answer but a refusal means:
+   *  kept for good; `accepted` is the reply text. */
   message: (
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
     sound: () => SmtpRefusal | undefined,
     who: Who,
   ) => Promise<SmtpRefusal | { accepted: string } | undefined>
-  /** Hears what went wrong here; the client is only told that something did. */
+  /** Receives the errors of this program; the client only gets a temporary refusal. */
   fault?: (thrown: unknown) => void
 }
 
 export interface SmtpListener {
   host: string
   port: number
-  /** Takes another certificate for sessions to come. */
+  /** Uses another certificate for new sessions. */
   renew(certificate: Certificate): void
-  /** Accepts nothing more; ends idle sessions at once, others when their message is answered, at most `patience` ms later. */
+  /** Accepts no more. Ends idle sessions at once, others after the answer to their message, at most `patience` ms
+   *  later. */
   close(patience?: number): Promise<void>
 }
 
 const MAX_CONNECTIONS = 1000
 const MAX_RECIPIENTS = 1000
 const IDLE = 5 * MINUTE
-/** A client that sends an octet a minute would keep its place for hours (Postfix: smtpd_per_request_deadline, smtpd_min_data_rate). */
+/** A client that sends an octet a minute would hold its place for hours (as Postfix: smtpd_per_request_deadline,
+ *  smtpd_min_data_rate). */
 const DEADLINE = 5 * MINUTE
 const MIN_RATE = 500
 /** Programs have their password at hand. */
@@ -133,11 +135,11 @@ export async function startListener(
     onData(stream, session, done) {
       const own = server.sessions.get(session.id)
       const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
-      // A client that goes away in the middle is no fault of ours.
+      // A client that disconnects in the middle is no error of this program.
       const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
       judge(done, here, async () => {
         const answer = await options.message(bytesOf(stream), envelopeOf(session), sound, whoOf(session))
-        // What was found wrong only at the end was not kept either.
+        // A message found malformed at its end was not kept either.
         const judged = sound() ?? answer
         if (judged === undefined || 'accepted' in judged) own?.carried()
         return judged
@@ -183,7 +185,7 @@ export async function startListener(
   }
 }
 
-/** Domains are A-labels here and everywhere, whatever the library makes of them. */
+/** Writes the domain as A-label, as everywhere in this program; the library gives Unicode. */
 function withALabels(address: string): string {
   const domain = address.slice(address.lastIndexOf('@') + 1)
   return /[^\0-\x7f]/.test(domain)
@@ -191,7 +193,7 @@ function withALabels(address: string): string {
     : address
 }
 
-/** Who signed in. */
+/** The signed-in client. */
 const whoOf = ({ user }: SMTPServerSession): Who => (user as { who: Who } | undefined)?.who
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>
@@ -209,8 +211,8 @@ function envelopeOf(session: SMTPServerSession): InboundEnvelope {
   }
 }
 
-/** The bytes as they come; a connection that ends before the final dot throws. What nobody wants to read any more is dropped, so that
- *  the answer follows the final dot (RFC 5321 §4.1.1.4). */
+/** The octets as they arrive; throws when the connection ends before the final dot. When the reader stops early the
+ *  rest is discarded, so that the reply still comes after the final dot (RFC 5321 §4.1.1.4). */
 async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
   let block: Buffer[] = []
   let octets = 0
@@ -231,7 +233,7 @@ async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code })
 
-/** Tells smtp-server who a password belongs to; a fault of ours is a temporary refusal (RFC 4954 §4). */
+/** Tells smtp-server the owner of a password; an error of this program is a temporary refusal (RFC 4954 §4). */
 async function signIn(
   done: (error: Error | null, answer?: { user: object }) => void,
   hear: (thrown: unknown) => void,
@@ -248,7 +250,8 @@ async function signIn(
   else done(asError(answer))
 }
 
-/** Tells smtp-server what came of a question; a fault of ours is a temporary refusal, a full disk says so. */
+/** Tells smtp-server the answer to a question. An error of this program is a temporary refusal; a full disk has its
+ *  own. */
 function judge(
   done: (error?: Error | null, text?: string) => void,
   hear: (thrown: unknown) => void,

@@ -1,4 +1,5 @@
-// MTA-STS policies (RFC 8461): what a domain says of the exchangers that may receive its mail, and whether they must prove it.
+// Reads MTA-STS policies (RFC 8461):
+// the exchangers that may receive a domain's mail, and whether they need valid certificates.
 
 export interface StsPolicy {
   mode: 'enforce' | 'testing' | 'none'
@@ -11,7 +12,7 @@ export interface StsPolicy {
 const MAX_AGE = 31_557_600
 const MAX_HOSTS = 100
 
-/** A policy file; undefined when it is not one (RFC 8461 §3.2). Lines end with LF or CRLF. */
+/** Reads a policy file; undefined when it is malformed (RFC 8461 §3.2). Lines end with LF or CRLF. */
 export function parsePolicy(text: string): StsPolicy | undefined {
   const fields = text.split(/\r?\n/).flatMap((line) => {
     const [, key, value] = /^\s*([\w-]+)\s*:(.*)$/s.exec(line) ?? []

@@ -1,15 +1,15 @@
-// SMTP replies (RFC 5321 §4.2, RFC 2034) as strangers send them: bounded, cleaned, or refused.
+// Reads SMTP replies (RFC 5321 §4.2, RFC 2034) of foreign servers: bounded, cleaned, or refused.
 import { StringDecoder } from 'node:string_decoder'
 import { counters } from '../base/counters.ts'
 
 export interface Reply {
   /** 200 to 599. */
   code: number
-  /** "5.1.1" where the text began with one whose class fits the code (RFC 3463), else null. */
+  /** "5.1.1" when the text began with a code whose class fits (RFC 3463), else null. */
   enhanced: string | null
   /** The text of all lines without enhanced codes, cleaned of control characters and cut. */
   text: string
-  /** The lines as they came, at most 100 of at most 2,048 octets. */
+  /** The lines as received, at most 100 of at most 2,048 octets. */
   lines: readonly string[]
 }
 
@@ -18,7 +18,7 @@ const MAX_LINE = 2048
 const MAX_LINES = 100
 const MAX_TEXT = 1000
 
-/** Text from outside, fit for rows, logs and JSON: printable, one line, bounded. */
+/** Makes foreign text fit for rows, logs and JSON: one printable line of at most `max` characters (1,000). */
 export function cleanText(text: string, max: number = MAX_TEXT): string {
   return text
     .replace(/[\p{Cc}\p{Cf}\u2028\u2029\ufffd]+/gu, ' ')
@@ -26,7 +26,10 @@ export function cleanText(text: string, max: number = MAX_TEXT): string {
     .slice(0, max)
 }
 
-/** Collects the octets of a server into replies. `push` returns the replies that are whole, or says that it is no SMTP. */
+/**
+ * Collects the octets of a server into replies.
+ * `push` returns the complete replies, or 'protocol error' when it is no SMTP.
+ */
 export class ReplyReader {
   readonly #decoder = new StringDecoder('utf8')
   #rest = ''
@@ -52,7 +55,7 @@ export class ReplyReader {
     return this.#rest.length > MAX_LINE ? 'protocol error' : replies
   }
 
-  /** True when octets wait that belong to no whole reply. */
+  /** True when part of a reply has arrived. */
   get hasRest(): boolean {
     return this.#rest.length > 0 || this.#lines.length > 0
   }
@@ -60,13 +63,16 @@ export class ReplyReader {
 
 function readReply(code: number, lines: readonly string[]): Reply {
   const enhanced = /^([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)/.exec(lines[0]!)
-  // Where the two disagree the basic code's class counts.
+  // When the two codes disagree, the class of the basic code counts.
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
   const words = fits ? lines.map((line) => line.replace(enhanced[0], '').trimStart()) : lines
   return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(words.join('\n')), lines }
 }
 
-/** Keywords of an EHLO reply with their parameters, upper case: "SIZE" -> "35882577". The first line is the host's name. */
+/**
+ * The keywords of an EHLO reply (RFC 5321 §4.1.1.1) with their parameters, upper case: "SIZE" -> "35882577".
+ * The first line is the host's name.
+ */
 export function readCapabilities({ lines }: Reply): Map<string, string> {
   return new Map(
     lines.slice(1).map((line) => {

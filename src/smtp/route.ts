@@ -1,5 +1,5 @@
-// Where mail for a domain goes: a relay that the operator configured, else the domain's mail exchangers (RFC 5321 §5.1, null MX
-// RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
+// Finds the hosts for a domain's mail: the relay that the operator configured, else the domain's mail exchangers
+// (RFC 5321 §5.1, null MX RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
@@ -12,7 +12,7 @@ export interface Host {
   name: string
   port: number
   relay?: Relay
-  /** Where it is, when DNS need not be asked: our own listener. */
+  /** IP address when DNS is not needed: for our own listener. */
   address?: string
 }
 
@@ -21,17 +21,20 @@ export interface RouteOptions {
   routes: readonly Relay[]
   /** Port of receiving exchangers. */
   port: number
-  /** Our own host name: an exchanger of that name would be a loop. */
+  /** Our own host name: mail to an exchanger of that name would loop. */
   hostname: string
-  /** Our own listener, if it takes mail for the domain: then it is no loop but the destination. */
+  /** Our own listener, when it takes mail for the domain: then our name is the destination and no loop. */
   home?: ((domain: string) => Host | 'closed' | undefined) | undefined
 }
 
-/** Hosts beyond this many are not tried; a domain with more is a trap or a mistake. */
+/** Hosts beyond this many are not tried: a domain with more is hostile or misconfigured. */
 const MAX_HOSTS = 10
 const MAX_ADDRESSES = 20
 
-/** The hosts for a recipient domain, best first, equal preferences in random order. */
+/**
+ * The hosts for a recipient domain (A-label), best first, equal preferences in random order;
+ * a verdict when there is none. Never rejects.
+ */
 export async function findHosts(
   options: RouteOptions,
   domain: string,
@@ -61,7 +64,7 @@ export async function findHosts(
     .map((record) => ({ ...record, order: random() }))
     .sort((a, b) => a.priority - b.priority || a.order - b.order)
   const self = sorted.find(({ exchange }) => exchange === options.hostname)
-  // Exchangers no better than ourselves would only send it back (RFC 5321 §5.1).
+  // Exchangers no better than this server would only send the mail back to it (RFC 5321 §5.1).
   const usable = self ? sorted.filter(({ priority }) => priority < self.priority) : sorted
   const home = usable.length === 0 ? options.home?.(domain) : undefined
   if (home === 'closed')
@@ -72,7 +75,10 @@ export async function findHosts(
   return usable.slice(0, MAX_HOSTS).map(({ exchange }) => ({ name: exchange, port: options.port }))
 }
 
-/** The addresses of a host that we may connect to, v4 first. Verdict: `failed` when it has none for good, else `deferred`. */
+/**
+ * The addresses of a host that we may connect to, IPv4 first.
+ * A verdict when there is none: `failed` when that is permanent, else `deferred`.
+ */
 export async function findAddresses(
   resolver: Resolver,
   { address, name, relay }: Host,
@@ -84,7 +90,7 @@ export async function findAddresses(
     ? [{ kind: 'found', records: [name] }]
     : await Promise.all([resolver.a(name), resolver.aaaa(name)])
   const all = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
-  // A relay is the operator's own choice and may stand in a private network.
+  // The operator chose the relay, which may be in a private network.
   const usable = relay ? all : all.filter(allowed)
   if (usable.length > 0) return usable.slice(0, MAX_ADDRESSES)
   if (all.length > 0)

@@ -1,6 +1,6 @@
-// One inbound session, on smtp-server's connection with what that leaves to its user: a line ends with CRLF and nothing else (RFC
-// 5321 §2.3.8; a bare CR or LF ends the session, so that no two servers can disagree where a message ends), replies carry enhanced
-// codes of our own, errors are counted, and a server that stops says 421.
+// One receiving session, built on smtp-server's connection. Added: a line ends with CRLF only (RFC 5321 §2.3.8; a bare
+// CR or LF ends the session, so that two servers never disagree about the end of a message), replies have our own
+// enhanced codes, errors are counted, and a stopping server says 421.
 import { isUtf8 } from 'node:buffer'
 import type { Socket } from 'node:net'
 import { counters } from '../base/counters.ts'
@@ -8,18 +8,23 @@ import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import type { SMTPStream } from 'smtp-server/lib/smtp-stream.js'
 import { StrictStream } from './strict-stream.ts'
 
-/** A command line may be this long: 512 octets (RFC 5321 §4.5.3.1.4) and what the extensions add. */
+/** The longest command line: 512 octets (RFC 5321 §4.5.3.1.4) and room for the extensions' parameters. */
 const MAX_COMMAND = 2048
-/** A client that was refused this often is only trying. */
+/** After this many errors a session ends: the client is only probing. */
 const MAX_ERRORS = 50
-/** Commands that carry no mail (NOOP, RSET, VRFY, HELP, EHLO …) between two messages; Postfix's smtpd_junk_command_limit. */
+/**
+ * The most commands without mail (NOOP, RSET, VRFY, HELP, EHLO …) between two messages;
+ * as Postfix's smtpd_junk_command_limit.
+ */
 const MAX_JUNK = 100
-/** The parameters of the extensions that are offered (RFC 1870, RFC 6152, RFC 6531); AUTH where clients sign in (RFC 4954 §5). */
+/**
+ * The MAIL parameters of the offered extensions (RFC 1870, RFC 6152, RFC 6531); with sign-in AUTH too (RFC 4954 §5).
+ */
 const MAIL_PARAMETERS = ['SIZE', 'BODY', 'SMTPUTF8']
-/** A client that was refused by its password this often within a session is guessing. */
+/** After this many wrong passwords a session ends: the client is guessing. */
 const MAX_REFUSED = 5
 
-/** Words of the library's own that lack their enhanced code (RFC 4954 §6, RFC 2034), by its code. */
+/** Texts for the library's replies that lack an enhanced code (RFC 4954 §6, RFC 2034), by reply code. */
 const ENHANCED: Readonly<Record<number, string>> = {
   235: '2.7.0 Authentication succeeded',
   530: '5.7.0 Authentication required; over TLS alone',
@@ -27,8 +32,8 @@ const ENHANCED: Readonly<Record<number, string>> = {
   504: '5.5.4 This mechanism is not known here; PLAIN and LOGIN are',
 }
 
-/** The parser of each session: made before the session has fields, and kept when its connection is gone, since a message may still be
- *  under judgement then. */
+/** The parser of each session. A map, because the library makes the parser before the session has fields, and because a
+ *  message may still be judged when the connection is gone. */
 const streams = new WeakMap<SMTPConnection, StrictStream>()
 
 /** How long a client may take, in ms: for a command, for one before it has signed in, for the handshake after STARTTLS; a message besides
@@ -51,7 +56,7 @@ export class InboundSession extends SMTPConnection {
   /** The TLS socket as soon as there is one, also in its handshake. */
   #top: Socket | undefined
 
-  /** The library waits 100 ms for clients that talk too soon; every mail server would pay for it. */
+  /** Skips the library's wait of 100 ms for clients that talk too early: every mail server would wait too. */
   override init(): void {
     this._setListeners(() => this.connectionReady())
   }
@@ -65,12 +70,15 @@ export class InboundSession extends SMTPConnection {
     return parser
   }
 
-  /** Whether the message that has just come in held a bare CR or LF. */
+  /** Whether the message just received held a bare CR or LF. */
   get broken(): boolean {
     return streams.get(this)?.broken === true
   }
 
-  /** Parameters of extensions that are not offered are refused (RFC 5321 §4.1.1.11), and what is not ASCII without SMTPUTF8. */
+  /**
+   * Refuses parameters of extensions that are not offered (RFC 5321 §4.1.1.11),
+   * and non-ASCII addresses without SMTPUTF8.
+   */
   override handler_MAIL(command: Buffer, callback: () => void): void {
     const known = super._isSupported('AUTH') ? [...MAIL_PARAMETERS, 'AUTH'] : MAIL_PARAMETERS
     if (this.#refuses('mail from', command, known)) callback()
@@ -106,7 +114,7 @@ export class InboundSession extends SMTPConnection {
     })
   }
 
-  /** Passwords are asked for over TLS alone: in clear text AUTH is known, refused, and not offered (RFC 4954 §4). */
+  /** Sign-in needs TLS: in clear text AUTH is known, refused, and not offered (RFC 4954 §4). */
   override _isSupported(command: string): boolean {
     return super._isSupported(command) && !(command === 'AUTH' && this.#hello && !this.secure)
   }
@@ -115,16 +123,16 @@ export class InboundSession extends SMTPConnection {
     this.#spend(callback, () => super.handler_HELO(command, callback))
   }
 
-  /** A command that carries no mail: too many of them between two messages end the session. */
+  /** Counts a command without mail: too many between two messages end the session. */
   #spend(callback: () => void, handle: () => void): void {
     if (++this.#junk <= MAX_JUNK) return handle()
     super.send(421, '4.7.0 Too many commands without a mail; goodbye', false)
-    // What it still sends is not read.
+    // Further input is not read.
     this._socket.destroySoon()
     callback()
   }
 
-  /** A message was taken: the count of idle commands begins anew. */
+  /** A message was accepted: the count of commands without mail starts again. */
   carried(): void {
     this.#junk = 0
   }
@@ -168,7 +176,7 @@ export class InboundSession extends SMTPConnection {
     const parsed = this._parseAddressCommand(name, command)
     if (!parsed) return false
     const parameters = Object.keys(parsed.args || {})
-    // Looked at as it came: the library has turned A-labels into letters.
+    // Checked in the command as received: the library has turned A-labels into Unicode.
     const [path] = command.toString().split('>', 1)
     if (parameters.some((parameter) => !known.includes(parameter)))
       this.send(555, '5.5.4 A parameter that is not known here')
@@ -179,7 +187,7 @@ export class InboundSession extends SMTPConnection {
     return true
   }
 
-  /** A text that begins with an enhanced code has its own; 421 and 521 end the session (RFC 5321 §3.8). */
+  /** A text that begins with an enhanced code keeps it; 421 and 521 end the session (RFC 5321 §3.8). */
   override send(code: number, data?: string | string[] | null, context?: string | false): void {
     this.#answered = performance.now()
     const parser = streams.get(this)
@@ -188,11 +196,12 @@ export class InboundSession extends SMTPConnection {
     if (known !== undefined && typeof data === 'string' && !/^[245]\.\d/.test(data))
       return this.send(code, known, context)
     const own = typeof data === 'string' && /^[245]\.\d{1,3}\.\d{1,3} /.test(data)
-    // The library's context of a command that it does not know is what the client wrote, and might name any code.
+    // For an unknown command the library takes its context from the client's text, which could name any enhanced code.
     const chosen = context !== false && (code === 421 || code === 500) ? undefined : context
     this.#count(code)
     super.send(code, data, own ? false : chosen)
-    // Recipients beyond the limit are to come again (RFC 5321 §4.5.3.1.10); those before them still get their mail.
+    // Recipients beyond the limit are to be sent again (RFC 5321 §4.5.3.1.10):
+    // this is no error, and the others get their mail.
     if (context === 'TOO_MANY_RECIPIENTS') return
     if (code >= 400 && code !== 421 && ++this.#errors >= MAX_ERRORS) this.#end('4.7.0 Too many errors; goodbye')
     else if (code === 535 && ++this.#refused >= MAX_REFUSED) this.#end('4.7.0 Too many wrong passwords; goodbye')
@@ -221,7 +230,7 @@ export class InboundSession extends SMTPConnection {
     else if (!this.#busy) this.#end(SHUTTING_DOWN)
   }
 
-  /** Ends it without a word. */
+  /** Ends the session without a reply. */
   destroy(): void {
     ;(this.#top ?? this._socket).destroy()
   }

@@ -1,5 +1,5 @@
-// What a client sends, taken apart into commands and messages: smtp-server's parser behind a look at every octet. A line ends with CRLF and
-// nothing else (RFC 5321 §2.3.8), and a message with CRLF.CRLF, found in one pass.
+// Splits a client's octets into commands and messages: smtp-server's parser, with a check of every octet. A line ends
+// with CRLF only (RFC 5321 §2.3.8), and a message with CRLF.CRLF, found in one pass.
 import { SMTPStream } from 'smtp-server/lib/smtp-stream.js'
 
 const CR = 0x0d
@@ -7,7 +7,7 @@ const LF = 0x0a
 const DOT = 0x2e
 const LINE_DOT = Buffer.from('\r\n.')
 
-/** True when the bytes hold a CR without LF or an LF without CR; `previous` is the byte before them. */
+/** True when the octets hold a CR without LF or an LF without CR; `previous` is the octet before them. */
 export function hasBareLineEnd(bytes: Uint8Array, previous: number): boolean {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   if (previous === CR && buffer.length > 0 && buffer[0] !== LF) return true
@@ -18,22 +18,23 @@ export function hasBareLineEnd(bytes: Uint8Array, previous: number): boolean {
   return false
 }
 
-/** The library's parser, behind a look at every byte. */
+/** The library's parser, with a check of every octet. */
 export class StrictStream extends SMTPStream {
-  /** A bare CR or LF was seen: what came is not believed, and what follows is not read. */
+  /** A bare CR or LF was seen: the message is not accepted, and later octets are not read. */
   broken = false
   #previous = 0
   /** Octets since the last reply. */
   received = 0
   #inside = false
-  /** What comes next in a message stands at the beginning of a line. */
+  /** The next octet of the message is at the beginning of a line. */
   #lineBegins = false
 
   override _write(chunk: Buffer, encoding: BufferEncoding | 'buffer', next: (error?: Error | null) => void): void {
-    // The library hands the rest of a chunk back, after a final dot or behind DATA: it was looked at with the whole.
+    // The library calls again with the rest of a chunk, after a final dot or after DATA:
+    // that rest was checked with the chunk.
     if (this.#inside) return super._write(chunk, encoding, next)
     this.received += chunk?.length ?? 0
-    // What waits behind STARTTLS in clear text is dropped, whatever it is.
+    // Clear text after STARTTLS is dropped, whatever it is.
     if (!this.isClosed && !this.broken && chunk?.length > 0) {
       this.broken = hasBareLineEnd(chunk, this.#previous)
       this.#previous = chunk.at(-1)!
@@ -46,8 +47,8 @@ export class StrictStream extends SMTPStream {
     })
   }
 
-  /** Takes doubled dots out (RFC 5321 §4.5.2) and finds CRLF.CRLF, in one pass: the library waits a turn of the event loop at each dot,
-   *  so that a mail made of dots would keep the process busy for minutes. */
+  /** Removes doubled dots (RFC 5321 §4.5.2) and finds CRLF.CRLF in one pass. The library waits a turn of the event loop
+   *  at each dot, so that a mail made of dots would occupy the process for minutes. */
   override _feedDataStream(chunk: Buffer, done: (error?: Error | null) => void): void {
     const stream = this._dataStream
     if (!stream) return done()
@@ -62,7 +63,7 @@ export class StrictStream extends SMTPStream {
     const after = (at: number): number => (at < 0 ? -1 : at + 2)
     for (let at = begins && bytes[0] === DOT ? 0 : after(bytes.indexOf(LINE_DOT)); at >= 0;) {
       if (at + 1 === bytes.length || (bytes[at + 1] === CR && at + 2 === bytes.length)) {
-        // What follows the dot decides.
+        // The octet after the dot decides, and has not arrived yet.
         take(at)
         return this.#pass(text.subarray(0, length), bytes.subarray(at), true, done)
       }
@@ -81,7 +82,7 @@ export class StrictStream extends SMTPStream {
     this.#pass(text.subarray(0, length), bytes.subarray(bytes.length - (half ? 1 : 0)), ended, done)
   }
 
-  /** Hands on what is known to be text; the rest waits for what follows. */
+  /** Passes on the octets that are surely text; the rest waits for the next chunk. */
   #pass(text: Buffer, rest: Buffer, lineBegins: boolean, done: () => void): void {
     const stream = this._dataStream!
     this.#lineBegins = lineBegins
@@ -95,14 +96,17 @@ export class StrictStream extends SMTPStream {
     stream.on('drain', go).on('close', go)
   }
 
-  /** The library clears the callback after it has run, by when it may be that of the next message: all that follows would wait. */
+  /**
+   * The library clears its callback after running it. By then it may be the callback of the next message, which would
+   * never run: here it is cleared before.
+   */
   override continue(): void {
     const resume = this._continueCallback
     this._continueCallback = typeof resume !== 'function'
     if (typeof resume === 'function') resume()
   }
 
-  /** What ends without a line end is no command. */
+  /** Text without a line end is no command. */
   override _flushData(): void {}
 
   onbroken(): void {}

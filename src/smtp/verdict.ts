@@ -1,8 +1,8 @@
-// What an attempt came to. The outside world's answers are values, never exceptions: a Verdict says what becomes of one
-// recipient, with the reply or the cause that says why (RFC 3463 codes, D25, D35).
+// The result of an attempt. Answers of other servers are values, never exceptions: a Verdict is the result for one
+// recipient, with the reply or the cause (RFC 3463 codes, D25, D35).
 import type { Reply } from './reply.ts'
 
-/** Where in the dialogue something ended. */
+/** The step of the dialogue at which something ended. */
 export type Stage =
   | 'dns'
   | 'connect'
@@ -24,18 +24,18 @@ export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' 
 export interface Verdict {
   kind: Kind
   stage: Stage
-  /** Null when no server said anything. */
+  /** Null when no server answered. */
   code: number | null
   enhanced: string | null
   text: string
-  /** True once the message's octets were on their way: the mail counts as sent, whatever came after (D25). */
+  /** True once the message's octets were sent: the mail counts as sent, whatever followed (D25). */
   handed: boolean
-  /** The exchanger's host name, once one was reached. */
+  /** The exchanger's host name, once it was reached. */
   host: string | null
   /** TLS protocol, null in clear text. */
   tls: string | null
   dialogue: string | null
-  /** Of local trouble: what the operator is told. */
+  /** For local trouble: the message for the operator. */
   cause?: string
   /** Of a mail that waits: for a record of its sending domain, and not for this server. */
   record?: string
@@ -65,7 +65,10 @@ export function verdictOf(reply: Reply, circumstance: Circumstance): Verdict {
   return { ...basics(circumstance), kind, code: reply.code, enhanced: reply.enhanced, text: reply.text }
 }
 
-/** Local trouble kept this server from trying (D72). Its cause is the operator's to know; the owner of the mail reads this. */
+/**
+ * Local trouble of this server prevented the attempt (D72).
+ * `cause` is for the operator; the mail's owner sees the text below.
+ */
 export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict {
   const verdict = ownVerdict(
     'waiting',

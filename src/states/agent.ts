@@ -1,4 +1,4 @@
-// The pool of an agent (D39): what it has earned by what became of its mail. Each pool has its pace.
+// The pool of an agent (D39), earned by the results of its mail. Each pool has its pace.
 //
 //   probation <--demote-- standard <--demote-- trusted
 //       '-----promote---->    '----promote---->

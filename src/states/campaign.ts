@@ -1,4 +1,4 @@
-// A campaign's life (specification "Campaign"). What the owner may do is what a PATCH of the status may ask for.
+// A campaign's life (specification "Campaign"). The owner's moves are those that a PATCH of the status may ask for.
 //
 //   draft --schedule--> scheduled --due--> sending --finished--> sent
 //     |                    |     '--fail-->  |  ^ '--fail--> failed
@@ -20,11 +20,12 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
   ['scheduled', 'due', 'sending', 'auto', 'campaign.sending'],
   ['sending', 'finished', 'sent', 'auto', 'campaign.sent'],
   ['sending', 'fail', 'failed', 'auto', 'campaign.failed'],
-  // Beyond the specification's table: the owner's subscription has ended, without which nothing is sent; with one again the owner resumes.
+  // Beyond the specification's table: without a subscription nothing is sent;
+  // with one again the owner resumes the campaign.
   ['sending', 'lapse', 'paused', 'auto', 'campaign.paused'],
 ])
 
-/** The move that leads from one status to another by the owner's hand; undefined when there is none. */
+/** The move by which the owner changes one status into another; undefined when there is none. */
 export function ownersMove(from: CampaignStatus, to: CampaignStatus): CampaignMove | undefined {
   return campaignMachine.rows.find((row) => row[0] === from && row[2] === to && row[3] === 'owner')?.[1]
 }

@@ -1,5 +1,5 @@
-// One recipient of one outbound email: the row that the queue is made of. `queued` rows carry a due time, `active` rows a
-// lease; a row whose process died is active with a lease that lapses.
+// One recipient of one outbound email: the row that the queue is made of. `queued` rows carry a due time, `active` rows
+// a lease; a row whose process died is active with a lease that lapses.
 //
 //   queued --claim--> active --accept--> delivered --return--> bounced
 //     ^  ^              |  '---refuse, expire, reject, suppress--> their ends
@@ -44,20 +44,20 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['active', 'lapse', 'queued', 'auto'],
   // Trouble of this server: no attempt is counted (D72).
   ['active', 'wait', 'queued', 'auto'],
-  // A campaign that does not send now takes back what was claimed, as if it had not been: to the queue, or to what it holds.
+  // A campaign that does not send now returns claimed mail as if it had not been claimed: queued or held.
   ['active', 'withdraw', 'queued', 'auto'],
   ['active', 'withhold', 'held', 'auto'],
   ['active', 'refuse', 'bounced', 'auto'],
   ['active', 'expire', 'failed', 'auto'],
   ['active', 'reject', 'rejected', 'auto'],
   ['active', 'suppress', 'suppressed', 'auto'],
-  // Its recipient was erased while it waited.
+  // The recipient was erased while the mail waited.
   ['queued', 'suppress', 'suppressed', 'auto'],
   ['held', 'suppress', 'suppressed', 'auto'],
   ['delivered', 'return', 'bounced', 'auto'],
   ['delivered', 'complain', 'complained', 'auto'],
-  // Its connection was cut after the final dot, or its answer is still awaited: the report says that the mail had been taken, and
-  // what became of it. What the exchanger answers then changes nothing more.
+  // The connection was cut after the final dot, or the answer is not here yet: the report shows that the exchanger had
+  // accepted the mail, and what followed. Its answer then changes nothing more.
   ['queued', 'return', 'bounced', 'auto'],
   ['active', 'return', 'bounced', 'auto'],
   ['held', 'return', 'bounced', 'auto'],

@@ -5,7 +5,8 @@
 //                         |  '---- prefix ------'      rotate: any -> verifying
 //                         '--lapsed--> failed --seen--> verifying
 //
-// teardown is written before anything is torn down: whatever fails after it leaves the domain suspended, sending nothing.
+// teardown is written before anything is torn down: whatever fails after it leaves the domain suspended, sending
+// nothing.
 import { machine } from './machine.ts'
 
 export const DOMAIN_STATUSES = ['pending', 'verifying', 'active', 'suspended', 'failed'] as const

@@ -1,5 +1,5 @@
-// Every event type of the specification, by group. Which move or condition emits each stands in the state tables and in
-// the code that appends it; store/events.ts is the one door.
+// Every event type of the specification, by group. The state tables, and the code that appends an event, say when each
+// is emitted; all are written by store/events.ts.
 
 export const EVENT_TYPES = [
   'email.sent',

@@ -1,4 +1,5 @@
-// A received mail's status (specification "Inbound email", D47). It is judged once, when the mail is read, and does not change:
+// A received mail's status (specification "Inbound email", D47). It is judged once, when the mail is read, and does not
+// change:
 //
 //   received         read and shown
 //   virus_detected   the scanner found something: body and attachments are withheld

@@ -1,6 +1,6 @@
-// A state machine is a table: from, on, to, by whom, and which event the move emits. The table is the only truth: the store
-// turns it into `update … where status = from`, the API derives from it which moves a PATCH may ask for, tests walk every
-// pair of it against the specification, and the documentation prints it.
+// A state machine is a table: from, on, to, by whom, and the event that the move emits. Everything follows the table:
+// the store makes `update … where status = from` of it, the API derives the moves that a PATCH may ask for, tests
+// compare every pair with the specification, and the documentation prints it.
 import type { EventType } from './events.ts'
 
 /** Who may cause a move: the owner through the API, the operator at the command line, or Postrider by itself. */
@@ -17,11 +17,11 @@ export type Row<Status extends string, On extends string> = readonly [
 export interface Machine<Status extends string, On extends string> {
   readonly table: string
   readonly rows: readonly Row<Status, On>[]
-  /** The row that leads from a status on an event; undefined when there is none: the move is not legal. */
+  /** The row for a status and an event; undefined when the move is not allowed. */
   next(from: Status, on: On): Row<Status, On> | undefined
 }
 
-/** Throws at load when two rows share (from, on): the table would have two answers. */
+/** Throws at load when two rows share (from, on), because the table would be ambiguous. */
 export function machine<const Status extends string, const On extends string>(
   table: string,
   rows: readonly Row<Status, On>[],

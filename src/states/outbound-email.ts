@@ -4,7 +4,7 @@
 //      |                |                     '------complained--> complained
 //      '--- refused, expired, rejected, suppressed: see the rows ---'
 //
-// A status never says more than the wire did: handed means the final dot was sent, accepted that its 250 was read.
+// A status never claims more than the SMTP dialogue showed: handed: the final dot was sent; accepted: its 250 was read.
 import { machine } from './machine.ts'
 
 export const EMAIL_STATUSES = [
@@ -38,7 +38,7 @@ export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['sent', 'refused', 'bounced', 'auto', 'email.bounced'],
   ['sent', 'returned', 'bounced', 'auto', 'email.bounced'],
   ['delivered', 'returned', 'bounced', 'auto', 'email.bounced'],
-  // Its report was here before the end of the attempt was written down.
+  // A report arrived before the end of the attempt was written.
   ['queued', 'returned', 'bounced', 'auto', 'email.bounced'],
   ['queued', 'complained', 'complained', 'auto', 'email.complained'],
   ['sent', 'complained', 'complained', 'auto', 'email.complained'],
@@ -47,12 +47,13 @@ export const emailMachine = machine<EmailStatus, EmailMove>('outbound_emails', [
   ['sent', 'rejected', 'rejected', 'auto', 'email.rejected'],
   ['queued', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
   ['sent', 'suppressed', 'suppressed', 'auto', 'email.rejected'],
-  // A campaign's mail, handed over and accepted in one: its figures are those of the campaign, and nobody is told of each.
+  // A campaign's mail, handed over and accepted at once:
+  // it is counted in the campaign's figures and has no event of its own.
   ['queued', 'taken', 'delivered', 'auto'],
-  // A campaign was cancelled, or deleted: its owner did it, and is not told of each mail.
+  // The owner cancelled or deleted the campaign, and needs no event for each mail.
   ['queued', 'dropped', 'failed', 'owner'],
   ['sent', 'dropped', 'failed', 'owner'],
-  // The event list has no type for "failed": its receivers learn of it as a bounce whose data says why.
+  // There is no event type for "failed": webhooks get a bounce whose data has the reason.
   ['queued', 'expired', 'failed', 'auto', 'email.bounced'],
   ['sent', 'expired', 'failed', 'auto', 'email.bounced'],
 ])

@@ -12,7 +12,7 @@ export const webhookMachine = machine<WebhookStatus, WebhookMove>('webhooks', [
   ['active', 'pause', 'paused', 'owner'],
   ['active', 'gone', 'disabled', 'auto'],
   ['active', 'exhausted', 'disabled', 'auto'],
-  // The specification leaves these open; D54 settles them. A paused one hears 410 when a delivery is replayed.
+  // The specification leaves these open; D54 decides them. A paused endpoint may answer 410 to a replayed delivery.
   ['paused', 'resume', 'active', 'owner'],
   ['paused', 'gone', 'disabled', 'auto'],
   ['disabled', 'resume', 'active', 'owner'],

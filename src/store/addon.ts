@@ -1,5 +1,5 @@
-// better-sqlite3's native part. From node_modules it loads by itself; inside the single executable it is an asset that must
-// become a file for a moment, because the system can only load a library from a file.
+// Loads the native part of better-sqlite3. From node_modules it loads by itself. In the single executable it is an
+// asset, which is written to a temporary file, because the system can load a library only from a file.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,18 +8,18 @@ import { OperatorError } from '../base/errors.ts'
 
 let loaded: unknown
 
-/** Options for `new Database`: the addon when this is the single executable, else none. Throws an OperatorError. */
+/** Options for `new Database`: the addon in the single executable, else none. Throws an OperatorError. */
 export function sqliteAddon(dataDir: string): { nativeBinding?: string } {
   const sea = singleExecutable()
   if (!sea) return {}
-  // A directory mounted noexec cannot hold it: the data directory first, the system's temporary one second.
+  // A directory mounted noexec does not work: first the data directory is tried, then the system's temporary one.
   loaded ??=
     load(sea.getRawAsset('better_sqlite3.node'), dataDir) ?? load(sea.getRawAsset('better_sqlite3.node'), tmpdir())
   if (loaded === undefined)
     throw new OperatorError(
       `Neither ${dataDir} nor ${tmpdir()} lets a library be loaded from it (mounted noexec?); set TMPDIR to a directory that does.`,
     )
-  // better-sqlite3 takes the loaded addon itself as well as its path; its types know the path only.
+  // better-sqlite3 accepts the loaded addon as well as its path; its types know only the path.
   return { nativeBinding: loaded as string }
 }
 

@@ -1,15 +1,16 @@
-// When writes go to the disk, and which go together: those of one turn of the event loop share a commit; under load a commit waits as
-// long as the one before took, so that more share it; and what nobody waits for goes with what somebody does, or after a moment.
+// Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
+// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit, or
+// gets one after a short time.
 
-/** Under load a commit waits as long as the one before took, within these bounds; an idle store never waits. */
+/** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1
 const MAX_GATHER_MS = 4
-/** So many patient writes are enough for a commit of their own. */
+/** This many patient writes get a commit of their own. */
 const MANY = 256
 
 interface Patient<Job> {
   job: Job
-  /** From then on it is as urgent as any. */
+  /** From this time on it is as urgent as any other. */
   due: number
 }
 
@@ -22,7 +23,7 @@ export class Batches<Job> {
   #timerDue = Infinity
   #restUntil = 0
 
-  /** `commit` takes jobs from the front and returns how many; the rest waits for the next turn. */
+  /** `commit` runs jobs from the front and returns how many; the others wait for the next turn. */
   constructor(commit: (jobs: readonly Job[]) => number) {
     this.#commit = commit
   }
@@ -32,7 +33,7 @@ export class Batches<Job> {
     this.#schedule()
   }
 
-  /** Within `patience` ms. */
+  /** A patient job: committed within `patience` ms. */
   addSoon(job: Job, patience: number): void {
     const due = performance.now() + patience
     if (this.#patient.push({ job, due }) >= MANY) return this.#schedule()
@@ -42,7 +43,7 @@ export class Batches<Job> {
     this.#timer = setTimeout(() => this.#schedule(), patience)
   }
 
-  /** Commits all that waits, now. */
+  /** Commits all jobs now. */
   drain(): void {
     while (this.#queue.length + this.#patient.length > 0) this.#flush()
     clearTimeout(this.#timer)
@@ -67,8 +68,7 @@ export class Batches<Job> {
   #flush(): void {
     clearTimeout(this.#timer)
     this.#timerDue = Infinity
-    // Those that somebody waits for go first, but nobody waits for ever: whose patience is over stands with them, in front of what comes
-    // from now on.
+    // Urgent jobs go first. A patient job whose time has come counts as urgent, so that it does not wait for ever.
     const now = performance.now()
     const over = (patient: Patient<Job>): boolean => patient.due <= now
     const urgent = [...this.#queue, ...this.#patient.filter(over).map(({ job }) => job)]
@@ -76,7 +76,7 @@ export class Batches<Job> {
     this.#queue = []
     this.#patient = []
     const taken = this.#commit([...urgent, ...patient.map(({ job }) => job)])
-    // Meanwhile more may have come.
+    // Jobs may have been added during the commit.
     this.#queue = [...urgent.slice(taken), ...this.#queue]
     this.#patient = [...patient.slice(Math.max(taken - urgent.length, 0)), ...this.#patient]
   }

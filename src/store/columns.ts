@@ -1,7 +1,7 @@
-// What columns are made of.
+// Types that table columns share.
 import type { Generated } from 'kysely'
 
-/** The integer key; the store gives it. */
+/** The integer key; SQLite assigns it. */
 export type Key = Generated<number>
 export type Flag = 0 | 1
 /** JSON text of the shape in its comment. */

@@ -1,4 +1,4 @@
-// A look into a database file that nobody works on: a copy in a backup, before it is trusted.
+// Reads a database file that no process uses: a copy in a backup, before it is trusted.
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
 import { sqliteAddon } from './addon.ts'
@@ -47,7 +47,7 @@ function look<T>(file: string, work: (database: Database.Database) => T): T {
   }
 }
 
-/** The version of SQLite inside this program. */
+/** The version of SQLite inside this program, such as "3.50.4". */
 export function sqliteVersion(dataDir: string): string {
   const database = new Database(':memory:', sqliteAddon(dataDir))
   try {

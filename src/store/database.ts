@@ -1,8 +1,9 @@
-// The store: one SQLite file (WAL, synchronous=FULL, foreign keys on), opened by the server and, beside it, by commands.
+// The store: one SQLite file (WAL, synchronous=FULL, foreign keys on), opened by the server and at the same time by
+// commands.
 //
-// Guarantees: `write` answers only after its transaction is on the disk. Writes that are asked for in the same turn of the
-// event loop share one transaction, each in a savepoint of its own, so that durability costs one fsync for all of them and
-// the failure of one harms no other. Transactions are synchronous: work that returns a promise is refused.
+// Guarantees: `write` resolves only when its transaction is on the disk. Writes of one turn of the event loop share one
+// transaction, each in its own savepoint: so one fsync is enough for all of them, and one that fails does not undo the
+// others. Transactions are synchronous: work that returns a promise is refused.
 import type Database from 'better-sqlite3'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
@@ -24,9 +25,9 @@ export interface Change {
 
 export interface Tx extends Reader {
   run(query: { compile(): Compiled }): Change
-  /** Tells those who wait for such news (`Store.on`), once for the whole commit. */
+  /** Calls the listeners of this name (`Store.on`), once for the whole commit. */
   signal(news: string): void
-  /** Calls `run` once the transaction is on the disk: bells, caches. Never called when it fails. */
+  /** Calls `run` once the transaction is on the disk, to ring bells or drop caches. Not called when it fails. */
   afterCommit(run: () => void): void
 }
 
@@ -42,14 +43,14 @@ function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (err
   return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] }
 }
 
-/** A batch that has run this long is committed; what waits goes into the next one, after the event loop has turned. */
+/** A batch that has run this long is committed; other jobs go into the next one, after a turn of the event loop. */
 const BATCH_MS = 6
-/** A write that nobody waits for waits at most this long for others to share its commit. */
+/** A patient write waits at most this long for others to share its commit. */
 const PATIENCE_MS = 5
 
-/** Pragma auto_vacuum: free pages go back when they are asked for. */
+/** Value of pragma auto_vacuum: free pages are given back on request. */
 const INCREMENTAL = 2
-/** Pages (4 KB) that stay free at least, and that one step gives back at most. */
+/** Pages (4 KB) that always stay free, and the most that one step gives back. */
 const KEPT_PAGES = 256
 const STEP_PAGES = 64
 
@@ -62,7 +63,7 @@ export class Store implements Reader {
   #version: unknown
   #failing: unknown
 
-  /** `file` is watched: a database whose file is gone promises nothing any more. */
+  /** `file` is watched: once the file is gone, every write is rejected. */
   constructor(database: Database.Database, file?: string) {
     this.#db = database
     defineDigest(database)
@@ -81,29 +82,32 @@ export class Store implements Reader {
   }
 
   /**
-   * Runs `work` in a transaction and resolves with its result once it is durable. What `work` throws undoes its own changes
-   * only and rejects this promise; a failing commit rejects every write of the batch.
+   * Runs `work` in a transaction and resolves with its result once it is on the disk. When `work` throws, its own
+   * changes are undone and this promise rejects. When the commit fails, every write of the batch rejects.
    */
   write<T>(work: (tx: Tx) => T): Promise<T> {
     return new Promise<T>((resolve, reject) => this.#batches.add(jobOf(work, resolve, reject)))
   }
 
-  /** The same for work that nobody waits for: many such writes share a commit, and the pages that they touch are written once. */
+  /**
+   * The same for a patient write, at most `patience` ms later:
+   * many share a commit, and a page that they all change is written once.
+   */
   writeSoon<T>(work: (tx: Tx) => T, patience = PATIENCE_MS): Promise<T> {
     return new Promise<T>((resolve, reject) => this.#batches.addSoon(jobOf(work, resolve, reject), patience))
   }
 
-  /** Calls `hear` after every commit that gave this signal. */
+  /** Calls `hear` after every commit with this signal. */
   on(news: string, hear: () => void): void {
     this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
-  /** What the last commit failed with; undefined when it succeeded. */
+  /** The error of the last commit; undefined when it succeeded. */
   get failing(): unknown {
     return this.#failing
   }
 
-  /** Writes and commits what changes nothing; rejects when that fails. */
+  /** Tests the disk by a commit that changes nothing; rejects when it fails. */
   async prove(): Promise<void> {
     await this.write(() => {
       const version = Number(this.#db.pragma('user_version', { simple: true }))
@@ -111,7 +115,7 @@ export class Store implements Reader {
     })
   }
 
-  /** Throws an OperatorError when the database's files are no longer where they were opened. */
+  /** Throws an OperatorError when the database's files were moved, removed or replaced. */
   demandPresence(): void {
     this.#presence?.demand()
   }
@@ -124,12 +128,12 @@ export class Store implements Reader {
     return changed
   }
 
-  /** Sentences that tell what is damaged; empty when the database is sound. */
+  /** One sentence for each damage that was found; empty when the database is sound. Reads all of it. */
   verify(): string[] {
     try {
       return this.#faults()
     } catch (thrown) {
-      // Damage that not even the check gets past.
+      // Damage that stops the check itself.
       if (/^SQLITE_(?:CORRUPT|NOTADB|IOERR)/.test(codeOf(thrown))) return [messageOf(thrown)]
       throw thrown
     }
@@ -138,22 +142,22 @@ export class Store implements Reader {
   #faults(): string[] {
     const rows = this.#db.pragma('integrity_check(20)') as { integrity_check: string }[]
     const damaged = rows.map((row) => row.integrity_check).filter((text) => text !== 'ok')
-    // References can only be followed where the pages are whole.
+    // References can be checked only when the pages are sound.
     if (damaged.length > 0) return damaged
     const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
     const texts = damagedRows(this.#db)
     return broken > 0 ? [...texts, `${broken} rows refer to rows that do not exist`] : texts
   }
 
-  /** Brings the whole log into the database and empties it; false when another process kept it from that. */
+  /** Copies the whole log into the database and empties it; false when another process prevented that. */
   checkpoint(): boolean {
     const [result] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as { busy: 0 | 1 }[]
     return result?.busy === 0
   }
 
   /**
-   * Gives some free space back to the disk, at most so much that nobody waits for it; false when there is no more to give. A little stays
-   * for what comes next. Does nothing for a database that was made without `auto_vacuum`, until `rebuild`.
+   * Gives some free space back to the disk, so little that it takes no noticeable time; false when there is no more to
+   * give. Some stays for new rows. Does nothing for a database without `auto_vacuum`, until `rebuild`.
    */
   giveBack(): boolean {
     const pragma = (name: string): number => Number(this.#db.pragma(name, { simple: true }))
@@ -164,23 +168,23 @@ export class Store implements Reader {
     return pragma('freelist_count') > kept
   }
 
-  /** Every octet of the database, free space too. */
+  /** Every octet of the database, free space included. */
   octets(): Uint8Array {
     return this.#db.serialize()
   }
 
-  /** Writes the database anew, so that nothing is left in free space. Takes as long as the database is large. */
+  /** Rewrites the whole database, so that free space holds no old data. Takes time in proportion to its size. */
   rebuild(): void {
     this.#db.exec('vacuum')
     this.checkpoint()
   }
 
-  /** A consistent copy in a file, while work goes on. */
+  /** Copies the database into a file, consistently, while it is in use. */
   async copyTo(file: string): Promise<void> {
     await this.#db.backup(file)
   }
 
-  /** Commits what waits and closes the file. */
+  /** Commits all waiting writes and closes the file. */
   close(): void {
     this.#batches.drain()
     this.#db.close()
@@ -199,7 +203,7 @@ export class Store implements Reader {
     return statement
   }
 
-  /** Commits jobs from the front for as long as a batch may run; returns how many. */
+  /** Runs and commits jobs from the front for as long as a batch may take; returns how many. */
   #commit(jobs: readonly Job[]): number {
     const settled: (() => void)[] = []
     let taken = 0
@@ -209,7 +213,7 @@ export class Store implements Reader {
       while (taken < jobs.length && (taken === 0 || performance.now() < end))
         settled.push(this.#perform(jobs[taken++]!))
       this.#prepare('commit').run()
-      // A commit into a file that nobody will find again keeps no promise.
+      // When the file was removed, the commit is lost: then it must not count.
       this.#presence?.demand()
       this.#failing = undefined
     } catch (thrown) {
@@ -225,7 +229,10 @@ export class Store implements Reader {
     return taken
   }
 
-  /** Runs one job inside its savepoint; the returned function tells its caller, after the commit. */
+  /**
+   * Runs one job in its savepoint.
+   * The returned function resolves or rejects its promise; it is called after the commit.
+   */
   #perform(job: Job): () => void {
     this.#prepare('savepoint job').run()
     try {
@@ -238,7 +245,7 @@ export class Store implements Reader {
         for (const hook of job.hooks) hook()
       }
     } catch (thrown) {
-      // SQLite itself ends the transaction on some errors (disk full): then the whole batch fails.
+      // Some errors (disk full) make SQLite end the transaction: then the whole batch fails.
       if (!this.#db.inTransaction) throw thrown
       this.#prepare('rollback to job').run()
       this.#prepare('release job').run()

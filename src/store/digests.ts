@@ -5,12 +5,12 @@ import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 
 interface Digested {
-  /** Its number in the table of digests; never changed. */
+  /** Its number in the table of digests; must never change. */
   of: number
   table: string
   key: string
   columns: readonly string[]
-  /** Rows that have none: the mails of campaigns hold no text of their own. */
+  /** SQL for rows without a digest: a campaign's mails have no text of their own. */
   unless?: string
 }
 
@@ -147,7 +147,7 @@ export function defineDigest(database: Database.Database): void {
   )
 }
 
-/** Sentences that name the rows whose texts are not what was written. Reads every text. */
+/** One sentence for each row whose texts differ from their digest. Reads every text. */
 export function damagedRows(database: Database.Database): string[] {
   const known = database.prepare(`select 1 from sqlite_schema where name = 'digests'`).get()
   // In the copy of an older version.

@@ -1,8 +1,11 @@
-// Queues that are worked off by groups (a recipient domain, an endpoint): which groups hold waiting rows, and since when.
+// Queues in groups (a recipient domain, an endpoint): which groups have waiting rows, and when the first is due.
 import type { Reader } from './database.ts'
 import { raw } from './query.ts'
 
-/** A queue: rows of `status` in `table`, grouped by `group`; an index on (group, next_attempt_at) where status = … is needed. */
+/**
+ * A queue: rows of `status` in `table`, grouped by `group`;
+ * an index on (group, next_attempt_at) where status = … is needed.
+ */
 export interface Queue {
   table: 'deliveries' | 'outbound_webhooks'
   group: string
@@ -10,8 +13,8 @@ export interface Queue {
 }
 
 /**
- * Every group that holds waiting rows, with the time of its earliest. The index is walked by leaps, one for each group, so that a
- * backlog costs by its groups, not by its rows.
+ * Every group with waiting rows, and the due time (ms) of its first. It leaps through the index, one step for each
+ * group, so that the cost depends on the number of groups and not of rows.
  */
 export function dueGroups<Group extends string | number>(
   reader: Reader,
@@ -31,7 +34,7 @@ export function dueGroups<Group extends string | number>(
   )
 }
 
-/** When the earliest row of a group is due; null when it holds none. */
+/** When the first row of a group is due (ms); null when the group is empty. */
 export function groupDue(reader: Reader, { table, group, status }: Queue, name: string | number): number | null {
   const query = raw<{ due: number | null }>(
     `select min(next_attempt_at) as due from ${table} where status = '${status}' and ${group} = ?`,

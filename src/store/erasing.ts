@@ -1,6 +1,6 @@
-// An address that is to be forgotten, as the tables look for it: in plain text without case, and in the forms that encodings give it.
+// Finds an address that is to be erased: in plain text in any case, and in the forms that encodings give it.
 //
-// Guarantees: an address is found as a whole. What is part of a longer one (xann@there.test, ann@there.test.example) is another's.
+// Guarantees: only the whole address matches, not a part of a longer one (xann@there.test, ann@there.test.example).
 import { domainToUnicode } from 'node:url'
 import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
@@ -9,28 +9,29 @@ export interface Erasing {
   userKey: number
   /** Lower case. */
   address: string
-  /** "#<hash>": what stays of it where it must still be recognised. */
+  /** "#<hash>": replaces the address where it must still be recognised. */
   hash: string
-  /** What stands in its place elsewhere. */
+  /** Replaces the address everywhere else. */
   mark: string
-  /** When it is erased. */
+  /** The time of the erasure in ms. */
   at: number
 }
 
 const MARK_DIGITS = 12
 const MARK_DOMAIN = '@erased.invalid'
 
-/** What stands in the place of an address whose hash is this ("#…"). */
+/** The mark for an address with this hash ("#…"): an address at erased.invalid. */
 export const markOf = (hash: string): string => `erased-${hash.slice(1, 1 + MARK_DIGITS)}${MARK_DOMAIN}`
+/** Whether a value is such a mark. */
 export const isMark = (address: string): boolean => address.endsWith(MARK_DOMAIN)
 
-/** Letters and digits; other scripts stand beside addresses without a space, and are no part of them here. */
+/** Letters and digits. Text in other scripts may stand beside an address without a space, and is no part of it here. */
 const WORD = '[a-z0-9]'
-/** What an encoding writes right before an address and what is no part of it: JSON's \n, =3C, %3A. */
+/** Escapes that may come right before an address and are no part of it: JSON's \n, =3C, %3A. */
 const ESCAPE = String.raw`\\[bfnrt]|\\u[0-9a-f]{4}|[%=](?:[01][0-9a-f]|2[0-9acf]|3[a-f]|40|5[bcde]|60|7[b-f])`
 const BEFORE = `(?:(?<=${ESCAPE})|(?<!${WORD}|${WORD}[._'+-]))`
 const AFTER = `(?!${WORD}|(?:[-.]|[%=]2e)${WORD})`
-/** Encoded forms of the characters that encodings change. */
+/** The encoded forms of characters that encodings change. */
 const FORMS: Record<string, string> = {
   '@': String.raw`(?:@|[%=]40|&#0*64;|&#x0*40;|&commat;|\\u0040)`,
   '.': String.raw`(?:\.|[%=]2e|&#0*46;|&#x0*2e;)`,
@@ -43,15 +44,15 @@ const IN_BASE64 = /^[A-Za-z0-9+/_-]*$/
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 
-/** A character as it stands in octets read as Latin-1, or (`octets` false) in text. Case of other scripts is folded here: there SQLite and a
- * pattern of octets know none. */
+/** A pattern for a character, in octets read as Latin-1 or (`octets` false) in text. It includes upper case for other
+ *  scripts, which SQLite and a pattern of octets do not fold. */
 function characterForm(character: string, octets: boolean): string {
   if (character < '\x80') return FORMS[character] ?? escaped(character)
   const read = (text: string): string => (octets ? Buffer.from(text).toString('latin1') : text)
   return `(?:${[...new Set([character, character.toUpperCase()])].map((each) => escaped(read(each))).join('|')})`
 }
 
-/** The address as it may be written: its domain in ASCII, or in the script of its own (RFC 5890). */
+/** The address with its domain in ASCII and in Unicode (RFC 5890). */
 function spellings(address: string): string[] {
   const at = address.lastIndexOf('@')
   const own = domainToUnicode(address.slice(at + 1))
@@ -64,13 +65,16 @@ const looseForm = (address: string, octets: boolean): string =>
     .join('|')})`
 const plainForm = (address: string, octets: boolean): string => BEFORE + looseForm(address, octets) + AFTER
 
-/** UTF-16, either order of octets: what a file of Windows may be in. */
+/** Pattern for UTF-16 in either byte order, which files from Windows may use. */
 const wideForm = (address: string): string =>
   spellings(address)
     .map((each) => escaped(Buffer.from(each, 'utf16le').subarray(0, -1).toString('latin1')))
     .join('|')
 
-/** Where a base64 text begins within a group of three octets, the octets of an address look different; upper case too. */
+/**
+ * Pattern for the address inside base64 text, in either case.
+ * The text differs with the address's position in a group of three octets (`shift`).
+ */
 function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: number } {
   const cased = [...octets].map((octet) => (octet >= 0x61 && octet <= 0x7a ? [octet, octet - 0x20] : [octet]))
   const first = Math.ceil((shift * 8) / 6)
@@ -101,7 +105,7 @@ let last: Forms | undefined
 
 function formsOf(address: string): Forms {
   if (last?.address === address) return last
-  // Octets are looked at as Latin-1.
+  // Octets are read as Latin-1.
   const written = spellings(address).flatMap((each) => [
     Buffer.from(each),
     Buffer.from(each, 'utf16le').subarray(0, -1),
@@ -117,7 +121,7 @@ function formsOf(address: string): Forms {
   return last
 }
 
-/** Whether what a base64 text says around a place is the address and not a longer one. */
+/** Decodes the base64 text around a match: true when it holds exactly the address, not a longer one. */
 function decodes(text: string, at: number, length: number, offset: number, { plain, wide }: Forms): boolean {
   let from = at - offset
   if (from < 0 || !IN_BASE64.test(text.slice(from, at))) return true
@@ -128,8 +132,8 @@ function decodes(text: string, at: number, length: number, offset: number, { pla
 }
 
 /**
- * Whether octets hold the address in any form; lines are unfolded, as base64 and quoted-printable fold them. `loose`: also as part of
- * something longer, for files in which one column's octets follow another's.
+ * Whether octets hold the address in any form. Lines are joined first, because base64 and quoted-printable fold them.
+ * `loose`: a part of a longer word counts too, for files in which the octets of two columns are adjacent.
  */
 export function betrays(bytes: Uint8Array, address: string, loose = false): boolean {
   const forms = formsOf(address)
@@ -139,7 +143,7 @@ export function betrays(bytes: Uint8Array, address: string, loose = false): bool
   if (plain.test(text) || wide.test(text)) return true
   const joined = text.replace(/=?\r?\n/g, '')
   const folded = joined.length < text.length
-  // A line end ends an address; only what quoted-printable folds is joined for plain text.
+  // In plain text a line end separates words; only quoted-printable's soft breaks are joined.
   if (folded && text.includes('=') && plain.test(text.replace(/=\r?\n/g, ''))) return true
   return base64.some(({ offset, pattern }) => {
     for (const { 0: found, index } of joined.matchAll(pattern))
@@ -148,15 +152,17 @@ export function betrays(bytes: Uint8Array, address: string, loose = false): bool
   })
 }
 
-/** Whether a text names the address. */
+/** Whether a text holds the address. */
 export const names = (text: string | null, address: string): boolean =>
   text !== null && betrays(Buffer.from(text), address)
 
-/** The text with the mark wherever the address stood. */
+/** The text with every occurrence of the address replaced by the mark. */
 export const redact = (text: string, { address, mark }: Pick<Erasing, 'address' | 'mark'>): string =>
   text.replace(formsOf(address).marked, mark)
 
-/** For one mailbox or a JSON list of them: one that names the address becomes the mark, without the name that stood before it. */
+/**
+ * For one mailbox or a JSON list of them: a mailbox that holds the address becomes the mark, without its display name.
+ */
 export function redactMailboxes(text: string, erasing: Pick<Erasing, 'address' | 'mark'>): string {
   const one = (mailbox: string): string => (names(mailbox, erasing.address) ? erasing.mark : mailbox)
   if (!text.startsWith('[')) return one(text)
@@ -166,21 +172,21 @@ export function redactMailboxes(text: string, erasing: Pick<Erasing, 'address' |
 const redactOrNull = (text: string | null, erasing: Erasing): string | null =>
   text === null ? null : redact(text, erasing)
 
-/** The part of an address that no encoding of text changes: what SQL looks for before the whole is looked at. */
+/** A part of the address that no encoding of text changes: SQL searches for it first, as a fast filter. */
 export function needleOf(address: string): string {
-  // A domain with a script of its own is written in two ways.
+  // An international domain has two spellings, so only the local part is used.
   const same = spellings(address).length > 1 ? address.slice(0, address.lastIndexOf('@')) : address
   const runs = same.match(/[a-z0-9]+/g) ?? ['@']
   return runs.toSorted((a, b) => b.length - a.length)[0]!
 }
 
-/** For `needleOf`; SQLite's lower() knows ASCII, which is all that a needle has. */
+/** SQL that filters by `needleOf`. SQLite's lower() handles ASCII only, which is enough for a needle. */
 export const holds = (column: string): string => `instr(lower(${column}), ?) > 0`
 
-/** Rows that one transaction looks at. */
+/** Rows that one transaction reads. */
 const AT_ONCE = 500
 
-/** The last key of the next rows of an account's; null at the end. */
+/** The last key of an account's next rows after `after`; null at the end. */
 export function sliceEnd(
   reader: Reader,
   table: string,
@@ -197,10 +203,10 @@ export function sliceEnd(
   )!.last
 }
 
-/** One step of a walk over a table: where to go on, null at the end. */
+/** One step through a table. Returns the key to go on from, null at the end. */
 export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
 
-/** A walk that marks the address in some columns of an account's rows. */
+/** A step that replaces the address by the mark in the given columns of an account's rows. */
 export function redacting(table: string, columns: readonly string[], owned = 'user_key = ?'): Step {
   const quoted = columns.map((name) => `"${name}"`)
   return (tx, erasing, after) => {
@@ -226,7 +232,7 @@ export function redacting(table: string, columns: readonly string[], owned = 'us
   }
 }
 
-/** SQL that names an account and an address several times, as `asked.user`, `asked.address` and `asked.needle`. */
+/** A query that uses an account and an address several times, as `asked.user`, `asked.address` and `asked.needle`. */
 export const about = <Row>(sql: string, userKey: number, address: string): Query<Row> =>
   raw<Row>(
     `with asked(user, address, needle) as (values (?, ?, ?)) ${sql

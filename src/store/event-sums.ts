@@ -1,12 +1,12 @@
-// Old events go, and what figures are counted from stays as sums: one small row for what happened to one recipient of one mail. A figure
-// counts events and sums alike, so that it is the same before and after.
+// Old events are deleted, and their counts are kept as sums: one small row for each kind of event of one recipient.
+// Figures add events and sums, so that they are the same before and after.
 import type { Reader, Store } from './database.ts'
 import { raw } from './query.ts'
 
 /** Rows that one transaction moves. */
 const AT_ONCE = 500
 
-/** What figures count. A mail that failed for want of time or a way is no bounce. */
+/** Events that figures count. A mail that failed for lack of time or of a route is no bounce. */
 const COUNTED = `type in ('email.delivered', 'email.opened', 'email.clicked', 'email.bounced', 'email.complained', 'email.unsubscribed')
   and email_key is not null and not (type = 'email.bounced' and json_extract(data, '$.kind') is 'failed')`
 
@@ -14,8 +14,9 @@ const DELIVERY = `coalesce(json_extract(data, '$.delivery'), 0)`
 const MACHINE = `coalesce(json_extract(data, '$.machine'), 0)`
 
 /**
- * SQL of what was told about mails, from events and sums: email_key, type, delivery (0: none), machine (0 or 1), times. `where` speaks of
- * columns that both tables have (email_key, campaign_key, type). It stands there twice, so its parameters are given twice.
+ * SQL of all counted mail events, from events and sums: email_key, type, delivery (0: none), machine (0 or 1), times.
+ * `where` may use columns that both tables have (email_key, campaign_key, type). It occurs twice, so its parameters
+ * must be given twice.
  */
 export const told = (where: string): string => `
   select email_key, type, ${DELIVERY} as delivery, ${MACHINE} as machine, 1 as times from events where ${COUNTED} and ${where}
@@ -23,8 +24,8 @@ export const told = (where: string): string => `
   select email_key, type, delivery, machine, times from event_sums where ${where}`
 
 /**
- * Removes the events from before a time (ms) up to a key, which their readers have passed, a little at a time; returns how many went.
- * Sums are written in the transaction in which their events go.
+ * Deletes the events before a time (ms) and up to a key that all readers have passed, a few at a time; returns how
+ * many. The sums are written in the same transaction.
  */
 export async function removeOldEvents(store: Store, before: number, upTo: number): Promise<number> {
   for (let removed = 0; ;) {

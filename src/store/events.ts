@@ -1,5 +1,5 @@
-// The event log: one row per thing that happened, written in the same transaction as its cause. Webhooks, statistics and
-// reputation are read from it. `data` holds only what the resource itself does not tell.
+// The event log: one row for each event, written in the same transaction as its cause. Webhooks, statistics and
+// reputation read it. `data` holds only what the resource itself does not show.
 import { newId } from '../base/ids.ts'
 import type { EventType } from '../states/events.ts'
 import type { Tx } from './database.ts'
@@ -40,6 +40,7 @@ const insert = statement<{
   }),
 )
 
+/** Writes an event and signals `EVENTS`. Call it in the transaction that writes the cause; `at` is in ms. */
 export function appendEvent(tx: Tx, { type, user_key, domain_key, email_key, campaign_key, data, at }: NewEvent): void {
   tx.run(
     insert({

@@ -1,4 +1,4 @@
-// Forgets an address in the event log: what was said of it in words is marked, what happened stays.
+// Erases an address from the texts of the event log; the events stay.
 import { redacting } from './erasing.ts'
 
 export const forgetInEvents = redacting('events', ['data'])

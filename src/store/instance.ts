@@ -1,5 +1,5 @@
-// One installation: a database, the key that seals what is secret in it, and the spool. They belong together, and a start believes none
-// of them when another is missing: a disk that is not mounted yet looks like a new installation.
+// One installation: a database, the key that seals its secrets, and the spool. They belong together: when one is
+// missing, the start is refused, because a disk that is not mounted yet looks like a new installation.
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
@@ -15,7 +15,10 @@ const LEDGER = 'erasures.ledger'
 const BELONGINGS = [KEY_FILE, LEDGER, `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
-  /** Hears that committed transactions cannot be read from the log any more. Only for who holds the lock: the log must stand still. */
+  /**
+   * Called when committed transactions in the log can no longer be read.
+   * Only for the holder of the lock: nobody else may write.
+   */
   logDamaged?: (damage: LogDamage) => void
 }
 
@@ -24,7 +27,10 @@ export interface Instance {
   keyring: Keyring
 }
 
-/** Opens what a data directory holds, or makes it where the directory is empty. Throws an OperatorError that names the ways out. */
+/**
+ * Opens the installation in a data directory; creates one when the directory is empty.
+ * Throws an OperatorError that says what to do.
+ */
 export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
   refuseRemains(dataDir)
   const damage = options.logDamaged && scanLog(join(dataDir, DATABASE))
@@ -49,7 +55,9 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
   }
 }
 
-/** The files of an installation whose database is missing or empty; empty when there is a database, or nothing at all. */
+/**
+ * The files of an installation whose database is missing or empty; none when there is a database, or nothing at all.
+ */
 function remains(dataDir: string): string[] {
   const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
   return database && database.size > 0 ? [] : belongings(dataDir, BELONGINGS)
@@ -76,8 +84,8 @@ function refuseRemains(dataDir: string): void {
   )
 }
 
-/** Moves everything of an installation into a folder of its own beside it, so that a new one can begin; answers the folder, undefined when
- *  there was nothing. `name` must be new; the paths `but` stay. */
+/** Moves an installation into the folder `name` beside it, which must not exist, so that a new one can begin; the paths
+ *  `but` stay. Returns the folder, undefined when there was nothing to move. */
 export function setAside(dataDir: string, name: string, but: readonly string[] = []): string | undefined {
   const names = existsSync(dataDir)
     ? readdirSync(dataDir).filter(
@@ -91,13 +99,13 @@ export function setAside(dataDir: string, name: string, but: readonly string[] =
   return aside
 }
 
-/** A key that only the installation's own key opens. */
+/** A sealed private key; only the installation's own key opens it. */
 export interface Sealed {
   id: string
   box: Uint8Array
 }
 
-/** Any one DKIM key that lies sealed in the database. */
+/** Any sealed DKIM key of the database; undefined when it has none. */
 export function sealedKey(reader: Pick<Tx, 'first'>): Sealed | undefined {
   return reader.first(
     raw<Sealed>('select id, sealed_private_key as box from dkim_keys where sealed_private_key is not null limit 1'),

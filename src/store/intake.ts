@@ -1,10 +1,10 @@
-// A message while it comes in: held in memory, or in a file of the spool once it is large or many are under way.
+// A message while it is received: kept in memory, or in a file of the spool when it is large or memory is short.
 import { SPOOL_ABOVE, type Draft, type Spool } from './spool.ts'
 
-/** Octets of unfinished messages that all sessions together hold in memory; beyond, also small ones go to the disk. */
+/** The most octets of unfinished messages in memory; beyond that small messages go to the disk too. */
 const MAX_HELD = 64 * 1024 * 1024
 
-/** What the messages of one door hold in memory. */
+/** The memory used by the messages of one listener. */
 export interface Held {
   octets: number
 }
@@ -13,13 +13,15 @@ export class Intake {
   readonly #spool: Spool
   readonly #name: string
   readonly #all: Held
-  /** What is not in the draft. */
+  /** Octets that are not in the draft file. */
   readonly #chunks: Buffer[] = []
   #held = 0
   #draft: Draft | undefined
   #kept = false
 
-  /** `name` is what its file in the spool is called by, if it comes to one; `all` is shared by the messages of a door. */
+  /**
+   * `name` becomes the name of its file in the spool, if it needs one. `all` is shared by the messages of a listener.
+   */
   constructor(spool: Spool, name: string, all: Held) {
     this.#spool = spool
     this.#name = name
@@ -35,14 +37,14 @@ export class Intake {
     if (this.#held > SPOOL_ABOVE || this.#all.octets > MAX_HELD) await this.#spill(this.#draft)
   }
 
-  /** After the last octet: where the message lies, not yet durable. */
+  /** Ends the message. Returns its octets or its file, which is not yet safe on the disk. */
   async end(): Promise<{ file: string } | Buffer> {
     if (!this.#draft) return Buffer.concat(this.#chunks)
     await this.#spill(this.#draft)
     return { file: this.#draft.path }
   }
 
-  /** Makes a file durable; returns its name in the spool, null for what is in memory. */
+  /** Makes the file durable and returns its name in the spool; null for a message in memory. */
   async keep(): Promise<string | null> {
     if (!this.#draft) return null
     const name = await this.#draft.keep()
@@ -50,7 +52,7 @@ export class Intake {
     return name
   }
 
-  /** Gives the memory back, and the file unless it was kept. */
+  /** Frees the memory, and deletes the file unless it was kept. */
   async close(): Promise<void> {
     this.#all.octets -= this.#held
     this.#held = 0

@@ -1,7 +1,7 @@
-// Keyset pages: the one reader behind every collection of the API. The owner clause lives here alone.
+// Keyset pages: the one reader behind every collection of the API. Only here is the owner's key added to a query.
 //
-// The order is total (the row's key breaks ties) and a page is found by the last row's values, never by an offset, so that
-// rows which come and go while somebody walks neither repeat nor hide others.
+// The order is total (the row's key breaks ties), and a page is found by the values of the last row, never by an
+// offset: rows that are added or deleted meanwhile neither repeat nor hide others.
 import type { Reader } from './database.ts'
 import { raw } from './query.ts'
 import type { TableName } from './tables.ts'
@@ -9,11 +9,11 @@ import type { TableName } from './tables.ts'
 export interface Order {
   column: string
   descending: boolean
-  /** The column may hold null, which stands before every value. */
+  /** The column may hold null, which sorts before every value. */
   nullable?: boolean
 }
 
-/** A place in an order: the values of its columns and the key of the row that stands there. */
+/** A position in an order: the values of a row's columns, and its key. */
 export interface Place {
   values: (string | number | null)[]
   key: number
@@ -28,9 +28,9 @@ export interface ListQuery {
   table: TableName
   userKey: number
   where: readonly Condition[]
-  /** SQL of the resource itself, e.g. `deleted_at is null`. */
+  /** SQL that the resource always adds, e.g. `deleted_at is null`. */
   only?: string
-  /** Columns that are not read: bodies, where nobody sees them. */
+  /** Columns that are not read, such as bodies that are not shown. */
   without?: readonly string[]
   order: readonly Order[]
   from?: { place: Place; direction: 'after' | 'before' }
@@ -43,10 +43,11 @@ export interface Page {
   rows: ListedRow[]
   hasNext: boolean
   hasPrevious: boolean
-  /** An empty page has no rows to name its place: this one stands for it. */
+  /** The position of an empty page, which has no row to name it. */
   at?: Place
 }
 
+/** Reads one page of a user's rows, in the order asked for; an empty page when there are none. */
 export function listPage(reader: Reader, query: ListQuery): Page {
   const backwards = query.from?.direction === 'before'
   const rows = select(reader, query, query.from, query.size + 1)
@@ -62,8 +63,8 @@ export function listPage(reader: Reader, query: ListQuery): Page {
 }
 
 /**
- * A page whose rows have gone since its cursor was issued. The row that the cursor names lies behind it, so the place from
- * which one goes back is half a key further: nothing stands between the two.
+ * A page whose rows were deleted after its cursor was issued. The cursor's row is on the neighbouring page, so the
+ * position to go back from is half a key further: no row has such a key.
  */
 function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNullable<ListQuery['from']>): Page {
   const descending = query.order.at(-1)?.descending ?? false
@@ -73,12 +74,12 @@ function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNu
   return { rows: [], at, hasNext: back === 'after' && some, hasPrevious: back === 'before' && some }
 }
 
-/** Where a row stands in an order. */
+/** The position of a row in an order. */
 export function placeOf(row: ListedRow, order: readonly Order[]): Place {
   return { values: order.map(({ column }) => row[column] as string | number | null), key: row.key }
 }
 
-/** One row by its public id, if it is the user's. */
+/** A user's row by its public id; undefined when there is none, or it is another user's. */
 export function findOwned(
   reader: Reader,
   table: TableName,
@@ -91,7 +92,7 @@ export function findOwned(
   )
 }
 
-/** Rows by key, for related resources; deleted ones included, since what refers to them keeps its reference. */
+/** Rows by key, for related resources. Deleted ones are included, because others still refer to them. */
 export function findByKeys(
   reader: Reader,
   table: TableName,
@@ -107,7 +108,7 @@ export function findByKeys(
 
 const columnLists = new Map<string, string>()
 
-/** The columns of a table but some; "*" when none is left out. */
+/** A table's columns without some, as SQL; "*" when none is left out. */
 function columnsOf(reader: Reader, table: TableName, without: readonly string[]): string {
   if (without.length === 0) return '*'
   const name = `${table} ${without.join(' ')}`
@@ -155,8 +156,8 @@ function withKey(order: readonly Order[]): Order[] {
 }
 
 /**
- * "a < x or (a = x and b > y) or …", with "a <= x" in front for the index to start from. Null is compared as SQLite sorts it: before
- * every value.
+ * SQL "a < x or (a = x and b > y) or …", with "a <= x" in front so that the index can be used.
+ * Null compares as SQLite sorts it: before every value.
  */
 function beyondPlace(order: readonly Order[], place: Place): { sql: string; values: unknown[] } {
   const given = [...place.values, place.key]
@@ -174,7 +175,7 @@ function beyondPlace(order: readonly Order[], place: Place): { sql: string; valu
   return { sql: `${from} and ((${branches.join(') or (')}))`, values: [...start, ...values] }
 }
 
-/** "column > ?" or "column < ?" by the direction, or with `equal` as well; what it compares with joins `values`. */
+/** SQL "column > ?" or "column < ?" by the direction, with "=" when `equal` says so; adds the value to `values`. */
 function compared(
   { column, descending, nullable }: Order,
   value: string | number | null,

@@ -1,23 +1,26 @@
-// One server to a data directory. The lock is an exclusive transaction on a small database of its own: the system drops it when the process
-// ends, however it ends. It is taken before anything else is opened, and nothing is ever written into its file, so that a full disk
-// does not keep it.
+// Allows one server per data directory. The lock is an exclusive transaction on a small database of its own: the system
+// drops it when the process ends in any way. It is taken before anything else is opened. Its file is never written, so
+// that a full disk does not prevent it.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { makeDataDir } from './open.ts'
 
-/** Locks in hand: one that nobody refers to would be collected, and closed with it. */
+/** Keeps a reference to each lock: otherwise it would be garbage-collected, and so closed. */
 const held = new Set<Database.Database>()
 
-/** Takes the lock of a data directory; undefined when another process has it, else the function that gives it back. */
+/**
+ * Takes the lock of a data directory. Returns the function that releases it, undefined when another process has it.
+ * Throws an OperatorError when the directory or the lock's file cannot be used.
+ */
 export function takeLock(dataDir: string): (() => void) | undefined {
   makeDataDir(dataDir)
   const file = join(dataDir, 'serve.lock')
   let database: Database.Database | undefined
   try {
     const lock = (database = new Database(file, { timeout: 0, ...sqliteAddon(dataDir) }))
-    // Nothing goes to the disk, not even a journal.
+    // Writes nothing to the disk, not even a journal.
     lock.pragma('journal_mode = memory')
     lock.exec('begin exclusive')
     held.add(lock)

@@ -1,20 +1,24 @@
-// Looks at the write-ahead log before SQLite does. SQLite reads it up to the first frame whose checksum is wrong and takes that for the end:
-// right after a crash, wrong after damage, when transactions that were promised stand behind it. (https://sqlite.org/walformat.html)
+// Reads the write-ahead log before SQLite does. SQLite reads up to the first frame with a wrong checksum and takes that
+// for the end. After a crash this is right. After damage it is wrong: committed transactions may follow.
+// (https://sqlite.org/walformat.html)
 import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
 
 const HEADER = 32
 const FRAME_HEADER = 24
-/** The second bit pattern says that the checksums are of big-endian words. */
+/** The lowest bit says whether checksums are over big-endian words. */
 const MAGIC = 0x377f0682
 
 export interface LogDamage {
   /** Frames that SQLite will read. */
   readable: number
-  /** Frames behind them that had been committed. */
+  /** Committed frames after them. */
   lost: number
 }
 
-/** What damage took from the log of a database that no process has open; undefined when nothing is missing. */
+/**
+ * The committed frames that damage has cut off from the log; undefined when none.
+ * No process may have the database open.
+ */
 export function scanLog(database: string): LogDamage | undefined {
   let file: number
   try {
@@ -29,7 +33,10 @@ export function scanLog(database: string): LogDamage | undefined {
   }
 }
 
-/** Of the index that processes share: how many frames were committed, under which salt. It outlives a process that is killed. */
+/**
+ * The number of committed frames and their salt, from the index file that processes share.
+ * It survives a killed process.
+ */
 function indexOf(path: string): { frames: number; salt: string } | undefined {
   try {
     const bytes = readFileSync(path)
@@ -70,7 +77,7 @@ function scan(file: number, index: { frames: number; salt: string } | undefined)
       lastCommitted = number
     }
   }
-  // The last transaction may be half written by a power cut: nobody was told of it. A commit before it was.
+  // A power cut may leave the last transaction half written; it was never reported as done. An earlier commit was.
   const behind = commitsBehind > 1 ? lastCommitted - readable : 0
   const known = index?.salt === salt ? index.frames - readable : 0
   const lost = Math.max(behind, known)

@@ -1,9 +1,9 @@
-// The schema, as an ordered list that ships inside the bundle. A migration that was released is never changed; the next
-// one is added at the end. `pragma user_version` holds how many have run.
+// The schema, as a list of migrations in order, shipped inside the program. A released migration is never changed; new
+// ones are added at the end. `pragma user_version` holds how many have run.
 //
-// Every table has `key`, an integer for joins that never leaves the store (autoincrement where something may still name the
-// key of a row that is gone: a return path, a delivery under way), and most have `id`, the public UUIDv7. Times
-// are integer milliseconds since the epoch. `user_key` stands on every row that the API lists, for the owner clause.
+// Every table has `key`, an integer for joins that never leaves the store. It is autoincrement where something may
+// still name the key of a deleted row: a return path, a delivery under way. Most tables have `id`, the public UUIDv7.
+// Times are integer milliseconds since the epoch. Every row that the API lists has `user_key`, its owner.
 import { agents } from './schema-agents.ts'
 import { campaigns } from './schema-campaigns.ts'
 import { console_ } from './schema-console.ts'

@@ -1,4 +1,4 @@
-// Opening the database of a data directory: its settings, the migrations that it lacks, and a sentence for everything that stands in the way.
+// Opens the database of a data directory: settings, missing migrations, and a clear sentence for every obstacle.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -12,7 +12,10 @@ import { migrations } from './migrations.ts'
 const BUSY_TIMEOUT = 5000
 export const DATABASE = 'postrider.db'
 
-/** Makes the data directory where there is none, for its owner alone. Throws an OperatorError, also for one that others may read. */
+/**
+ * Creates the data directory when it is missing, for its owner alone.
+ * Throws an OperatorError when it cannot, or when others may read it.
+ */
 export function makeDataDir(dataDir: string): void {
   try {
     const made = mkdirSync(dataDir, { recursive: true, mode: 0o700 })
@@ -32,15 +35,17 @@ export function demandClosed(dataDir: string): void {
 }
 
 export interface OpenOptions {
-  /** Whether a database of an older version is brought up to this one's schema; else it is refused. A new one is always made. */
+  /**
+   * Whether the schema of an older version is migrated; else such a database is refused. A new one is always created.
+   */
   migrates?: boolean
-  /** Hears, before the first migration of a database that holds something, from which schema to which. */
+  /** Called before the first migration of an existing database, with the old and the new schema number. */
   migrating?: (from: number, to: number) => void
   /** What already lies beside a database that has no tables yet, by names: such a database is not believed. */
   newBeside?: () => string[]
 }
 
-/** Opens the database of a data directory, making it where there is none. Throws an OperatorError. */
+/** Opens the database of a data directory, or creates it. Throws an OperatorError. */
 export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   const file = join(dataDir, DATABASE)
   makeDataDir(dataDir)
@@ -53,11 +58,11 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')
-    // What is deleted is overwritten: an erased address is not to be found in free space.
+    // Deleted content is overwritten: an erased address must not be found in free space.
     database.pragma('secure_delete = ON')
     database.pragma('cache_size = -16000')
     database.pragma('temp_store = MEMORY')
-    // 16 MB of log between checkpoints: a page that changes often is copied back once, not for each change.
+    // 16 MB of log between checkpoints: a page that changes often is copied once, not at each change.
     database.pragma('wal_autocheckpoint = 4000')
     // The triggers of digests ask for it, and the migration that makes them.
     defineDigest(database)
@@ -70,14 +75,17 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   }
 }
 
-/** What files and memory are to blame for (damage, a full disk, no rights) as a sentence; all else as it was thrown. */
+/**
+ * Turns an error of files or memory (damage, a full disk, no rights) into an OperatorError;
+ * others are returned unchanged.
+ */
 export function explained(thrown: unknown, dataDir: string): unknown {
   return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
     ? new OperatorError(sentenceFor(thrown, join(dataDir, DATABASE)), { cause: thrown })
     : explainedFile(thrown)
 }
 
-/** A failed system call on a file as a sentence; all else as it was thrown. */
+/** Turns a failed system call on a file into an OperatorError; other errors are returned unchanged. */
 export function explainedFile(thrown: unknown): unknown {
   const { code, path, syscall } = (thrown ?? {}) as NodeJS.ErrnoException
   if (code === undefined || !/^E[A-Z]+$/.test(code) || path === undefined) return thrown
@@ -87,7 +95,9 @@ export function explainedFile(thrown: unknown): unknown {
   )
 }
 
-/** Removes the copies that were made before upgrades and are older than a time (ms), which may say what was erased since. */
+/**
+ * Deletes copies made before upgrades that are older than a time (ms): they may hold addresses that were erased since.
+ */
 export function removeCopies(dataDir: string, before = Infinity): void {
   for (const name of readdirSync(dataDir)) {
     const file = join(dataDir, name)
@@ -141,7 +151,10 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
   makeRoomReturnable(database)
 }
 
-/** A database of before 0.2.0 cannot give space back until it is written anew. Without room for that it stays as it is, until the next upgrade. */
+/**
+ * Rewrites a database from before 0.2.0, which cannot give space back.
+ * Without room for that it stays as it is until the next upgrade.
+ */
 function makeRoomReturnable(database: Database.Database): void {
   if (database.pragma('auto_vacuum', { simple: true }) !== 0) return
   try {
@@ -152,7 +165,9 @@ function makeRoomReturnable(database: Database.Database): void {
   }
 }
 
-/** A copy of the database as the older version left it: what to go back to. Throws an OperatorError when the disk has no room for it. */
+/**
+ * Copies the database of the older version, as a way back. Throws an OperatorError when the disk has no room for it.
+ */
 function copyAside(database: Database.Database, copy: string): void {
   if (existsSync(copy)) return
   const draft = `${copy}.part`

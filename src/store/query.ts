@@ -7,7 +7,7 @@
 import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
 import type { Tables } from './tables.ts'
 
-/** A piece of SQL within a built query, for what the builder has no words for. */
+/** A piece of SQL inside a built query, when the builder cannot express it. */
 export { sql } from 'kysely'
 
 export interface Compiled {
@@ -15,7 +15,7 @@ export interface Compiled {
   readonly parameters: readonly unknown[]
 }
 
-/** Whatever compiles to SQL; `Output` is the type of its rows. */
+/** Anything that compiles to SQL; `Output` is the type of its rows. */
 export interface Query<Output = unknown> {
   compile(): Compiled
   readonly $rows?: Output
@@ -49,7 +49,9 @@ type RowsOf<Q extends Built> = Q extends { execute(): Promise<infer Rows> }
     : Rows
   : unknown
 
-/** See the head of the file. `Args` are the arguments' types; each slot may stand wherever Kysely takes a value. */
+/**
+ * See the head of the file. `Args` are the types of the arguments; a slot may be used wherever Kysely takes a value.
+ */
 export function statement<Args extends object>() {
   return <Q extends Built>(build: (arg: Args) => Q): ((args: Args) => Query<RowsOf<Q>>) => {
     let sql: string
@@ -69,7 +71,7 @@ export function statement<Args extends object>() {
   }
 }
 
-/** SQL that no builder writes, with its parameters. */
+/** Hand-written SQL with its parameters. */
 export function raw<Output>(sql: string, parameters: readonly unknown[] = []): Query<Output> {
   return { compile: () => ({ sql, parameters }) }
 }

@@ -1,4 +1,4 @@
-// The fifth migration: what plans and agents are judged by, OAuth clients and their grants, privacy requests.
+// The fifth migration: plans, reputation of agents, OAuth clients and their grants, privacy requests.
 
 export const agents = `
 alter table users add column downgrade_to text;

@@ -1,8 +1,9 @@
-// The fourth migration: audiences, contacts, campaigns; what campaign mail adds to outbound mail and to the event log.
+// The fourth migration: audiences, contacts, campaigns, and the columns of campaign mail in outbound mail and the event
+// log.
 //
-// Contacts follow the suppressions of their audience's domain by triggers: whatever writes a suppression, in whatever process, the
-// contact says so in the same transaction. A mail of a campaign is a row of outbound_emails like any other, but a lean one: what all
-// have in common stands once, with the campaign.
+// Contacts follow the suppressions of their audience's domain by triggers: whichever process writes a suppression, the
+// contact changes in the same transaction. A mail of a campaign is a row of outbound_emails like any other, but
+// smaller: the parts that its mails share are columns of the campaign.
 
 export const campaigns = `
 create table audiences (

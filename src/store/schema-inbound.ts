@@ -1,4 +1,4 @@
-// The third migration: inboxes, received messages and what was read in them.
+// The third migration: inboxes, received messages and their parsed contents.
 
 export const inbound = `
 create table inboxes (

@@ -1,5 +1,5 @@
-// Notices are mailed by the server itself, with retries of their own, and need no domain (D66). Those about the whole server go to its
-// operator, who need not be a user.
+// The server mails notices itself, with its own retries and without a domain (D66). Notices about the whole server go
+// to the operator, who may not be a user.
 export const notices = `
 alter table notices rename to notices_before;
 create table notices (

@@ -1,4 +1,4 @@
-// Whom the operator lets programs lead back to, beside the configuration.
+// Redirect targets that the operator allows programs, besides those of the configuration.
 export const oauthAllowed = `
 create table oauth_allowed (
   name text primary key,

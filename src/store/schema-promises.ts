@@ -1,4 +1,4 @@
-// The sixth migration: what keeps promises when the machine fails.
+// The sixth migration: columns and digests for surviving failures of the machine.
 import { digestSchema } from './digests.ts'
 
 export const promises = `

@@ -1,5 +1,5 @@
-// Events go after a while (retention.events); what figures are counted from stays as sums, of a few octets each. Owners choose whether they
-// get a daily summary.
+// Events are deleted after a while (retention.events); their counts stay as sums of a few octets each. Owners choose
+// whether they get a daily summary.
 export const space = `
 create table event_sums (
   email_key integer not null,

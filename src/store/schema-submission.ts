@@ -1,5 +1,5 @@
-// Programs that send by SMTP cannot set headers: the agent they send as, and how many recipients they may write to in a day, stand with
-// their token.
+// Programs that send by SMTP cannot use the API's members:
+// their token holds the agent that they send as, and the daily limit of recipients.
 export const submission = `
 alter table tokens add column agent_id text;
 alter table tokens add column daily integer;

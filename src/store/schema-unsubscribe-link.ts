@@ -1,4 +1,4 @@
-// Whether a campaign may start without an unsubscribe link of its author's own (D61).
+// Whether a campaign needs an unsubscribe link in its author's html before it may start (D61).
 export const unsubscribeLink = `
 alter table campaigns add column require_unsubscribe_link integer not null default 0;
 `

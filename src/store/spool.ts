@@ -8,17 +8,17 @@ import { syncPath } from '../base/durable.ts'
 import { provenName } from '../base/spooled.ts'
 import { codeOf } from '../base/errors.ts'
 
-/** Above this many bytes a body lies in the spool. */
+/** A body with more bytes than this is kept in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
 
-/** Where files lie that no row names. */
+/** The folder for files without a row. */
 export const QUARANTINE = 'quarantine'
 
 export interface Draft {
-  /** Where it lies until it is kept. */
+  /** Path of the file until it is kept. */
   path: string
   write(bytes: string | Uint8Array): Promise<void>
-  /** Answers the name under which it lies from now on (base/spooled.ts). */
+  /** Makes the file durable; returns its final name (base/spooled.ts). */
   keep(): Promise<string>
   drop(): Promise<void>
 }
@@ -36,7 +36,7 @@ export class Spool {
     return join(this.#directory, name)
   }
 
-  /** Writes a file whole and durable (file and directory entry), or not at all; answers the name under which it lies. */
+  /** Writes a whole file durably (file and directory entry) or not at all; returns its final name. */
   async put(name: string, bytes: string | Uint8Array): Promise<string> {
     const draft = await this.draft(name)
     try {
@@ -48,9 +48,9 @@ export class Spool {
     }
   }
 
-  /** A file that grows piece by piece; it is nothing until `keep`, after which it is durable under its name. */
+  /** A file written piece by piece; only `keep` makes it durable and gives it its name. */
   async draft(name: string): Promise<Draft> {
-    // Of a directory that was made just now the entry has to last too.
+    // The entry of a new directory must be made durable too.
     const made = await mkdir(this.#directory, { recursive: true, mode: 0o700 })
     if (made !== undefined) syncPath(dirname(made))
     const path = this.path(`${name}.part`)
@@ -110,12 +110,12 @@ export class Spool {
     return { unknown, back }
   }
 
-  /** The files that nobody names, by their names. */
+  /** The names of the files in the quarantine. */
   quarantined(): Promise<string[]> {
     return filesIn(this.#quarantine)
   }
 
-  /** Removes what was moved into the quarantine before a time (ms); returns how many. */
+  /** Deletes files that were moved into the quarantine before a time (ms); returns how many. */
   async emptyQuarantine(before: number): Promise<number> {
     const names = await filesIn(this.#quarantine)
     const removed = await Promise.all(
@@ -131,7 +131,7 @@ export class Spool {
   }
 }
 
-/** The plain files of a directory; none when it is not there. */
+/** The names of the plain files of a directory; none when it does not exist. */
 async function filesIn(directory: string): Promise<string[]> {
   try {
     return (await readdir(directory, { withFileTypes: true })).filter((each) => each.isFile()).map(({ name }) => name)

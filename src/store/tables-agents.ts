@@ -8,12 +8,12 @@ export interface Usage {
   /** "2026-01" */
   month: string
   used: number
-  /** When usage.limit_approaching and usage.limit_reached were told. */
+  /** When the events usage.limit_approaching and usage.limit_reached were written. */
   approached_at: number | null
   reached_at: number | null
 }
 
-/** What became of mail, by hour: written in the transaction that writes the fate itself. */
+/** The results of mail by hour, written in the same transaction as the result. */
 export interface Tallies {
   user_key: number
   domain_key: number
@@ -33,9 +33,9 @@ export interface Agents {
   /** Its pool. */
   status: AgentStatus
   status_at: number
-  /** Its next mail goes out no sooner. */
+  /** Its next mail is not sent before this time. */
   next_slot_at: number
-  /** Since when its mail is refused; null = it is taken. */
+  /** Since when its mail is refused; null: it is accepted. */
   paused_at: number | null
   created_at: number
   updated_at: number
@@ -43,11 +43,11 @@ export interface Agents {
 
 export interface DomainReputations {
   domain_key: number
-  /** Since when domain.reputation_warning stands; null: all is well. */
+  /** Since when the domain is under domain.reputation_warning; null: it is not. */
   warned_at: number | null
 }
 
-/** Whom the operator lets programs lead back to. */
+/** Redirect targets that the operator allows programs. */
 export interface OauthAllowed {
   /** A known program or an origin. */
   name: string
@@ -65,7 +65,7 @@ export interface OauthClients {
   last_used_at: number
 }
 
-/** What a user has granted a client: first a code, then a family of tokens. */
+/** A user's grant to a client: first a code, then a family of tokens. */
 export interface OauthGrants {
   key: Key
   id: string
@@ -100,7 +100,7 @@ export interface PrivacyRequests {
   kind: 'erasure' | 'export'
   /** Hex HMAC-SHA-256 of the normalised address. */
   recipient_hash: string
-  /** The address under the instance key, while the request is open. */
+  /** The address, sealed with the instance key, while the request is open. */
   sealed_recipient: Uint8Array | null
   status: 'pending' | 'done' | 'failed'
   /** The bundle of an export, in the data directory's exports. */

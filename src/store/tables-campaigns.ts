@@ -1,4 +1,4 @@
-// The tables of campaigns: whom they go to, what they say, how far they are.
+// The tables of campaigns: audiences, contacts, and campaigns with their progress.
 import type { CampaignStatus } from '../states/campaign.ts'
 import type { Flag, Json, Key } from './columns.ts'
 
@@ -30,7 +30,7 @@ export interface Contacts {
   /** An object. */
   custom_fields: Json | null
   status: 'subscribed' | 'unsubscribed' | 'bounced' | 'complained'
-  /** Since when; a campaign goes to those who were subscribed when it began. */
+  /** The time of its status; a campaign goes to contacts that were subscribed when it began. */
   status_at: number
   created_at: number
   updated_at: number
@@ -51,23 +51,23 @@ export interface Campaigns {
   reply_to: Json | null
   test_mode: Flag
   test_recipient_email: string | null
-  /** It does not start without an unsubscribe link in its html. */
+  /** The campaign does not start without an unsubscribe link in its html. */
   require_unsubscribe_link: Flag
   scheduled_at: number | null
-  /** As asked for; null follows the domain. */
+  /** As requested; null: as the domain says. */
   track_opens: Flag | null
   track_clicks: Flag | null
-  /** As it is done, settled when sending starts. */
+  /** As applied; fixed when sending starts. */
   opens_tracked: Flag
   clicks_tracked: Flag
   status: CampaignStatus
-  /** Why it failed, in words. */
+  /** Why it failed, as a sentence. */
   failure: string | null
-  /** How many it goes to, counted when sending starts. */
+  /** The number of recipients, counted when sending starts. */
   recipients: number | null
-  /** The last contact there was when sending started. */
+  /** The highest contact key when sending started. */
   last_contact: number | null
-  /** Contacts up to here have their mail in the queue or beyond. */
+  /** The mail of contacts up to this key has been queued. */
   walked_to: number
   /** Mails that were put into the queue. */
   enqueued: number

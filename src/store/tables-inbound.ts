@@ -1,4 +1,4 @@
-// The tables of received mail: who may be written to, messages as they came, and what was read in them.
+// The tables of received mail: inboxes, messages as received, and their parsed contents.
 import type { InboundStatus } from '../states/inbound-email.ts'
 import type { Flag, Json, Key } from './columns.ts'
 
@@ -15,7 +15,7 @@ export interface Inboxes {
   updated_at: number
 }
 
-/** A message as it came, kept before anybody was told 250. It waits to be read while `next_attempt_at` is set. */
+/** A message as received, stored before the 250. It waits to be parsed while `next_attempt_at` is set. */
 export interface InboundMessages {
   key: Key
   id: string
@@ -28,16 +28,16 @@ export interface InboundMessages {
   helo: string
   /** Our own Received field, with its line end. */
   received: string
-  /** Octets as they came. */
+  /** Octets as received. */
   size: number
-  /** The octets, or null when they lie in the spool. */
+  /** The octets, or null when they are in the spool. */
   content: Uint8Array | null
   spool: string | null
   /** Only the header was kept: the message was too large. */
   cut: Flag
-  /** What the scanner found. */
+  /** The virus that the scanner found. */
   virus: string | null
-  /** Our Authentication-Results field, with its line end; null until it was read. */
+  /** Our Authentication-Results field, with its line end; null until the message is parsed. */
   authentication: string | null
   received_at: number
   attempts: number
@@ -53,7 +53,7 @@ export interface InboundEmails {
   inbox_key: number
   message_key: number
   status: InboundStatus
-  /** Why it is not `received`, in words. */
+  /** Why the status is not `received`, as a sentence. */
   reason: string | null
   sender: string
   /** string[] */
@@ -78,7 +78,7 @@ export interface InboundEmails {
   updated_at: number
 }
 
-/** What was read in a message, shared by all inboxes that got it. */
+/** The parsed contents of a message, shared by all inboxes that got it. */
 export interface InboundBodies {
   message_key: number
   /** Record<string, string | string[]> */

@@ -1,4 +1,4 @@
-// The tables of outbound mail: the mails, their bodies, the queue, and whom not to write to.
+// The tables of outbound mail: mails, bodies, the queue, and suppressions.
 import type { DeliveryStatus } from '../states/delivery.ts'
 import type { EmailStatus } from '../states/outbound-email.ts'
 import type { Flag, Json, Key } from './columns.ts'
@@ -8,9 +8,9 @@ export interface OutboundEmails {
   id: string
   user_key: number
   domain_key: number
-  /** Mail of a campaign is lean: `from`, `subject` and `message_id` are '' and stand with the campaign. */
+  /** Set for a campaign's mail, whose `from`, `subject` and `message_id` are '': they are columns of the campaign. */
   campaign_key: number | null
-  /** Null in a test. */
+  /** Null for a test mail. */
   contact_key: number | null
   from: string
   to: string
@@ -22,10 +22,10 @@ export interface OutboundEmails {
   reply_to: Json | null
   subject: string
   agent_id: string | null
-  /** As asked for; null follows the domain. */
+  /** As requested; null: as the domain says. */
   track_opens: Flag | null
   track_clicks: Flag | null
-  /** As it was done. */
+  /** As applied. */
   opens_tracked: Flag
   clicks_tracked: Flag
   ai_disclosure: Flag | null
@@ -49,7 +49,7 @@ export interface OutboundEmails {
 
 export interface OutboundBodies {
   email_key: number
-  /** A StoredBody (outbound/body.ts), or null when it lies in the spool. */
+  /** A StoredBody (outbound/body.ts), or null when it is in the spool. */
   content: Json | null
   /** string[]: the files of the spool that belong to it; the body itself is the first when `content` is null. */
   spool: Json | null
@@ -61,7 +61,7 @@ export interface Deliveries {
   domain_key: number
   role: 'to' | 'cc' | 'bcc'
   address: string
-  /** The recipient domain (A-label): what is sent to one lane shares its connections. */
+  /** The recipient domain (A-label), with "~" in front for campaigns: mail of one lane shares its connections. */
   lane: string
   status: DeliveryStatus
   attempts: number
@@ -78,7 +78,7 @@ export interface Deliveries {
   tls: string | null
   /** The SMTP dialogue of the last attempt, bounded. */
   dialogue: string | null
-  /** Since when local trouble keeps it from being tried; null when nothing does. */
+  /** Since when local trouble has delayed it; null: it has not. */
   trouble_since: number | null
   updated_at: number
 }
@@ -93,7 +93,7 @@ export interface Suppressions {
   reason: 'unsubscribe' | 'hard_bounce' | 'complaint' | 'manual' | 'list_import' | 'soft_bounce'
   source: 'smtp' | 'dsn' | 'arf' | 'unsubscribe_link' | 'unsubscribe_mail' | 'manual' | 'import'
   scope: 'marketing' | 'all'
-  /** How often soft bounces led here; each time doubles the next. */
+  /** How often soft bounces caused it; each time doubles the length of the next. */
   strikes: number
   /** Null: permanent. */
   expires_at: number | null
@@ -111,7 +111,7 @@ export interface SoftBounces {
 /** MTA-STS policies of recipient domains (RFC 8461). */
 export interface StsPolicies {
   domain: string
-  /** Of the TXT record it was fetched for. */
+  /** The id in the TXT record for which it was fetched. */
   id: string
   mode: 'enforce' | 'testing' | 'none'
   /** string[]: host patterns. */

@@ -1,4 +1,4 @@
-// The tables of webhooks, and of what owners are told.
+// The tables of webhooks, and of notices to owners.
 import type { EventType } from '../states/events.ts'
 import type { WebhookStatus } from '../states/webhook.ts'
 import type { Outcome } from '../states/webhook-delivery.ts'
@@ -17,13 +17,13 @@ export interface Webhooks {
   disabled_reason: 'gone' | 'failures' | null
   /** Failed attempts since the last success. */
   consecutive_failures: number
-  /** An endpoint that fails is left alone until then. */
+  /** A failing endpoint gets no calls before this time. */
   held_until: number | null
   secret_hint: string
-  /** "whsec_…" under the instance key; null once deleted. */
+  /** "whsec_…", sealed with the instance key; null once deleted. */
   sealed_secret: Uint8Array | null
   sealed_previous: Uint8Array | null
-  /** The previous secret signs until then. */
+  /** Until this time the previous secret signs too. */
   previous_until: number | null
   deleted_at: number | null
   created_at: number
@@ -37,7 +37,7 @@ export interface OutboundWebhooks {
   user_key: number
   webhook_key: number
   event: EventType
-  /** The mail that the event is about, '' for others: events about one mail are sent one after the other. */
+  /** The mail that the event is about, '' for others: events about one mail are sent in order. */
   about: string
   /** The body as it is sent, byte for byte. */
   payload: string
@@ -47,9 +47,9 @@ export interface OutboundWebhooks {
   leased_until: number | null
   response_status: number | null
   response_body: string | null
-  /** Why the last attempt failed, in words. */
+  /** Why the last attempt failed, as a sentence. */
   reason: string | null
-  /** The id of the delivery that it repeats. */
+  /** The id of the delivery that this one repeats. */
   replay_of: string | null
   created_at: number
   updated_at: number
@@ -67,30 +67,30 @@ export interface WebhookAttempts {
   reason: string | null
 }
 
-/** How far a reader of the event log has come. */
+/** The last event that a reader of the event log has read. */
 export interface EventCursors {
   reader: string
   event_key: number
 }
 
-/** What an owner should know, told by mail where a domain can send it. */
+/** A message to an owner or to the operator, mailed by the server. */
 export interface Notices {
   key: Key
   id: string
-  /** Null: it is the operator's, who is no user. */
+  /** Null: for the operator, who may not be a user. */
   user_key: number | null
-  /** Where it goes when not to the user's address. */
+  /** The address when it is not the user's own. */
   recipient: string | null
-  /** The domain that it is about, if any. */
+  /** The domain that it is about, if there is one. */
   domain_key: number | null
   subject: string
   text: string
-  /** 2: it is only for the list, or was given up. */
+  /** 2: not to be mailed, or given up. */
   mailed: Flag | 2
   attempts: number
-  /** Null: it is not to be mailed any more. */
+  /** Null: not mailed any more. */
   next_attempt_at: number | null
-  /** What the last attempt came to. */
+  /** The answer to the last attempt. */
   response: string | null
   created_at: number
 }

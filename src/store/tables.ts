@@ -1,5 +1,5 @@
-// The tables as Kysely sees them, and which folder owns each: insert, update and delete of a table stand only there
-// (store/move.ts and store/events.ts are the written exceptions; a test holds it). Times are ms, booleans 0 or 1.
+// The tables as Kysely types, and the folder that owns each: only that folder inserts, updates and deletes its rows (a
+// test checks it; store/move.ts and store/events.ts are listed exceptions). Times are ms, booleans 0 or 1.
 import type { Insertable, Selectable } from 'kysely'
 import type { DomainStatus } from '../states/domain.ts'
 import type { EventType } from '../states/events.ts'
@@ -37,7 +37,7 @@ import type {
 import type { InboundBodies, InboundEmails, InboundMessages, Inboxes } from './tables-inbound.ts'
 import type { EventCursors, Notices, OutboundWebhooks, WebhookAttempts, Webhooks } from './tables-webhooks.ts'
 
-/** Of the texts of other tables, kept by triggers (digests.ts). */
+/** Digests of texts in other tables, kept by triggers (digests.ts). */
 export interface Digests {
   of: number
   row_key: number
@@ -52,10 +52,10 @@ export interface Users {
   password_hash: string | null
   plan: string
   subscription_state: 'active' | 'past_due' | 'revoked'
-  /** The plan that a downgrade leads to, and when. */
+  /** The plan that a downgrade leads to, and its time. */
   downgrade_to: string | null
   downgrade_at: number | null
-  /** Whether a summary of each day is mailed to them, and when the last one was made. */
+  /** Whether they get a daily summary by mail, and the time of the last one. */
   summary: 'none' | 'daily'
   summary_at: number | null
   /** Sees and steers the whole server. */
@@ -82,7 +82,7 @@ export interface Tokens {
   hash: Uint8Array
   last_four: string
   agent_id: string | null
-  /** Recipients in a day; null: no cap of its own. */
+  /** Recipients per day; null: no limit of its own. */
   daily: number | null
   expires_at: number
   last_used_at: number | null
@@ -111,18 +111,18 @@ export interface Domains {
   click_tracking_enabled: Flag
   tracking_redirect_mode: 'shared' | 'branded'
   status: DomainStatus
-  /** When it entered its status. */
+  /** The time of its status. */
   status_at: number
-  /** The polling schedule counts from here (D20). */
+  /** The start of the polling schedule (D20). */
   poll_from: number
-  /** Since when a required record of an active domain is missing. */
+  /** Since when an active domain lacks a required record. */
   missing_since: number | null
   checked_at: number | null
   next_check_at: number | null
-  /** The MTA-STS policy for mail that it receives, and when that last changed; null: it never had one. */
+  /** The MTA-STS policy for mail that it receives, and the time of its last change; null: it never had one. */
   sts_mode: 'none' | 'testing' | 'enforce'
   sts_changed_at: number | null
-  /** What its DMARC record is asked to say. */
+  /** The policy that its DMARC record should publish. */
   dmarc_policy: 'none' | 'quarantine' | 'reject'
   deleted_at: number | null
   created_at: number
@@ -136,7 +136,7 @@ export interface DkimKeys {
   selector: string
   /** Base64 of the SPKI, as in `p=`. */
   public_key: string
-  /** PKCS #8 PEM under the instance key; null once erased. */
+  /** PKCS #8 PEM, sealed with the instance key; null once erased. */
   sealed_private_key: Uint8Array | null
   role: 'signing' | 'standby' | 'retired'
   /** When DNS last showed it. */
@@ -168,18 +168,18 @@ export interface Events {
   user_key: number
   domain_key: number | null
   email_key: number | null
-  /** Of the campaign that the mail belongs to, or that it is about. */
+  /** The campaign that the mail belongs to, or that the event is about. */
   campaign_key: number | null
   type: EventType
   data: Json
   created_at: number
 }
 
-/** What was told about mails by events that are gone. */
+/** Counts of mail events that were deleted. */
 export interface EventSums {
   email_key: number
   type: EventType
-  /** 0: no one delivery. */
+  /** 0: no single delivery. */
   delivery: number
   machine: Flag
   campaign_key: number | null

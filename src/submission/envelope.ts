@@ -1,4 +1,4 @@
-// Who gets a submitted mail: the envelope says it, and the header only in which role (D75).
+// The recipients of a submitted mail come from the envelope; the header only says which role each one has (D75).
 import type { SubmittedHeader } from '../message/submitted.ts'
 
 export interface Roles {
@@ -8,8 +8,8 @@ export interface Roles {
 }
 
 /**
- * The first recipient of the envelope that stands in To is the primary one, else the first; those in Cc are seen, the rest are not. They
- * are written as the header writes them, where it does.
+ * The primary recipient is the first one of the envelope that is in To, else the first of all. Recipients in Cc are
+ * visible, all others are not. Addresses are written as in the header if they are there.
  */
 export function rolesOf(recipients: readonly string[], { cc, to }: Pick<SubmittedHeader, 'to' | 'cc'>): Roles {
   const key = (address: string): string => address.toLowerCase()

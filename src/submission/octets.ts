@@ -1,21 +1,22 @@
-// What may not stand in a mail that is sent on as it came: a NUL, and lines that other servers would break, and with them its signature.
+// Refuses octets that a mail must not have when it is sent on unchanged: a NUL, and lines that other servers would
+// break, which would break the signature.
 
 /** Octets of a line without its end (RFC 5321 §4.5.3.1.6). */
 const MAX_LINE = 998
 
-/** Looks at a message while it comes. */
+/** Checks a message while it arrives. */
 export class OctetCheck {
   #line = 0
   #lines = 1
   #fault: string | undefined
   #long: string | undefined
 
-  /** A sentence for the sender; undefined: all well so far. */
+  /** A sentence for the sender; undefined: no fault so far. */
   get fault(): string | undefined {
     return this.#fault
   }
 
-  /** Of a line that is too long, which another encoding may mend; undefined: there is none. */
+  /** A sentence about a line that is too long, which another encoding may mend; undefined: there is none. */
   get longLine(): string | undefined {
     return this.#long
   }
@@ -26,7 +27,7 @@ export class OctetCheck {
     for (let at = 0; at < chunk.length && this.#long === undefined;) {
       const end = chunk.indexOf('\r\n', at, 'latin1')
       this.#line += (end < 0 ? chunk.length : end) - at
-      // A CR that the chunk ends with may belong to the line end.
+      // A CR at the end of the chunk may belong to the line end.
       if (this.#line > MAX_LINE + 1 || (end >= 0 && this.#line > MAX_LINE))
         this.#long = `Line ${this.#lines} of the message is longer than ${MAX_LINE} octets (RFC 5321 §4.5.3.1.6); send it as quoted-printable or base64.`
       if (end < 0) return

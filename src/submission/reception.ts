@@ -1,5 +1,5 @@
-// Takes in what programs send by SMTP: the same rules and the same queue as POST /outbound-emails (D75). When `message` answers with
-// `accepted` the mail is on the disk.
+// Receives mail that programs submit by SMTP: the same rules and the same queue as POST /outbound-emails (D75). When
+// `message` returns `accepted` the mail is on the disk.
 import { createHash, type Hash } from 'node:crypto'
 import { DAY } from '../base/clock.ts'
 import { codeOf, Refusal } from '../base/errors.ts'
@@ -26,7 +26,7 @@ import type { Sender, Senders } from './senders.ts'
 export interface SubmissionDeps extends SubmitDesk {
   senders: Senders
   space: Pick<Space, 'low'>
-  /** Reads MIME within a budget of its own. */
+  /** Reads MIME within its own CPU budget. */
   reader: Pick<Pool<InboundJob, InboundResult>, 'run'>
   maxBytes: number
 }
@@ -57,11 +57,11 @@ const selectors = statement<{ user_key: number; name: string }>()((arg) =>
     .where('d.name', '=', arg.name),
 )
 
-/** A message while it comes. */
+/** A message while it arrives. */
 interface Coming {
   id: string
   intake: Intake
-  /** The beginning, until the header is whole. */
+  /** The first octets, until the header is complete. */
   head: Buffer[]
   header: SubmittedHeader | undefined
   messageId: string
@@ -79,12 +79,12 @@ export class Submissions {
     this.#deps = deps
   }
 
-  /** At MAIL: whether this sender may send anything now. What is given as return path is replaced by our own. */
+  /** At MAIL: whether this sender may send now. The given return path is not used; ours replaces it. */
   welcome(sender: Sender): SmtpRefusal | undefined {
     return this.#deps.space.low ? FULL : this.#deps.senders.mayBegin(sender)
   }
 
-  /** At RCPT. Whether an address is suppressed is known here only where the sending domain is (D77). */
+  /** At RCPT: checks a recipient. Suppressions can be checked here only when the sending domain is known (D77). */
   recipient(address: string, from: string, sender: Sender): SmtpRefusal | undefined {
     const { clock, keyring, senders, store } = this.#deps
     const gone = senders.stillThere(sender)
@@ -100,7 +100,7 @@ export class Submissions {
     return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain!.name} (${reason})`)}` }
   }
 
-  /** Keeps a message and queues it, or says why not. */
+  /** Keeps a message and queues it, or returns the refusal. */
   async message(
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
@@ -130,7 +130,7 @@ export class Submissions {
     }
   }
 
-  /** Reads to the end whatever is wrong: the answer follows the final dot. */
+  /** Reads to the end even after a fault: the answer comes after the final dot. */
   async #take(coming: Coming, chunk: Buffer, sender: Sender): Promise<void> {
     coming.size += chunk.length
     if (coming.size > this.#deps.maxBytes) coming.refusal = TOO_LARGE
@@ -222,7 +222,7 @@ export class Submissions {
       taken = true
       return { accepted: `2.0.0 Ok: queued as ${email.id}` }
     } catch (thrown) {
-      // A commit that failed at its sync may count after a restart: then its file is needed.
+      // A commit whose sync failed may still be there after a restart: then its file is needed.
       taken = codeOf(thrown).startsWith('SQLITE_IOERR')
       if (thrown instanceof Refusal) return replyTo(thrown)
       throw thrown
@@ -232,8 +232,9 @@ export class Submissions {
   }
 
   /**
-   * A client that repeats a message after a lost 250 means one mail: token and Message-ID are the key for 24 hours (D75). The same
-   * Message-ID with other octets or recipients is another mail: relays send one message in several transactions.
+   * The idempotency key: a client that repeats a message after a lost 250 means one mail. Token and Message-ID are the
+   * key for 24 hours (D75). The same Message-ID with other octets or recipients is another mail: relays send one
+   * message in several transactions.
    */
   #keyOf({ header, messageId }: Coming, hash: Buffer, { tokenKey, userKey }: Sender): string | undefined {
     if (header!.messageId === null) return undefined

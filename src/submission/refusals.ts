@@ -1,4 +1,4 @@
-// What the rules of POST /outbound-emails say, in the words of SMTP (docs/smtp.md): one table, so that no rule has two meanings.
+// The refusals of POST /outbound-emails as SMTP replies (docs/smtp.md): one table, so that each rule has one meaning.
 import type { Code, Refusal } from '../base/errors.ts'
 import type { SmtpRefusal } from '../smtp/listener.ts'
 

@@ -1,5 +1,6 @@
-// Who may send by SMTP: whoever shows an API token with the scope emails:send as a password; the user name says nothing (D75). A wrong one
-// is answered late, and later each time for its address, and stands in the log in one fixed form (docs/logs.md), for fail2ban and its like.
+// Sign-in for SMTP: the password is an API token with the scope emails:send; the user name does not matter (D75). The
+// answer to a wrong password is delayed, longer each time for the same address, and logged in a fixed form
+// (docs/logs.md) for programs such as fail2ban.
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
@@ -13,17 +14,17 @@ export interface SendersDeps {
   store: Store
   clock: Clock
   log: Log
-  /** Requests and mails of a token, over HTTP and SMTP together. */
+  /** Rate limits of tokens, for HTTP and SMTP together. */
   rates: RateLimit
 }
 
-/** Who has signed in. */
+/** The signed-in sender. */
 export interface Sender {
   tokenKey: number
   userKey: number
 }
 
-/** The answer to the first wrong password, doubled with each further one up to the last. */
+/** The delay of the first wrong password's answer; it doubles with each further one up to the last. */
 const FIRST_DELAY = SECOND / 4
 const LAST_DELAY = 8 * SECOND
 const FORGOTTEN = 30 * MINUTE
@@ -53,7 +54,10 @@ export class Senders {
     return refusal
   }
 
-  /** Whether a sender may go on: the token still stands, and has requests left. Throws nothing; a refusal says how long to wait. */
+  /**
+   * Whether a sender may go on: the token is valid and within its rate limit.
+   * Never throws; a refusal says how long to wait.
+   */
   mayBegin(sender: Sender): SmtpRefusal | undefined {
     const token = this.tokenOf(sender)
     if (!token) return GONE
@@ -61,7 +65,7 @@ export class Senders {
     return allowed ? undefined : { code: 450, text: `4.7.1 Too many mails; try again in ${reset} s` }
   }
 
-  /** The token as it is now; undefined when it was revoked, has expired or lost its scope since. */
+  /** The token at present; undefined when it was revoked, has expired or has lost its scope. */
   tokenOf({ tokenKey }: Sender): KnownToken | undefined {
     const token = liveToken(this.#deps.store, tokenKey)
     return token && maySend(token) && this.#deps.clock.now() < token.expires_at ? token : undefined

@@ -1,5 +1,5 @@
-// Every event type that a webhook may hear (specification "Event types", D50, D51): what causes it, to which webhooks it goes and
-// what its data holds. The examples are checked against the schemas by a test, and printed in the documentation.
+// Every event type for webhooks (specification "Event types", D50, D51): its cause, the webhooks that get it, and the
+// shape of its data. A test checks the examples against the schemas; the documentation prints them.
 import { z } from 'zod'
 import { EVENT_TYPES, type EventType } from '../states/events.ts'
 
@@ -41,7 +41,7 @@ const campaign = z.object({
   previous_status: z.string(),
   failure: z.string().optional(),
 })
-/** What became of mail in the window that was judged. */
+/** The results of mail in the judged window. */
 const figures = { deliveries: z.int(), bounces: z.int(), complaints: z.int() }
 const warned = z.strictObject({ ...domain, ...figures })
 const usage = z.strictObject({ plan: z.string(), included_volume: z.int(), used: z.int(), month: z.string() })
@@ -50,9 +50,9 @@ const downgrade = z.strictObject({ plan: z.string(), downgrade_to: z.string(), a
 const agent = z.strictObject({ agent_id: z.string(), pool: z.string(), previous_pool: z.string(), ...figures })
 
 export interface EventDescription {
-  /** What makes it happen. */
+  /** The cause of the event. */
   about: string
-  /** Whose webhooks hear it. */
+  /** Whose webhooks get it. */
   to: 'domain' | 'user'
   data: z.ZodType
 }

@@ -1,5 +1,5 @@
-// How far the event log has been read for webhooks. While there is no endpoint at all nobody reads: the first one begins at the end of
-// the log, since nothing that happened before is told to it.
+// The position up to which the event log was read for webhooks. Without an endpoint nothing is read; the first endpoint
+// starts at the end of the log, because it gets no earlier events.
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 
@@ -13,14 +13,14 @@ export function placeInLog(reader: Reader): number {
   return reader.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
 }
 
-/** The key of the last event that nobody has to read any more. */
+/** The key of the last event that needs no more reading. */
 export const readUpTo = (reader: Reader): number => (anyEndpoint(reader) ? placeInLog(reader) : Number.MAX_SAFE_INTEGER)
 
 export function movePlace(tx: Tx, eventKey: number): void {
   tx.run(db.replaceInto('event_cursors').values({ reader: READER, event_key: eventKey }))
 }
 
-/** Called before an endpoint is made: the first one begins here. */
+/** Called before an endpoint is created: the first one starts at the end of the log. */
 export function beginHere(tx: Tx): void {
   if (anyEndpoint(tx)) return
   const last = tx.first(raw<{ key: number | null }>('select max(key) as key from events'))

@@ -1,8 +1,9 @@
-// The dispatcher: sends what is due, endpoint by endpoint (specification "Receiver obligations and retries", D53, D54).
+// The dispatcher: sends due deliveries, endpoint by endpoint (specification "Receiver obligations and retries", D53,
+// D54).
 //
-// Guarantees: the bytes of a delivery are the same on every attempt, its webhook-id too; timestamp and signature are of the
-// moment. An endpoint has a bounded number of requests under way, one while it fails, so that none holds up another. An attempt
-// whose end was not written down (a crash) is made again under the same webhook-id, never lost.
+// Guarantees: a delivery has the same bytes and webhook-id at every attempt; timestamp and signature are new each time.
+// An endpoint has a bounded number of requests at once, one while it fails, so that it delays no other. An attempt
+// whose result was not written (a crash) is repeated with the same webhook-id, never lost.
 import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -32,7 +33,7 @@ export interface DispatchDesk {
   poster: Poster
   config: Pick<Config, 'webhooks'>
   troubles: Troubles
-  /** Says that there is a new notice for an owner. */
+  /** Says that a notice for an owner waits. */
   noticed: () => void
 }
 
@@ -42,7 +43,7 @@ const QUEUE: Queue = { table: 'outbound_webhooks', group: 'webhook_key', status:
 const PER_ENDPOINT = 10
 const AT_ONCE = 200
 const MAX_ATTEMPTS = 10
-/** Failures in a row from which on an endpoint is probed by one delivery at a time. */
+/** From this many failures in a row on, an endpoint gets one delivery at a time. */
 const PROBE_FROM = 3
 const DISABLE_AT = 10
 const LEASE = 60 * SECOND
@@ -61,7 +62,7 @@ export class Dispatcher {
     this.#loop = new Loop({ name: 'webhooks', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
   }
 
-  /** Takes back what a dead process had under way, and begins. */
+  /** Releases the deliveries that an ended process had claimed, and starts. */
   async start(): Promise<void> {
     const now = this.#desk.clock.now()
     await this.#desk.store.write((tx) =>
@@ -78,7 +79,8 @@ export class Dispatcher {
     this.#loop.ring()
   }
 
-  /** Waits up to `patience` ms for what is under way; the rest is given up, and sent again under the same id by the next start. */
+  /** Waits up to `patience` ms for requests under way; the others are given up, and sent again with the same id after
+   *  the next start. */
   async stop(patience: number): Promise<void> {
     this.#insistence.end()
     const inTime = this.#desk.clock.wake(this.#desk.clock.now() + patience, () => {
@@ -99,7 +101,7 @@ export class Dispatcher {
       next = Math.min(next ?? at, at)
     }
     const ready: { webhook: Webhook; room: number; busy: number; due: number }[] = []
-    // Half of the room is kept for endpoints that have nothing under way, so that a few slow ones cannot fill all of it.
+    // Half of the room is kept for endpoints without a request under way, so that a few slow ones cannot fill it.
     const calm = AT_ONCE / 2 - this.#running.size
     for (const { name: key, due } of dueGroups<number>(store, QUEUE)) {
       const webhook = webhookByKey(store, key)
@@ -190,7 +192,7 @@ function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery
   }).sort((a, b) => a.key - b.key)
 }
 
-/** Whether the payload is still what was sent. */
+/** Whether the stored payload is still the one that was sent. */
 const kept = (tx: Tx, { key, payload }: Delivery): boolean => tx.first(payloadByKey({ key }))?.payload === payload
 
 const payloadByKey = statement<{ key: number }>()((arg) =>
@@ -207,10 +209,10 @@ interface Settling {
   duration: number
 }
 
-/** Writes down what came of an attempt; returns why the endpoint was disabled, undefined when it was not. */
+/** Writes the result of an attempt. Returns why the endpoint was disabled, undefined when it was not. */
 function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settling): string | undefined {
   const { reason, status } = response
-  // What was sent was erased from meanwhile: the answer may well say it again.
+  // An address was erased from the payload meanwhile: the answer may repeat it, and is not stored.
   const body = kept(tx, delivery) ? response.body : null
   const fine = status !== null && status >= 200 && status < 300 && reason === null
   const why = fine ? null : (reason ?? `answered with status ${status}`)
@@ -242,7 +244,7 @@ function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settl
   return webhook && note(tx, webhook, status, config, at, now)
 }
 
-/** A failure's mark on its endpoint: held and probed from the third in a row, disabled at the tenth or by 410. */
+/** Counts a failure of an endpoint: held and probed from the third in a row, disabled at the tenth or by 410. */
 function note(
   tx: Tx,
   webhook: Webhook,
@@ -251,7 +253,7 @@ function note(
   at: number,
   now: number,
 ): string | undefined {
-  // What was under way already when the endpoint was held is part of the failure that held it, not another one.
+  // Requests that were under way when the endpoint was held belong to the failure that held it.
   const known = webhook.held_until !== null && at < webhook.held_until
   const failures = webhook.consecutive_failures + (known ? 0 : 1)
   const { probe } = config.webhooks
@@ -270,7 +272,7 @@ function note(
   return why
 }
 
-/** What the owner of a disabled endpoint is told (specification "Receiver obligations and retries"). */
+/** The notice to the owner of a disabled endpoint (specification "Receiver obligations and retries"). */
 function noticeOf({ domain_key, id, name, url, user_key }: Webhook, why: string): NewNotice {
   return {
     user_key,
@@ -284,11 +286,11 @@ Events are kept on record from now on. Once the endpoint works again, set the we
   }
 }
 
-/** Milliseconds that a Retry-After header asks for, in either form, at most a day; undefined when it is neither. */
+/** The wait in ms of a Retry-After header in either form, at most a day; undefined when it is neither. */
 export function retryAfter(header: string | undefined, now: number): number | undefined {
   if (header === undefined) return undefined
   const text = header.trim()
-  // Date.parse takes "-5" and "1.5" for dates; every form of an HTTP date begins with a day's name (RFC 9110 section 5.6.7).
+  // Date.parse reads "-5" and "1.5" as dates; an HTTP date always begins with a day's name (RFC 9110 section 5.6.7).
   const wait = /^\d+$/.test(text) ? Number(text) * SECOND : /^[A-Z]/i.test(text) ? Date.parse(text) - now : Number.NaN
   return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), DAY)
 }

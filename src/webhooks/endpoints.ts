@@ -1,4 +1,4 @@
-// Webhook endpoints by their owner's hand: made, changed, rotated, removed. Secrets lie sealed; one is shown once.
+// Webhook endpoints, created, changed, rotated and removed by their owner. Secrets are stored sealed, and shown once.
 import { HOUR, type Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -27,7 +27,7 @@ export interface WebhooksDesk {
   ring: () => void
 }
 
-/** How long the previous secret goes on signing after a rotation. */
+/** How long the previous secret still signs after a rotation. */
 export const GRACE = 24 * HOUR
 
 export interface WebhookChange {
@@ -38,14 +38,14 @@ export interface WebhookChange {
   rotate_secret?: boolean | undefined
 }
 
-/** Throws 422 for a URL that is never posted to. */
+/** Throws 422 for a URL that must not be called. */
 function checkUrl({ allowed }: Pick<WebhooksDesk, 'allowed'>, text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol !== 'https:') throw refuseAttribute('invalid', 'url', '"url" must be an https URL.')
   if (url.username || url.password)
     throw refuseAttribute('invalid', 'url', '"url" must not hold credentials; the signature authenticates.')
   if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not hold a fragment.')
-  // URL parsing has made one spelling of all the ways to write an address.
+  // The URL parser writes every spelling of an IP address in one form.
   const literal = url.hostname.replace(/^\[|\]$/g, '')
   if (isAddress(literal) && !allowed(literal))
     throw refuseAttribute('invalid', 'url', `"url" leads to an address that is not connected to (${literal}).`)
@@ -85,7 +85,7 @@ export async function createWebhook(
   return { webhook, secret }
 }
 
-/** Changes an endpoint. A new secret is answered once; the old one signs along for 24 hours. Throws 422. */
+/** Changes an endpoint. A new secret is returned once; the old one also signs for 24 hours. Throws 422. */
 export async function changeWebhook(
   desk: WebhooksDesk,
   key: number,
@@ -126,7 +126,7 @@ export async function changeWebhook(
   return { webhook, secret }
 }
 
-/** A paused or disabled endpoint begins anew; what was held meanwhile stays so and may be replayed (D54). */
+/** Resumes a paused or disabled endpoint. Its held deliveries stay held and can be replayed (D54). */
 function activate(tx: Tx, { key }: Webhook, now: number): void {
   move(tx, webhookMachine, key, 'resume', {
     disabled_reason: null,
@@ -136,7 +136,7 @@ function activate(tx: Tx, { key }: Webhook, now: number): void {
   })
 }
 
-/** Nothing that waits for an endpoint is attempted any more. */
+/** Holds all deliveries that wait for an endpoint. */
 export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
   moveAll(tx, webhookDeliveryMachine, 'hold', {
     set: 'next_attempt_at = null, updated_at = ?',
@@ -145,7 +145,7 @@ export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
   })
 }
 
-/** Removes an endpoint: nothing more is sent, its secrets are gone; what was delivered stays on record. */
+/** Removes an endpoint: no more calls, secrets deleted; past deliveries stay on record. */
 export function removeWebhook({ store, clock }: WebhooksDesk, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
@@ -159,7 +159,7 @@ export function removeWebhook({ store, clock }: WebhooksDesk, key: number): Prom
   })
 }
 
-/** The secrets that sign now: the newest, and the previous one within its grace. */
+/** The secrets that sign now: the newest, and the previous one for a time after a rotation. */
 export function secretsOf(keyring: Keyring, webhook: Webhook, now: number): string[] {
   const previous = webhook.previous_until !== null && now < webhook.previous_until ? webhook.sealed_previous : null
   return [webhook.sealed_secret, previous].filter((box) => box !== null).map((box) => keyring.open(webhook.id, box))

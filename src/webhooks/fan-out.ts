@@ -1,5 +1,5 @@
-// From the event log to deliveries: each event becomes one row for every endpoint that wants it, in the order of the log. The
-// place up to which the log was read moves in the same transaction, so that a crash neither loses nor doubles one.
+// Makes deliveries from the event log: one row for each event and each endpoint that wants it, in the order of the log.
+// The position in the log moves in the same transaction, so that a crash neither loses nor repeats an event.
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { EventType } from '../states/events.ts'
@@ -33,7 +33,7 @@ const insert = statement<
   }),
 )
 
-/** Works off the log; returns how many events were read. */
+/** Reads the log to its end; returns how many events were read. */
 export async function fanOut({ store, clock }: { store: Store; clock: Clock }): Promise<number> {
   let total = 0
   for (;;) {
@@ -66,7 +66,7 @@ function step(tx: Tx, now: number): number {
           event: event.type,
           about: aboutOf(event),
           payload: payload!,
-          // What happens while an endpoint is paused or disabled is kept for a replay, not sent later by surprise.
+          // Events during a pause are kept for a replay, not sent later by surprise.
           status: open ? 'pending' : 'held',
           next_attempt_at: open ? now : null,
           created_at: now,
@@ -78,7 +78,7 @@ function step(tx: Tx, now: number): number {
   return events.length
 }
 
-/** What an event is about, if its order counts: the steps of one mail follow each other within milliseconds. */
+/** The key for events whose order counts: events of one mail follow each other within milliseconds. */
 const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : `mail ${email_key}`)
 
 /** Events of a domain go to its endpoints, those of the account to all of the user's (D51). */

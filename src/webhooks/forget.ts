@@ -1,5 +1,5 @@
-// Forgets an address in what was pushed to endpoints, in what they answered, and in what the endpoints are called. What a payload quotes
-// of a mail goes when that mail has lost it.
+// Erases an address from payloads sent to endpoints, from their answers, and from the names of endpoints. Text that a
+// payload quotes from a mail goes when the mail itself was erased.
 import type { EventType } from '../states/events.ts'
 import { holds, names, needleOf, redact, redacting, redactMailboxes, sliceEnd } from '../store/erasing.ts'
 import type { Erasing, Step } from '../store/erasing.ts'
@@ -18,7 +18,7 @@ interface Pushed {
   payload: string
   response_body: string | null
   reason: string | null
-  /** The mail that it is about has lost its words. */
+  /** The mail that it is about was erased. */
   erased: 0 | 1
 }
 
@@ -29,7 +29,7 @@ const ERASED = `(w.event like 'email.%' and exists (select 1 from outbound_email
   or (w.event = '${RECEIVED}' and exists (select 1 from inbound_emails i
     where i.id = json_extract(w.payload, '$.data.inbound_email_id') and i.sender = ?))`
 
-/** To be run after mail was erased. */
+/** Must run after mails were erased. */
 export const forgetInPushed: Step = (tx, erasing, after) => {
   const { address, mark, userKey } = erasing
   const end = sliceEnd(tx, 'outbound_webhooks', 'user_key = ?', userKey, after)
@@ -57,7 +57,7 @@ export const forgetInPushed: Step = (tx, erasing, after) => {
   return end
 }
 
-/** A payload of the same shape that says what happened, and nothing of what was written. */
+/** A payload of the same shape, with the event's facts but without text from the mail. */
 function wordless(payload: string, event: EventType, erasing: Erasing): string {
   const told = JSON.parse(payload) as { data: Record<string, unknown> }
   const { data } = told

@@ -1,15 +1,18 @@
-// What a webhook is told of a received mail (D50): envelope, the header in short, verdicts, what is attached, and the beginning of the
-// text. The whole is fetched through the API.
+// The payload for a received mail (D50): envelope, main header fields, authentication results, list of attachments, and
+// the beginning of the text. The whole mail is available through the API.
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { InboundAttachment } from '../message/parse.ts'
 
 const MAX_TEXT = 8 * 1024
-/** Octets of the JSON: of all but the text, and of all (a payload is under 20 KB). */
+/** The most octets of JSON: without the text, and in all (a payload is under 20 KB). */
 const MAX_SUMMARY = 11_000
 const MAX_DATA = 19_800
-/** Characters of a line and members of a list; the last is within MAX_SUMMARY whatever the characters are. */
+/**
+ * The most characters of a line and members of a list, tried in turn;
+ * the last pair fits MAX_SUMMARY with any characters.
+ */
 const CUTS = [
   [500, 20],
   [200, 20],
@@ -78,7 +81,7 @@ function summaryOf(email: NonNullable<ReturnType<typeof firstInbound>>, max: num
   }
 }
 
-/** The first 8 KB that also fit when written as JSON, cut between characters. */
+/** The first 8 KB of a text that also fit as JSON, cut between characters. */
 function cut(text: string, room: number): string {
   let octets = 0
   let written = 0

@@ -1,5 +1,5 @@
-// The body of a webhook request: {type, timestamp, data}, built once from the event and what the store knows of it, and then
-// never touched again (specification "Delivery format", D50). Null when what it is about has been deleted.
+// The body of a webhook request: {type, timestamp, data}, built once from the event and the store, and never changed
+// afterwards (specification "Delivery format", D50). Null when the object of the event was deleted.
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -51,7 +51,7 @@ function emailData(reader: Reader, event: Event, told: Data): Data | null {
   const row = reader.first(emailOf({ key: event.email_key! }))
   if (!row) return null
   const { campaign_subject, from_address, name, ...email } = row
-  // What the mails of a campaign have in common stands with it.
+  // A campaign's mails take shared columns from the campaign.
   if (email.campaign_id !== null)
     Object.assign(email, {
       message_id: `<${email.email_id}@${name}>`,
@@ -67,11 +67,11 @@ function emailData(reader: Reader, event: Event, told: Data): Data | null {
   }
 }
 
-/** Cut between characters: half of a surrogate pair is no JSON that every parser takes. */
+/** Cuts between characters: not all JSON parsers accept half a surrogate pair. */
 const textOf = (value: unknown): string =>
   typeof value === 'string' ? value.slice(0, MAX_TEXT).replace(/[\uD800-\uDBFF]$/, '') : ''
 
-/** What is particular to the type, under a name of its own. */
+/** The members that only this type has. */
 const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>> = {
   'email.delivered': (_, reply) => ({ delivery: reply }),
   'email.bounced': ({ kind = null, class: of = null }, reply) => ({ bounce: { kind, class: of, ...reply } }),

@@ -1,6 +1,6 @@
-// One attempt on the wire: a POST whose whole course (look-up, connection, TLS, headers, body) ends within the timeout. Nothing
-// is followed, nothing is trusted: the address is checked on the socket, the certificate must be good, little is read of what
-// comes back.
+// Makes one POST request, which ends (look-up, connection, TLS, headers, body) within the timeout. No redirects; the
+// address that the socket connects to is checked, the certificate must be valid, and only a little of the answer is
+// read.
 import { counters } from '../base/counters.ts'
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
 import { cleanText } from '../smtp/reply.ts'
 
-/** What came of a POST. */
+/** The result of a POST. */
 export interface Response {
   /** Null when no status line came. */
   status: number | null
@@ -20,7 +20,7 @@ export interface Response {
   body: string | null
   /** The Retry-After header. */
   retryAfter: string | undefined
-  /** Why it failed, in words; null when a response was read whole. */
+  /** Why it failed, as text; null when the answer was read to its end. */
   reason: string | null
 }
 
@@ -51,7 +51,8 @@ export class Poster {
       keepAlive: true,
       maxFreeSockets: 1000,
       lookup: guardedLookup(guard),
-      // Made once: a context of a list of authorities costs milliseconds, and the list itself would be part of every socket's name.
+      // Made once: a context with a list of authorities takes milliseconds to
+      // make, and the list would be part of every socket's name.
       ...(caFile === ''
         ? {}
         : { secureContext: createSecureContext({ ca: [...rootCertificates, authorities(caFile)] }) }),
@@ -104,7 +105,7 @@ export class Poster {
           if (size - chunk.length < MAX_KEPT) chunks.push(chunk)
           response = far()
           if (size <= MAX_READ) return
-          // The answer was given with its status; nobody needs to hear the whole of it.
+          // The status is the answer; the rest of a long body is not needed.
           give({ ...response, reason: null })
           outgoing.destroy()
         })

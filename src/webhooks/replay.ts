@@ -1,4 +1,5 @@
-// A replay: a new delivery of an event that was delivered or failed before, with an id of its own; the original stays as it is.
+// A replay: a new delivery, with its own id, of an event that was delivered or failed before;
+// the original stays as it is.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -9,7 +10,7 @@ import { webhookByKey } from './endpoints.ts'
 
 export type WebhookDelivery = RowOf<'outbound_webhooks'>
 
-/** Makes the new delivery, due at once. Throws 404 when its endpoint was removed. */
+/** Creates the new delivery, due at once. Throws 404 when its endpoint was removed. */
 export function replayDelivery(
   { store, clock, ring }: { store: Store; clock: Clock; ring: () => void },
   key: number,

@@ -1,17 +1,17 @@
-// Deliveries that have ended go after a while (retention.events), with their attempts; what still waits for its endpoint stays.
+// Deletes ended deliveries and their attempts after a while (setting retention.events); waiting ones stay.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** Rows that one transaction looks at. */
+/** Rows that one transaction reads. */
 const AT_ONCE = 500
 
-/** Removes the ended deliveries made before a time (ms), a little at a time; returns how many went. */
+/** Deletes ended deliveries made before a time (ms), a few at a time; returns how many. */
 export async function removeOldDeliveries(store: Store, before: number): Promise<number> {
   let removed = 0
   for (let after: number | null = 0; after !== null;) {
     const from: number = after
     const { gone, next } = await store.writeSoon((tx) => {
-      // Keys rise with time: the first that is too young ends the walk.
+      // Keys rise with time: the first delivery that is too young ends the search.
       const rows = tx.all(
         raw<{ key: number; created_at: number; open: 0 | 1 }>(
           `select key, created_at, status in ('pending', 'active') as open from outbound_webhooks

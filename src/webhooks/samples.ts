@@ -1,4 +1,5 @@
-// One example of each event's data, for `postrider webhook test` and the documentation; a test holds them to the catalogue's schemas.
+// One example of each event's data, for `postrider webhook test` and the documentation;
+// a test checks them against the catalogue's schemas.
 import type { EventType } from '../states/events.ts'
 
 const email = {

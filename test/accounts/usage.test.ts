@@ -1,5 +1,5 @@
-// What a plan allows (D16): volume by recipient and month, told at 80 % and 100 %, refused beyond; what stands without an active
-// subscription; a downgrade at its date; campaigns that fall due without either.
+// What a plan allows (D16): volume by recipient and month, told at 80 % and 100 %, refused beyond; what stands without
+// an active subscription; a downgrade at its date; campaigns that fall due without either.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { changeSubscription, type SubscriptionChange } from '../../src/accounts/subscription.ts'

@@ -1,4 +1,5 @@
-// The parts of ACME that need no authority (Pebble is met in test/interop/certificates.interop.ts): requests, the shelf, configuration, port 80.
+// The parts of ACME that need no authority (Pebble is met in test/interop/certificates.interop.ts): requests, the
+// shelf, configuration, port 80.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createHash, createPrivateKey, createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'

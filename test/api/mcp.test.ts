@@ -1,4 +1,5 @@
-// An MCP client that knows nothing but the URL: it discovers, registers, is let in by a person, sends a mail and reads an answer.
+// An MCP client that knows nothing but the URL: it discovers, registers, is let in by a person, sends a mail and reads
+// an answer.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'

@@ -1,4 +1,5 @@
-// `postrider oauth allow`, beside a running server: known programs by name, their documented addresses and no others, from the next request on.
+// `postrider oauth allow`, beside a running server: known programs by name, their documented addresses and no others,
+// from the next request on.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Commands } from '../cli/command.ts'

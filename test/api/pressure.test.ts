@@ -1,5 +1,5 @@
-// What keeps one client from taking everybody's memory, storage or attention: sizes and scopes judged before a body is read (D74), a budget
-// for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
+// What keeps one client from taking everybody's memory, storage or attention: sizes and scopes judged before a body is
+// read (D74), a budget for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
 import { after, before, test } from 'node:test'

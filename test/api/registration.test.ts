@@ -1,4 +1,5 @@
-// What a program finds out and registers before any person is asked: the metadata documents and RFC 7591, over a real socket.
+// What a program finds out and registers before any person is asked: the metadata documents and RFC 7591, over a real
+// socket.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'

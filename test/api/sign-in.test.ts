@@ -1,4 +1,5 @@
-// The pages where a person signs in and allows a program: what they give away, whom they believe, and what strangers can do with them.
+// The pages where a person signs in and allows a program: what they give away, whom they believe, and what strangers
+// can do with them.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'

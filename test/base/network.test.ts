@@ -24,7 +24,8 @@ test('an address as names of the reverse DNS write it', () => {
   assert.equal(reversed('2001:db8::1'), '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2')
 })
 
-// The IANA special-purpose address registries of both families, a first or last address of each, and every form that embeds IPv4.
+// The IANA special-purpose address registries of both families, a first or last address of each, and every form that
+// embeds IPv4.
 const SPECIAL = `
 0.0.0.0 0.255.255.255 10.0.0.1 100.64.0.1 100.127.255.255 127.0.0.1 127.255.255.255 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1
 192.0.0.170 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1

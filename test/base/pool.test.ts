@@ -1,5 +1,5 @@
-// A pool under jobs that take long, die, or wait: none of them harms another. Times are CPU times of threads, so that a busy machine
-// changes nothing.
+// A pool under jobs that take long, die, or wait: none of them harms another. Times are CPU times of threads, so that a
+// busy machine changes nothing.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { JobFailed, NoWorker, Pool, PutBack, TookTooLong, WorkerLost, type PoolOptions } from '../../src/base/pool.ts'

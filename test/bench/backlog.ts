@@ -1,5 +1,5 @@
-// Whether a long life slows the appliance down: throughput over a store with a million old mails against an empty one, memory
-// with 100,000 mails in the queue, and how soon it is ready.
+// Whether a long life slows the appliance down: throughput over a store with a million old mails against an empty one,
+// memory with 100,000 mails in the queue, and how soon it is ready.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

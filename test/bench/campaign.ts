@@ -1,5 +1,6 @@
-// A campaign to a loopback sink: five recipient domains, a personalised html of 6 KB, DKIM, unsubscribe headers, tracking on. Beside it,
-// where they are installed, Postfix with OpenDKIM relays as many mails that were made beforehand.
+// A campaign to a loopback sink: five recipient domains, a personalised html of 6 KB, DKIM, unsubscribe headers,
+// tracking on. Beside it, where they are installed, Postfix with OpenDKIM relays as many mails that were made
+// beforehand.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'

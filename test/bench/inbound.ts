@@ -1,5 +1,6 @@
-// Mail received: smtp-source with 20 sessions and letters of 4 KB, against the appliance (an inbox of an active domain) and, in the same
-// run, against Postfix delivering into a mailbox. What counts is answered 250 and found in the store; both are durable before the 250.
+// Mail received: smtp-source with 20 sessions and letters of 4 KB, against the appliance (an inbox of an active domain)
+// and, in the same run, against Postfix delivering into a mailbox. What counts is answered 250 and found in the store;
+// both are durable before the 250.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -168,7 +169,10 @@ function greeted(port: number): Promise<Socket> {
   })
 }
 
-/** What one letter near the limit costs in memory, from its first byte until it can be read: a file in it, or nothing but text. */
+/**
+ * What one letter near the limit costs in memory, from its first byte until it can be read: a file in it, or nothing
+ * but text.
+ */
 async function largeMessage(server: Server, target: Target, kind: 'attachment' | 'text'): Promise<void> {
   const peak = (): number =>
     Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'latin1'))![1]) / 1000

@@ -1,5 +1,5 @@
-// Mails posted over the API and delivered to a loopback sink: DKIM signed, durable, one recipient each. In the same run Postfix
-// with OpenDKIM relays as many mails of the same size to the same kind of sink, where both are installed.
+// Mails posted over the API and delivered to a loopback sink: DKIM signed, durable, one recipient each. In the same run
+// Postfix with OpenDKIM relays as many mails of the same size to the same kind of sink, where both are installed.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { large } from './large.ts'
 import { spread } from './spread.ts'

@@ -1,5 +1,5 @@
-// What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so that
-// the load costs little beside what is measured.
+// What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so
+// that the load costs little beside what is measured.
 import { fork, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'

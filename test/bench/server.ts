@@ -1,5 +1,5 @@
-// The child process of a benchmark: the appliance as `postrider serve` starts it, plus what only its own process can tell.
-// Speaks over IPC: sends {ready}, answers 'report' with its figures and 'stop' by ending.
+// The child process of a benchmark: the appliance as `postrider serve` starts it, plus what only its own process can
+// tell. Speaks over IPC: sends {ready}, answers 'report' with its figures and 'stop' by ending.
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { systemClock } from '../../src/base/clock.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'

@@ -1,5 +1,5 @@
-// Events pushed to endpoints on loopback TLS. Server and receiver are processes of their own; this file is their program too.
-// A delivery's time is from the commit of its event (the payload's timestamp, in ms) to its whole arrival.
+// Events pushed to endpoints on loopback TLS. Server and receiver are processes of their own; this file is their
+// program too. A delivery's time is from the commit of its event (the payload's timestamp, in ms) to its whole arrival.
 import { fork, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'

@@ -1,4 +1,5 @@
-// Audiences over the API (D3, D12, D13, D40): attributes, relationships, lists, scopes, and what removing one leaves behind.
+// Audiences over the API (D3, D12, D13, D40): attributes, relationships, lists, scopes, and what removing one leaves
+// behind.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'

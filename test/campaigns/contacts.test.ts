@@ -1,5 +1,5 @@
-// Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): one address once in an audience, in one form, with a status that
-// says what the suppressions of the audience's domain say.
+// Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): one address once in an audience, in one
+// form, with a status that says what the suppressions of the audience's domain say.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { removeSuppressions, suppress } from '../../src/outbound/suppressions.ts'

@@ -1,5 +1,5 @@
-// Campaigns over the API (specification "Campaign", "Campaigns"; D3, D12, D13, D37, D43, D50): made, edited while a draft, moved by the
-// table and by nothing else, counted, told to webhooks, removed.
+// Campaigns over the API (specification "Campaign", "Campaigns"; D3, D12, D13, D37, D43, D50): made, edited while a
+// draft, moved by the table and by nothing else, counted, told to webhooks, removed.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { simpleParser } from 'mailparser'

@@ -1,4 +1,5 @@
-// Bringing many contacts in at once (specification "Import rules", D42): what is sound is taken, the rest is counted and named.
+// Bringing many contacts in at once (specification "Import rules", D42): what is sound is taken, the rest is counted
+// and named.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'

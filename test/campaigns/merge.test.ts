@@ -1,5 +1,5 @@
-// Mails of campaigns with hostile names and fields, as they were on the wire: each bears a signature that mailauth passes, covers
-// the fields by which its reader leaves (RFC 8058 §4), and reads as the specification says.
+// Mails of campaigns with hostile names and fields, as they were on the wire: each bears a signature that mailauth
+// passes, covers the fields by which its reader leaves (RFC 8058 §4), and reads as the specification says.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { authenticate } from 'mailauth'

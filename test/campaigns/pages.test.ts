@@ -1,5 +1,5 @@
-// Unsubscribe pages (D45, RFC 8058): a look changes nothing, a POST acts at once, a forged link does nothing, and the page is one that
-// everybody can use.
+// Unsubscribe pages (D45, RFC 8058): a look changes nothing, a POST acts at once, a forged link does nothing, and the
+// page is one that everybody can use.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { after, before, test } from 'node:test'

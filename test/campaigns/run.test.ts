@@ -1,5 +1,5 @@
-// Campaigns over real sockets: paused, resumed, cancelled and removed while they send; contacts that leave, bounce or come in the middle;
-// what is put off, refused, suspended. At every end the figures are what the sink heard.
+// Campaigns over real sockets: paused, resumed, cancelled and removed while they send; contacts that leave, bounce or
+// come in the middle; what is put off, refused, suspended. At every end the figures are what the sink heard.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
@@ -101,8 +101,10 @@ const fates = (campaign: string): Record<string, number> =>
 const contact = async (audience: string, email: string) =>
   (await postrider.api('GET', `/audiences/${audience}/contacts?filter[email]=${email}`)).body.data[0]
 
-/** Nothing of it is in hand, and the queue has had its turn: a campaign made now to one reader in each of the domains has gone out. What is
- *  heard of this one afterwards was sent though nothing called for it. */
+/**
+ * Nothing of it is in hand, and the queue has had its turn: a campaign made now to one reader in each of the domains
+ * has gone out. What is heard of this one afterwards was sent though nothing called for it.
+ */
 async function silence(campaign: string): Promise<void> {
   await until(() => fates(campaign)['active'] === undefined, 'no mail in hand')
   const bystanders = ['there.test', 'elsewhere.test', 'third.test'].map((name) => `${BYSTANDER}@${name}`)
@@ -110,7 +112,10 @@ async function silence(campaign: string): Promise<void> {
   assert.equal(await kit.send(other), 'sent')
 }
 
-/** Waits until something was heard of the campaign and pauses it: each connection may end the mail it is at, then there is silence. */
+/**
+ * Waits until something was heard of the campaign and pauses it: each connection may end the mail it is at, then there
+ * is silence.
+ */
 async function pausedAfter(campaign: string, count: number): Promise<void> {
   await move(campaign, 'scheduled')
   await until(() => heard().length >= count, `${count} mails`)
@@ -172,7 +177,8 @@ describe('the owner’s hand', () => {
     const { campaign } = await campaignTo(to)
     await move(campaign, 'scheduled')
     await until(() => heard().length > 20)
-    // One after the other at once: what is claimed meanwhile meets a campaign that pauses, and is given back to one that sends.
+    // One after the other at once: what is claimed meanwhile meets a campaign that pauses, and is given back to one
+    // that sends.
     for (let n = 0; n < 20; n++) {
       if ((await kit.patch(campaign, { status: 'paused' })).status !== 200) break
       await kit.patch(campaign, { status: 'sending' })

@@ -14,7 +14,10 @@ const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
 const RUNNER = new URL('./runner.ts', import.meta.url).pathname
 
 const compiled = process.env['NODE_COMPILE_CACHE']
-/** What every command gets of the environment: no setting of the machine's own; and what Node has compiled before, wherever it runs. */
+/**
+ * What every command gets of the environment: no setting of the machine's own; and what Node has compiled before,
+ * wherever it runs.
+ */
 const BARE = Object.fromEntries([
   ...['PATH', 'HOME', 'TMPDIR', 'LANG'].flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
   ...(compiled ? [['NODE_COMPILE_CACHE', resolve(compiled)]] : []),
@@ -33,7 +36,10 @@ export class Commands {
     this.#always = always
   }
 
-  /** Commands beside a running server: a folder of their own with a configuration that names its data directory; `more` is TOML. */
+  /**
+   * Commands beside a running server: a folder of their own with a configuration that names its data directory; `more`
+   * is TOML.
+   */
   static beside({ dataDir }: { dataDir: string }, more = ''): Commands {
     const folder = mkdtempSync(join(tmpdir(), 'postrider-beside-'))
     const config = join(folder, 'here.toml')
@@ -138,7 +144,10 @@ export interface Running {
   pid: number
   stdout: () => string
   stderr: () => string
-  /** Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after minutes. */
+  /**
+   * Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after
+   * minutes.
+   */
   said: (pattern: RegExp, where?: 'stdout' | 'stderr') => Promise<RegExpExecArray>
   /** The exit code, or the name of the signal that ended it. */
   ended: Promise<number | NodeJS.Signals>

@@ -1,4 +1,5 @@
-// What lists of other programs say of who has left is obeyed (D71), in the columns that those programs are known to export.
+// What lists of other programs say of who has left is obeyed (D71), in the columns that those programs are known to
+// export.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'

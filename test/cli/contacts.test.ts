@@ -1,5 +1,5 @@
-// `postrider contacts import`: CSV files as people's programs write them. What cannot be read is not imported at all; what is wrong in a
-// file that can is counted and named by its line (D42).
+// `postrider contacts import`: CSV files as people's programs write them. What cannot be read is not imported at all;
+// what is wrong in a file that can is counted and named by its line (D42).
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs'

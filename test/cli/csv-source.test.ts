@@ -1,4 +1,5 @@
-// A file that is read twice: what changes in between is not taken for what was judged, and a pipe is kept for the second time.
+// A file that is read twice: what changes in between is not taken for what was judged, and a pipe is kept for the
+// second time.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, createWriteStream, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'

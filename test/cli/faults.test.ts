@@ -22,7 +22,8 @@ import { after, afterEach, before, describe, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { Commands, sentenceOf } from './command.ts'
 
-// Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having tried.
+// Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having
+// tried.
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-faults-'))
 const good = join(folder, 'good')

@@ -1,4 +1,5 @@
-// doctor --grade: every row that is ours passes for a domain whose records are those that are printed, and fails when one is taken away.
+// doctor --grade: every row that is ours passes for a domain whose records are those that are printed, and fails when
+// one is taken away.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'

@@ -1,4 +1,5 @@
-// Commands that a day asks for: find a mail by its recipient, show it, show a domain; which program and which files; names that change.
+// Commands that a day asks for: find a mail by its recipient, show it, show a domain; which program and which files;
+// names that change.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'

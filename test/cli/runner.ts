@@ -1,5 +1,5 @@
-// Runs command lines one after the other in one process, as test/cli/command.ts asks over the channel: a process of its own
-// for each would cost half a second. What a command prints is kept apart and sent back with its exit code.
+// Runs command lines one after the other in one process, as test/cli/command.ts asks over the channel: a process of its
+// own for each would cost half a second. What a command prints is kept apart and sent back with its exit code.
 import { main } from '../../src/cli/main.ts'
 
 export interface Asked {

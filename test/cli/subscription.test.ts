@@ -1,4 +1,5 @@
-// `postrider subscription set`, `agent list`, `export` and the reputation column of `domain list`, as an operator sees them.
+// `postrider subscription set`, `agent list`, `export` and the reputation column of `domain list`, as an operator sees
+// them.
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

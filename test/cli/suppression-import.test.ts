@@ -1,4 +1,5 @@
-// `postrider suppression import`: what seven programs export of who must not be mailed, in the columns that they are known to have.
+// `postrider suppression import`: what seven programs export of who must not be mailed, in the columns that they are
+// known to have.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Lists } from './lists.ts'

@@ -1,5 +1,5 @@
-// No text of strangers moves a terminal's cursor, colours it, turns its text around or forges a line, whichever command prints it: every
-// command of the table is run over a database that is full of such text, and given it as arguments.
+// No text of strangers moves a terminal's cursor, colours it, turns its text around or forges a line, whichever command
+// prints it: every command of the table is run over a database that is full of such text, and given it as arguments.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'

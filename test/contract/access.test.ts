@@ -1,5 +1,5 @@
-// Who may ask for what, and what the API says of itself: authentication (RFC 6750, BT1, BT2), scopes, isolation of users,
-// rate limits (D8), the size of bodies, unknown URLs and methods, and the OpenAPI document.
+// Who may ask for what, and what the API says of itself: authentication (RFC 6750, BT1, BT2), scopes, isolation of
+// users, rate limits (D8), the size of bodies, unknown URLs and methods, and the OpenAPI document.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
 import { after, before, test } from 'node:test'

@@ -1,5 +1,5 @@
-// Query parameters and cursor pagination (specification "Query parameters shared by list endpoints", "Cursor pagination";
-// D9, D12, D13; JA22 to JA30, CP1 to CP7).
+// Query parameters and cursor pagination (specification "Query parameters shared by list endpoints", "Cursor
+// pagination"; D9, D12, D13; JA22 to JA30, CP1 to CP7).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { addUser } from '../../src/accounts/users.ts'

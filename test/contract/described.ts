@@ -1,5 +1,6 @@
-// Holds what was asked and answered to the OpenAPI document: the status is declared, the codes of a refusal are, the headers are there,
-// and the document fits the schema, which is taken strictly: a member that is not described is a fault, too.
+// Holds what was asked and answered to the OpenAPI document: the status is declared, the codes of a refusal are, the
+// headers are there, and the document fits the schema, which is taken strictly: a member that is not described is a
+// fault, too.
 import assert from 'node:assert/strict'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import ajvFormats from 'ajv-formats'

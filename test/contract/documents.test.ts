@@ -1,4 +1,5 @@
-// Media types, request documents and error documents (specification "Wire conventions" and "Errors"; D4 to D7, JA1 to JA21).
+// Media types, request documents and error documents (specification "Wire conventions" and "Errors"; D4 to D7, JA1 to
+// JA21).
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

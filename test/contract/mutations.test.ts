@@ -1,5 +1,5 @@
-// Some thousand requests that are almost right, made by a seeded generator: whatever is sent, the answer is a judged document
-// and never a 5xx.
+// Some thousand requests that are almost right, made by a seeded generator: whatever is sent, the answer is a judged
+// document and never a 5xx.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'

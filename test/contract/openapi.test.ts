@@ -1,5 +1,5 @@
-// The OpenAPI document itself: whole, with examples that fit, and with names that people would choose. That answers are as it says is
-// judged with every request of the contract tests (wire.ts).
+// The OpenAPI document itself: whole, with examples that fit, and with names that people would choose. That answers are
+// as it says is judged with every request of the contract tests (wire.ts).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { CODES } from '../../src/base/errors.ts'

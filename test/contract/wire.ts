@@ -1,6 +1,7 @@
-// The appliance behind a request function that judges every answer by what the wire section asks of all answers: headers,
-// media type, error form, pointers that exist in the request, links and meta of collections, full linkage, and the public
-// JSON:API schema where the corpus is there, and by the OpenAPI document. A test that uses `ask` cannot forget these.
+// The appliance behind a request function that judges every answer by what the wire section asks of all answers:
+// headers, media type, error form, pointers that exist in the request, links and meta of collections, full linkage, and
+// the public JSON:API schema where the corpus is there, and by the OpenAPI document. A test that uses `ask` cannot
+// forget these.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

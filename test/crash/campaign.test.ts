@@ -1,9 +1,11 @@
-// A campaign under violence (D44): paused and resumed, and its server killed with kill -9, again and again. Whoever was to have a mail has
-// exactly one. The only doubles that are borne are mails that the sink had answered with 250 and whose fate the killed process had not yet
-// committed; they are counted, kill by kill, from what the database says when the process is dead.
+// A campaign under violence (D44): paused and resumed, and its server killed with kill -9, again and again. Whoever was
+// to have a mail has exactly one. The only doubles that are borne are mails that the sink had answered with 250 and
+// whose fate the killed process had not yet committed; they are counted, kill by kill, from what the database says when
+// the process is dead.
 //
-// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. POSTRIDER_CRASH_RECIPIENTS
-// sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed, POSTRIDER_CRASH_SEED draws the moments.
+// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's.
+// POSTRIDER_CRASH_RECIPIENTS sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed,
+// POSTRIDER_CRASH_SEED draws the moments.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -26,7 +28,10 @@ const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5
 const BATCH = 1000
 const BYSTANDER = 'bystander'
-/** Fates that may be on their way to the disk at once (outbound/deliver.ts), and one mail for each connection that may be open. */
+/**
+ * Fates that may be on their way to the disk at once (outbound/deliver.ts), and one mail for each connection that may
+ * be open.
+ */
 const UNCOMMITTED = 100 + 200
 
 test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one mail for each, and figures that say so`, async (t) => {
@@ -129,7 +134,8 @@ retry = ["200ms"]
     await until(async () => (await status(other)) === 'sent', 'the other campaign')
   }
 
-  // 2 * ROUNDS moments, a pause and a kill by turns, spread over the run; what kills may double are not counted as progress.
+  // 2 * ROUNDS moments, a pause and a kill by turns, spread over the run; what kills may double are not counted as
+  // progress.
   const part = wanted.size / (2 * ROUNDS + 1)
   let excused = 0
   const excusedOf = new Map<string, number>()

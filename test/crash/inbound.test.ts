@@ -1,8 +1,8 @@
-// kill -9 right after the 250 (standard SS8): every message that was accepted is there exactly once when the server has started again,
-// whole, whether it lay in the database or in the spool.
+// kill -9 right after the 250 (standard SS8): every message that was accepted is there exactly once when the server has
+// started again, whole, whether it lay in the database or in the spool.
 //
-// The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take their turns side by
-// side; POSTRIDER_CRASH_KILLS is the number of kills in all.
+// The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take
+// their turns side by side; POSTRIDER_CRASH_KILLS is the number of kills in all.
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,8 +1,9 @@
-// kill -9 at random moments under load (standards SC7, SC9): every mail that was answered with 201 arrives, and arrives twice only
-// where the connection was cut between the final dot and what came of it.
+// kill -9 at random moments under load (standards SC7, SC9): every mail that was answered with 201 arrives, and arrives
+// twice only where the connection was cut between the final dot and what came of it.
 //
-// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The moments are
-// drawn from a seed (POSTRIDER_CRASH_SEED): so many answers and mails after the first 201. POSTRIDER_CRASH_ROUNDS is the number of rounds.
+// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The
+// moments are drawn from a seed (POSTRIDER_CRASH_SEED): so many answers and mails after the first 201.
+// POSTRIDER_CRASH_ROUNDS is the number of rounds.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,6 @@
-// An independent witness of what a server promised: a process of its own that posts mail and delivers messages, and writes each 201 and 250
-// down before it asks for the next. The parent tells it where the server is, and when it is gone.
+// An independent witness of what a server promised: a process of its own that posts mail and delivers messages, and
+// writes each 201 and 250 down before it asks for the next. The parent tells it where the server is, and when it is
+// gone.
 import { appendFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { JSON_API, document } from '../kit/appliance.ts'

@@ -1,6 +1,6 @@
-// kill -9 under mixed load, with a ledger that the server knows nothing of: posts, inbound mail, a campaign and webhooks at once. Whatever was
-// promised comes about. What comes twice is explained one by one: the exchanger (or the endpoint) had it, and the killed process's database
-// did not know yet. There is no other class.
+// kill -9 under mixed load, with a ledger that the server knows nothing of: posts, inbound mail, a campaign and
+// webhooks at once. Whatever was promised comes about. What comes twice is explained one by one: the exchanger (or the
+// endpoint) had it, and the killed process's database did not know yet. There is no other class.
 //
 // POSTRIDER_CRASH_MIXED sets how often it is killed, POSTRIDER_CRASH_SEED draws the moments.
 import assert from 'node:assert/strict'

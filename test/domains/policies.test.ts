@@ -1,4 +1,5 @@
-// What a domain asks of others: its MTA-STS policy for mail that it receives (RFC 8461), its DMARC policy, and the records that are advised (D78).
+// What a domain asks of others: its MTA-STS policy for mail that it receives (RFC 8461), its DMARC policy, and the
+// records that are advised (D78).
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -49,8 +49,8 @@ const received = (stage: Stage, subject: string): Received[] =>
 const idOf = (message: string): string | undefined => /^Message-ID:\s+(<.*>)\r$/m.exec(message)?.[1]
 
 /**
- * What is wrong at the end. `doubt`: a connection was cut after a final dot, or the process was killed before its yes was on the disk. A
- * process that has to stop while it cannot write names what it leaves in doubt.
+ * What is wrong at the end. `doubt`: a connection was cut after a final dot, or the process was killed before its yes
+ * was on the disk. A process that has to stop while it cannot write names what it leaves in doubt.
  */
 export function wrong(stage: Stage, doubt: (to: string) => boolean = () => false): string[] {
   const said: string[] = [...stage.ledger.lies]

@@ -1,6 +1,7 @@
-// The kill at every call: a scenario runs once, and before each call that changes or asks anything the files are copied as they are, with what
-// was promised and heard by then. That is what kill -9 leaves: the system keeps what was written, synced or not. Each copy is then started.
-// A power cut leaves less: what was not synced by then is thrown away first.
+// The kill at every call: a scenario runs once, and before each call that changes or asks anything the files are copied
+// as they are, with what was promised and heard by then. That is what kill -9 leaves: the system keeps what was
+// written, synced or not. Each copy is then started. A power cut leaves less: what was not synced by then is thrown
+// away first.
 import { cpSync, existsSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'

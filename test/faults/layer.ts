@@ -1,5 +1,5 @@
-// The fault layer: under the store, the files, the sockets and the worker threads of an appliance in this process. It is laid when this
-// module is loaded, which must be before anything of src/ is.
+// The fault layer: under the store, the files, the sockets and the worker threads of an appliance in this process. It
+// is laid when this module is loaded, which must be before anything of src/ is.
 import { EventEmitter } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -175,7 +175,10 @@ function laySockets(): void {
 
 // --- worker threads ---
 
-/** Loading a worker's module takes most of a second; whoever is let go without work waits for the next appliance of this process. */
+/**
+ * Loading a worker's module takes most of a second; whoever is let go without work waits for the next appliance of this
+ * process.
+ */
 function layThreads(): void {
   interface Known {
     worker: Worker

@@ -1,5 +1,5 @@
-// What fails, and when: the n-th call of one family, once or from then on, until it is healed. The numbers stand in shared memory, so that
-// the worker threads of the appliance count with it.
+// What fails, and when: the n-th call of one family, once or from then on, until it is healed. The numbers stand in
+// shared memory, so that the worker threads of the appliance count with it.
 
 export const FAMILIES = ['sqlite', 'fs', 'socket', 'worker'] as const
 export type Family = (typeof FAMILIES)[number]
@@ -7,8 +7,9 @@ export type Family = (typeof FAMILIES)[number]
 /** The kinds of failure of each family. */
 export const KINDS = {
   /**
-   * As SQLite answers (vdbeaux.c, sqlite3VdbeHalt): on EIO and on a full disk it has rolled the whole transaction back by itself, without
-   * memory it undoes the one statement. `late`: the commit is on the disk, and its sync is said to have failed.
+   * As SQLite answers (vdbeaux.c, sqlite3VdbeHalt): on EIO and on a full disk it has rolled the whole transaction back
+   * by itself, without memory it undoes the one statement. `late`: the commit is on the disk, and its sync is said to
+   * have failed.
    */
   sqlite: ['ioerr', 'full', 'nomem', 'busy', 'cantopen', 'late'],
   fs: ['EIO', 'ENOSPC', 'EMFILE'],

@@ -217,7 +217,10 @@ const stop = scenario({
   },
 })
 
-/** It starts on what an earlier one left that was killed: mail that it had claimed, a message that is not read, both with files. */
+/**
+ * It starts on what an earlier one left that was killed: mail that it had claimed, a message that is not read, both
+ * with files.
+ */
 const start = scenario({
   name: 'start',
   async prepare(stage) {

@@ -1,4 +1,5 @@
-// An appliance under faults: started on a lineage's data directory, spoken to as its users do, with an account of what it promised them.
+// An appliance under faults: started on a lineage's data directory, spoken to as its users do, with an account of what
+// it promised them.
 import { rmSync } from 'node:fs'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import { control, ports } from './layer.ts'
@@ -48,7 +49,10 @@ export interface Ledger {
 
 const emptyLedger = (): Ledger => ({ posted: [], delivered: [], reported: false, asked: false, lies: [] })
 
-/** How far the clock is turned at each look: a second at first, then ten; after five minutes everything must have come to its end. */
+/**
+ * How far the clock is turned at each look: a second at first, then ten; after five minutes everything must have come
+ * to its end.
+ */
 const STEPS = [...Array.from({ length: 60 }, () => 1000), ...Array.from({ length: 24 }, () => 10_000)]
 /** And so long, in real ms, may last what takes its own time (sockets, threads). */
 const REAL = 120_000
@@ -104,7 +108,9 @@ export class Stage {
     for (const { port } of [this.#appliance.http, ...this.#appliance.smtp]) ports.own.add(port)
   }
 
-  /** Starts it under faults: how it ended, or undefined when it runs. Anything but a sentence for the operator is a lie. */
+  /**
+   * Starts it under faults: how it ended, or undefined when it runs. Anything but a sentence for the operator is a lie.
+   */
   async tryStart(): Promise<string | undefined> {
     try {
       await this.start()

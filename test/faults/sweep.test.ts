@@ -1,6 +1,7 @@
-// The n-th call fails, for every n: of SQLite, of the files, the sockets and the threads, once or until it is healed; and the process is
-// killed, or the power cut, before every call. Then everything is healed, and all that was promised must come about once, without a restart
-// and with one (docs of what is promised: README; the ways of failing: plan.ts, what is demanded: demands.ts).
+// The n-th call fails, for every n: of SQLite, of the files, the sockets and the threads, once or until it is healed;
+// and the process is killed, or the power cut, before every call. Then everything is healed, and all that was promised
+// must come about once, without a restart and with one (docs of what is promised: README; the ways of failing: plan.ts,
+// what is demanded: demands.ts).
 //
 // A sample is drawn here; `npm run test:faults` runs every n. POSTRIDER_FAULTS_SEED draws another sample.
 import assert from 'node:assert/strict'

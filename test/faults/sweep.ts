@@ -1,5 +1,5 @@
-// Runs the sweep in this process: each scenario, each way of failing, each n until no call is left that could fail. The last line that it
-// prints is its result as JSON.
+// Runs the sweep in this process: each scenario, each way of failing, each n until no call is left that could fail. The
+// last line that it prints is its result as JSON.
 //
 //   node test/faults/sweep.ts '{"scenarios": ["post"], "every": true}'
 import { rmSync } from 'node:fs'

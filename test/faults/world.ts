@@ -1,4 +1,5 @@
-// The world around the appliance, which does not fail: DNS, an exchanger, an endpoint of webhooks. It keeps account of what came over the wire.
+// The world around the appliance, which does not fail: DNS, an exchanger, an endpoint of webhooks. It keeps account of
+// what came over the wire.
 import assert from 'node:assert/strict'
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
@@ -56,7 +57,10 @@ export class World {
 
 export const TEMPLATE = join(ROOT, 'template')
 
-/** Makes the world, and a data directory as every lineage begins: a user with a token, two active domains, an inbox, a webhook. */
+/**
+ * Makes the world, and a data directory as every lineage begins: a user with a token, two active domains, an inbox, a
+ * webhook.
+ */
 export async function makeWorld(): Promise<World> {
   const exchanger = await startTestExchanger({
     final: (mail) => {

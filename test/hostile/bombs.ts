@@ -1,5 +1,5 @@
-// Messages that are meant to cost more than they weigh, each as a function of the octets that it may have. Line ends are CRLF.
-// The list is what the hostile run sends, and what the tests of parsers measure by doubling.
+// Messages that are meant to cost more than they weigh, each as a function of the octets that it may have. Line ends
+// are CRLF. The list is what the hostile run sends, and what the tests of parsers measure by doubling.
 
 export interface Bomb {
   /** Of about so many octets. */

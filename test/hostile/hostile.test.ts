@@ -1,7 +1,9 @@
-// A server process under hostile mail: corpora, seeded mutations of them, and bombs (bombs.ts), while honest mail comes in between. It must not
-// fall, keep every octet, end every mail in a final state, and give honest mail its true verdicts.
+// A server process under hostile mail: corpora, seeded mutations of them, and bombs (bombs.ts), while honest mail comes
+// in between. It must not fall, keep every octet, end every mail in a final state, and give honest mail its true
+// verdicts.
 //
-// POSTRIDER_HOSTILE is the number of hostile mails (`npm run test:hostile`: 2,000). Times are told, not judged: they are the machine's.
+// POSTRIDER_HOSTILE is the number of hostile mails (`npm run test:hostile`: 2,000). Times are told, not judged: they
+// are the machine's.
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -21,7 +23,9 @@ import { BODY_BOMBS, HEADER_BOMBS } from './bombs.ts'
 const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 60)
 const SEED = Number(process.env['POSTRIDER_HOSTILE_SEED'] ?? 1)
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
-/** A header bomb fills what a header may have; the others have so many octets, and in the long run every fifth so many. */
+/**
+ * A header bomb fills what a header may have; the others have so many octets, and in the long run every fifth so many.
+ */
 const HEADER = 250_000
 const BODY = 200_000
 const LARGE = 8_000_000

@@ -1,5 +1,5 @@
-// The sources of truth lie in the repository: whatever decision, heading of the specification or RFC the code names stands in docs/, and the
-// pages that are made from the code are what it says.
+// The sources of truth lie in the repository: whatever decision, heading of the specification or RFC the code names
+// stands in docs/, and the pages that are made from the code are what it says.
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

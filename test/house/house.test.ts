@@ -22,7 +22,10 @@ interface Source {
   imports: { target: string; typeOnly: boolean }[]
 }
 
-/** Comments that stand alone on their lines or after code; a "//" inside a string is part of a URL and has ":" before it. */
+/**
+ * Comments that stand alone on their lines or after code; a "//" inside a string is part of a URL and has ":" before
+ * it.
+ */
 function withoutComments(text: string): string {
   return text
     .replace(/\/\*[\s\S]*?\*\//g, (comment) => comment.replace(/[^\n]/g, ' '))
@@ -483,6 +486,23 @@ describe('files', () => {
         const lines = text.split('\n').length - 1
         return lines > 300 ? [`${file}: ${lines}`] : []
       }),
+    )
+  })
+
+  // The formatter breaks code at this column, and leaves comments alone.
+  test('comment lines end at column 120', () => {
+    assertNone(
+      ['src', 'test', 'bin', 'packaging'].flatMap((folder) =>
+        readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+          .filter((file) => file.endsWith('.ts') && !file.includes('node_modules'))
+          .flatMap((file) =>
+            readFileSync(join(ROOT, folder, file), 'utf8')
+              .split('\n')
+              .flatMap((line, index) =>
+                /^\s*(?:\/\/|\/?\*)/.test(line) && line.length > 120 ? [`${folder}/${file}:${index + 1}`] : [],
+              ),
+          ),
+      ),
     )
   })
 })

@@ -1,5 +1,6 @@
-// Tests do not know how fast the machine is: they wait for facts (kit/until.ts), turn the clock by hand (kit/clock.ts) and count work
-// instead of time (kit/cost.ts). Held by reading them. Benches measure, and interop tests wait for programs of others: both are apart.
+// Tests do not know how fast the machine is: they wait for facts (kit/until.ts), turn the clock by hand (kit/clock.ts)
+// and count work instead of time (kit/cost.ts). Held by reading them. Benches measure, and interop tests wait for
+// programs of others: both are apart.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

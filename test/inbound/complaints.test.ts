@@ -1,4 +1,5 @@
-// Which complaints count (D62): those whose sender is proven and that name a mail of ours by its token, in whatever form they come.
+// Which complaints count (D62): those whose sender is proven and that name a mail of ours by its token, in whatever
+// form they come.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'

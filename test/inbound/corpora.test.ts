@@ -1,5 +1,5 @@
-// What is read in a message, whatever came (standard SS13, decisions D47, D48): public corpora, charsets, names, damage. Each goes
-// through the worker thread that reads in the server.
+// What is read in a message, whatever came (standard SS13, decisions D47, D48): public corpora, charsets, names,
+// damage. Each goes through the worker thread that reads in the server.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'

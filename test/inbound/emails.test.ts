@@ -1,4 +1,5 @@
-// Received mail over the API and webhooks (specification "Inbound email", decisions D12, D13, D47, D48, D50, D51), come in over SMTP.
+// Received mail over the API and webhooks (specification "Inbound email", decisions D12, D13, D47, D48, D50, D51), come
+// in over SMTP.
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, beforeEach, describe, test } from 'node:test'

@@ -1,5 +1,5 @@
-// What comes home to Postrider, as tests write it: reports on delivery (RFC 3464), complaints (RFC 5965), answers; and how a mail gets
-// out first, so that its return path is the one that an exchanger saw.
+// What comes home to Postrider, as tests write it: reports on delivery (RFC 3464), complaints (RFC 5965), answers; and
+// how a mail gets out first, so that its return path is the one that an exchanger saw.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'

@@ -1,5 +1,5 @@
-// Mail that is meant to hold up who reads and judges it: it ends alone, is marked and keeps its octets, and honest mail gets its true verdicts
-// meanwhile. And what the machine lacks ends no mail (D72).
+// Mail that is meant to hold up who reads and judges it: it ends alone, is marked and keeps its octets, and honest mail
+// gets its true verdicts meanwhile. And what the machine lacks ends no mail (D72).
 import assert from 'node:assert/strict'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

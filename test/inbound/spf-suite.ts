@@ -1,5 +1,5 @@
-// Reads the openspf test suite for RFC 7208: scenarios of a zone and the checks made in it. Only so much of YAML is understood as
-// that file uses.
+// Reads the openspf test suite for RFC 7208: scenarios of a zone and the checks made in it. Only so much of YAML is
+// understood as that file uses.
 import { readFileSync } from 'node:fs'
 import type { Answer, Mx } from '../../src/base/resolver.ts'
 

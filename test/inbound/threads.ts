@@ -52,8 +52,10 @@ export function hire(size = 1): Threads {
   return threads
 }
 
-/** Does work that must not take more than so many ms of CPU time of all threads. A thread that starts beside it gets a second chance: the work
- *  costs the same each time. */
+/**
+ * Does work that must not take more than so many ms of CPU time of all threads. A thread that starts beside it gets a
+ * second chance: the work costs the same each time.
+ */
 export async function within<T>(limit: number, work: () => Promise<T> | T): Promise<T> {
   for (let chance = 3; ; chance--) {
     const before = process.cpuUsage()

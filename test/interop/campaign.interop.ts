@@ -1,5 +1,5 @@
-// Mail of campaigns with hostile names and fields, sent by the program as its users run it: OpenDKIM, which shares no code with the signer,
-// passes every one of 1,000, and none with a second field in front.
+// Mail of campaigns with hostile names and fields, sent by the program as its users run it: OpenDKIM, which shares no
+// code with the signer, passes every one of 1,000, and none with a second field in front.
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { after, before, test } from 'node:test'

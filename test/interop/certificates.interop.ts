@@ -1,5 +1,5 @@
-// Certificates from Pebble, the ACME project's test authority: had by themselves, shown by every listener, renewed with the same key, and what
-// goes wrong on the way harms nobody.
+// Certificates from Pebble, the ACME project's test authority: had by themselves, shown by every listener, renewed with
+// the same key, and what goes wrong on the way harms nobody.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'

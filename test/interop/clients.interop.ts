@@ -1,5 +1,6 @@
-// The OpenAPI document in the hands of others: Spectral and redocly look for faults in it, and the clients that openapi-typescript, hey-api and
-// orval make of it are compiled against programs that create, list, page and update each resource, which then do so on a running server.
+// The OpenAPI document in the hands of others: Spectral and redocly look for faults in it, and the clients that
+// openapi-typescript, hey-api and orval make of it are compiled against programs that create, list, page and update
+// each resource, which then do so on a running server.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// The completion scripts in the shells themselves: each runs interactively on a terminal, a line is typed with the Tab key in it, and what
-// the shell then gives the command is looked at.
+// The completion scripts in the shells themselves: each runs interactively on a terminal, a line is typed with the Tab
+// key in it, and what the shell then gives the command is looked at.
 import assert from 'node:assert/strict'
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -47,7 +47,10 @@ const SHELLS: Record<string, Shell> = {
   },
 }
 
-/** What was typed, with the Tab key and then the letters that it has to bring between "→" and "←", and the words that the command got. */
+/**
+ * What was typed, with the Tab key and then the letters that it has to bring between "→" and "←", and the words that
+ * the command got.
+ */
 const TYPED: [string, string][] = [
   ['domain ro→tate-dkim← x', '<domain><rotate-dkim><x>'],
   ['domain add x --tls→-policy← Require', '<domain><add><x><--tls-policy><Require>'],
@@ -83,7 +86,8 @@ withPrograms('completion in real shells', absent, () => {
         }
         for (const [line, words] of TYPED) {
           await terminal.says(/READY> /)
-          // A shell may throw away or reorder what is typed while it completes, so each Tab is waited for, as a person does.
+          // A shell may throw away or reorder what is typed while it completes, so each Tab is waited for, as a person
+          // does.
           for (const [, typed, brought] of `postrider ${line}`.matchAll(/([^→]+)(?:→([^←]+)←)?/g)) {
             terminal.type(brought ? `${typed}\t` : typed!)
             if (brought) await terminal.says(new RegExp(brought))

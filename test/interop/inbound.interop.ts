@@ -1,5 +1,6 @@
-// Mail from real senders into inboxes: Postfix, swaks, smtp-source and Python deliver to the listener, exchangers send their bounces home,
-// and a real clamd looks for viruses. Postrider runs as its users run it: a child process with a configuration file.
+// Mail from real senders into inboxes: Postfix, swaks, smtp-source and Python deliver to the listener, exchangers send
+// their bounces home, and a real clamd looks for viruses. Postrider runs as its users run it: a child process with a
+// configuration file.
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -55,7 +56,10 @@ async function arrived(postrider: RunningPostrider, inbox: string, count: number
 const rawOf = (postrider: RunningPostrider, { id }: Received): Promise<Buffer> =>
   postrider.download(`/inbound-emails/${id}/raw`)
 
-/** A Postfix that passes all it is given to one port, over TLS, on one connection that it keeps, and tries again at once. */
+/**
+ * A Postfix that passes all it is given to one port, over TLS, on one connection that it keeps, and tries again at
+ * once.
+ */
 const passing = (port: number): Promise<RelayingPostfix> =>
   relayingPostfix({
     sinkPort: port,

@@ -1,4 +1,5 @@
-// What strangers and small tokens may ask of the executable (issue 13, the edges): where it connects to, how much it reads, how long it listens.
+// What strangers and small tokens may ask of the executable (issue 13, the edges): where it connects to, how much it
+// reads, how long it listens.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { connect } from 'node:net'
@@ -15,7 +16,10 @@ before(async () => {
 })
 after(() => machine.close())
 
-/** Says something to the API's port, octet for octet; the status line that comes back, '' when the connection ends before. */
+/**
+ * Says something to the API's port, octet for octet; the status line that comes back, '' when the connection ends
+ * before.
+ */
 function raw(text: string, patience = 10_000): Promise<string> {
   const { hostname, port } = new URL(server.url)
   return new Promise((resolve) => {

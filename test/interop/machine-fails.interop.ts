@@ -1,5 +1,5 @@
-// When the machine fails (issue 13), tried on the executable as an enemy would: the disk away, full or damaged, descriptors gone, files lost.
-// Each test is one thing that once lost or withheld promised mail.
+// When the machine fails (issue 13), tried on the executable as an enemy would: the disk away, full or damaged,
+// descriptors gone, files lost. Each test is one thing that once lost or withheld promised mail.
 import assert from 'node:assert/strict'
 import {
   chmodSync,

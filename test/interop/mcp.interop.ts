@@ -1,5 +1,6 @@
-// An AI agent and a person: the MCP SDK's client knows nothing but the URL of /mcp; the person signs in and allows it in headless Chromium.
-// With POSTRIDER_SHOTS set to a folder it leaves pictures of both pages in light, dark and on a phone.
+// An AI agent and a person: the MCP SDK's client knows nothing but the URL of /mcp; the person signs in and allows it
+// in headless Chromium. With POSTRIDER_SHOTS set to a folder it leaves pictures of both pages in light, dark and on a
+// phone.
 import assert from 'node:assert/strict'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

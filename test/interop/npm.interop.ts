@@ -1,5 +1,5 @@
-// The set-up of a fresh clone, on the machine's own Node whatever its version: `npm run` and `npm start` take the Node that the
-// lock file pins, and the printed curl line sends a mail that the sandbox receives with a good signature.
+// The set-up of a fresh clone, on the machine's own Node whatever its version: `npm run` and `npm start` take the Node
+// that the lock file pins, and the printed curl line sends a mail that the sandbox receives with a good signature.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

@@ -1,5 +1,5 @@
-// Mail from the HTTP API into real exchangers: Postfix with an OpenDKIM verifier. All of it is foreign but the program under
-// test, which runs as its users run it: a child process with a configuration file.
+// Mail from the HTTP API into real exchangers: Postfix with an OpenDKIM verifier. All of it is foreign but the program
+// under test, which runs as its users run it: a child process with a configuration file.
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -15,8 +15,8 @@ import { firedRules, missingSpamassassin } from './rig/spamassassin.ts'
 
 const HOSTNAME = 'mx.postrider.example'
 /**
- * Where Postrider would send from in the world, so that SPF and spam filters judge it as they judge strangers. Nobody's (the
- * retired 6to4 anycast, RFC 7526): networks for documentation are held against a mail.
+ * Where Postrider would send from in the world, so that SPF and spam filters judge it as they judge strangers. Nobody's
+ * (the retired 6to4 anycast, RFC 7526): networks for documentation are held against a mail.
  */
 const PUBLIC_ADDRESS = '192.88.99.7'
 const FROM = 'shop.example'
@@ -352,7 +352,8 @@ time at https://${FROM}/orders/4711.\n\nKind regards,\nExample Shop\n`,
         }),
       )
       const letter = (await arrived(mail)).toString('latin1')
-      // Loopback is everybody's own network; to be judged as a stranger's the letter says that it came from our public address.
+      // Loopback is everybody's own network; to be judged as a stranger's the letter says that it came from our public
+      // address.
       const seen = letter.replace('(unknown [127.0.0.1])', `(${HOSTNAME} [${PUBLIC_ADDRESS}])`)
       assert.notEqual(seen, letter)
       const fired = await firedRules(Buffer.from(seen, 'latin1'), dns.port)

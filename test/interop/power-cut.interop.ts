@@ -1,5 +1,6 @@
-// The power is cut under mixed load, as far as that can be done without a switch: the server is killed, and what it had not synced by then is
-// taken from its files (rig/power.ts). Whatever was promised is there after the next start. POSTRIDER_POWER_CUTS sets how often.
+// The power is cut under mixed load, as far as that can be done without a switch: the server is killed, and what it had
+// not synced by then is taken from its files (rig/power.ts). Whatever was promised is there after the next start.
+// POSTRIDER_POWER_CUTS sets how often.
 import assert from 'node:assert/strict'
 import { fork, spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

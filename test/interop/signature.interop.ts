@@ -1,5 +1,5 @@
-// Signatures before foreign verifiers: 500 mails of every kind, small and large, pass; with a second field of those that people and programs
-// read in front, none does (RFC 6376 §8.15).
+// Signatures before foreign verifiers: 500 mails of every kind, small and large, pass; with a second field of those
+// that people and programs read in front, none does (RFC 6376 §8.15).
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { existsSync } from 'node:fs'

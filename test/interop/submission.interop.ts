@@ -1,4 +1,5 @@
-// Programs of others hand in their mail by SMTP, over both doors, and it arrives at a Postfix whose OpenDKIM verifies it: their octets are kept.
+// Programs of others hand in their mail by SMTP, over both doors, and it arrives at a Postfix whose OpenDKIM verifies
+// it: their octets are kept.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { accessSync, chownSync, constants, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,6 @@
-// The unsubscribe page in a real browser: headless Chromium, driven by chromedriver over WebDriver (W3C), reads it, reaches its button by
-// keyboard, clicks it and comes back. With POSTRIDER_SHOTS set to a folder it leaves pictures of every page in light, dark and on a phone.
+// The unsubscribe page in a real browser: headless Chromium, driven by chromedriver over WebDriver (W3C), reads it,
+// reaches its button by keyboard, clicks it and comes back. With POSTRIDER_SHOTS set to a folder it leaves pictures of
+// every page in light, dark and on a phone.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'

@@ -1,4 +1,5 @@
-// The verifiers that src/webhooks/README.md gives to receivers, each in its language, before good, bad, stale and malformed requests.
+// The verifiers that src/webhooks/README.md gives to receivers, each in its language, before good, bad, stale and
+// malformed requests.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock turned by
-// hand. Two users are there, each with a token of all scopes.
+// The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock
+// turned by hand. Two users are there, each with a token of all scopes.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -158,7 +158,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     tokenFor,
     publish,
     async activeDomain(name, owner = user) {
-      // 1024 bits are signed and verified like 2048 (RFC 8301 §3.2), and made in a tenth of the time; domains of the API have whole ones.
+      // 1024 bits are signed and verified like 2048 (RFC 8301 §3.2), and made in a tenth of the time; domains of the
+      // API have whole ones.
       const makeKeys = () => makeKeyPair(options.keyBits ?? 1024)
       const domain = await registerDomain({ ...desk, makeKeys, ring: () => {} }, owner.key, { name, purpose: 'both' })
       publish(domain)

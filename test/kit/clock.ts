@@ -40,8 +40,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time forward in one step: whoever fell due on the way is woken once, at the end. For spans of days, in which those
-   * who look around every second would be woken a hundred thousand times for nothing.
+   * Moves time forward in one step: whoever fell due on the way is woken once, at the end. For spans of days, in which
+   * those who look around every second would be woken a hundred thousand times for nothing.
    */
   leap(milliseconds: number): void {
     this.#now += milliseconds

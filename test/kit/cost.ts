@@ -1,6 +1,7 @@
-// What work costs: the time of the processor that this process and its worker threads take for it, which does not grow with what else
-// the machine does meanwhile. For limits that only work of another order crosses: hostile input that costs the square of its size. A limit is
-// for a machine on which REFERENCE costs NOMINAL ms; on a slower one, or one whose processors are shared, it grows with what REFERENCE costs there.
+// What work costs: the time of the processor that this process and its worker threads take for it, which does not grow
+// with what else the machine does meanwhile. For limits that only work of another order crosses: hostile input that
+// costs the square of its size. A limit is for a machine on which REFERENCE costs NOMINAL ms; on a slower one, or one
+// whose processors are shared, it grows with what REFERENCE costs there.
 import assert from 'node:assert/strict'
 
 const NOMINAL = 15

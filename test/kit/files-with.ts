@@ -1,5 +1,5 @@
-// Which files of a data directory hold an address, octet by octet. It looks in a process of its own: to open a database's file beside
-// SQLite and close it again gives up the locks that the process has on it.
+// Which files of a data directory hold an address, octet by octet. It looks in a process of its own: to open a
+// database's file beside SQLite and close it again gives up the locks that the process has on it.
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'

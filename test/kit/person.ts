@@ -1,5 +1,5 @@
-// A person with a browser, as far as the pages of OAuth need one: forms are sent as the page wrote them, cookies are kept, redirects are
-// looked at and not followed.
+// A person with a browser, as far as the pages of OAuth need one: forms are sent as the page wrote them, cookies are
+// kept, redirects are looked at and not followed.
 
 import { randomBytes, scryptSync } from 'node:crypto'
 import { raw } from '../../src/store/query.ts'

@@ -16,7 +16,9 @@ export interface Server {
   ended: Promise<unknown>
 }
 
-/** Writes a configuration for a data directory: loopback, free ports, the test's DNS. `more` is TOML. Returns the file. */
+/**
+ * Writes a configuration for a data directory: loopback, free ports, the test's DNS. `more` is TOML. Returns the file.
+ */
 export function configFor(dataDir: string, { port }: { port: number }, more = ''): string {
   const file = join(dataDir, 'postrider.toml')
   writeFileSync(

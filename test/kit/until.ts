@@ -1,5 +1,6 @@
-// Waits for what happens in its own time (sockets, worker threads): looks again at once, then every few milliseconds, so that whoever is
-// waited for has the processor. It ends with what it waits for; its limit is for what never comes, and says nothing of how fast a machine is.
+// Waits for what happens in its own time (sockets, worker threads): looks again at once, then every few milliseconds,
+// so that whoever is waited for has the processor. It ends with what it waits for; its limit is for what never comes,
+// and says nothing of how fast a machine is.
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 
 /** Looks at the very next turns of the event loop; later ones come after a pause that grows to this many real ms. */

@@ -1,4 +1,5 @@
-// The verifiers that src/webhooks/README.md gives to receivers, and what each must say to good, bad, stale and malformed requests.
+// The verifiers that src/webhooks/README.md gives to receivers, and what each must say to good, bad, stale and
+// malformed requests.
 import { readFileSync } from 'node:fs'
 import { signatureHeader } from '../../src/webhooks/sign.ts'
 

@@ -53,8 +53,8 @@ test('the isemail corpus: what is written by people is taken, the rest is refuse
     ISEMAIL_VALID_CATEGORY: { taken: 13, refused: 1 },
     // Good form; whether the domain exists is for the DNS to say at delivery.
     ISEMAIL_DNSWARN: { taken: 8, refused: 0 },
-    // Quoted local parts, address literals and numeric or bare top-level domains: refused on purpose, no person who can be
-    // written to has one, and each has been used to get round checks.
+    // Quoted local parts, address literals and numeric or bare top-level domains: refused on purpose, no person who can
+    // be written to has one, and each has been used to get round checks.
     ISEMAIL_RFC5321: { taken: 0, refused: 16 },
     // Legal in a header only: not deliverable.
     ISEMAIL_RFC5322: { taken: 0, refused: 30 },

@@ -1,5 +1,5 @@
-// Bounces in the forms of many servers, old and new, written down from what these programs and providers send: whom each is about, and what
-// it means for the address (D35, D63). Each is about bob@there.test.
+// Bounces in the forms of many servers, old and new, written down from what these programs and providers send: whom
+// each is about, and what it means for the address (D35, D63). Each is about bob@there.test.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { parseTree } from '../../src/message/mime-tree.ts'

@@ -1,4 +1,5 @@
-// Merge tags and the mail of a campaign: what a reader decodes is the template with its values, whatever either of them holds.
+// Merge tags and the mail of a campaign: what a reader decodes is the template with its values, whatever either of them
+// holds.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, test } from 'node:test'

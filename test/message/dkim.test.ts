@@ -1,5 +1,5 @@
-// The signature, judged by mailauth: 500 mails of every kind pass, and none to which another field was added (RFC 6376 §8.15).
-// test/interop/signature.interop.ts asks python3-dkim, Mail::DKIM and OpenDKIM the same.
+// The signature, judged by mailauth: 500 mails of every kind pass, and none to which another field was added (RFC 6376
+// §8.15). test/interop/signature.interop.ts asks python3-dkim, Mail::DKIM and OpenDKIM the same.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { createRequire } from 'node:module'

@@ -1,4 +1,5 @@
-// What judges see of a header: all that a verdict depends on, unfolded, nothing beyond the limits, and in time that grows with the octets.
+// What judges see of a header: all that a verdict depends on, unfolded, nothing beyond the limits, and in time that
+// grows with the octets.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import {

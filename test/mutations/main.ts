@@ -1,6 +1,7 @@
-// `npm run test:mutations`: seeded mutations on every parser of strangers' octets. Each must throw nothing but what it declares, take CPU time
-// that grows with the octets, and stay within memory. POSTRIDER_MUTATIONS is how many for each parser (10,000), POSTRIDER_MUTATION_SECONDS
-// how long at most (60; 0: until all are done), POSTRIDER_MUTATION_SEED the first. What is found is told with its seed.
+// `npm run test:mutations`: seeded mutations on every parser of strangers' octets. Each must throw nothing but what it
+// declares, take CPU time that grows with the octets, and stay within memory. POSTRIDER_MUTATIONS is how many for each
+// parser (10,000), POSTRIDER_MUTATION_SECONDS how long at most (60; 0: until all are done), POSTRIDER_MUTATION_SEED the
+// first. What is found is told with its seed.
 import { Pool, TookTooLong } from '../../src/base/pool.ts'
 import { PARSERS } from './parsers.ts'
 import type { Done, Lot } from './worker.ts'

@@ -23,9 +23,10 @@ export interface Done {
 }
 
 /**
- * What takes more CPU time than this, and for each octet more than RATIO times what plain text costs the same parser, is looked at: four times the
- * octets may cost GROWTH times as much (linear: 4, quadratic: 16), and no octet MOST times what plain text costs. The least of several
- * runs counts, so that a busy machine or a pause of the garbage collector is no finding.
+ * What takes more CPU time than this, and for each octet more than RATIO times what plain text costs the same parser,
+ * is looked at: four times the octets may cost GROWTH times as much (linear: 4, quadratic: 16), and no octet MOST times
+ * what plain text costs. The least of several runs counts, so that a busy machine or a pause of the garbage collector
+ * is no finding.
  */
 const FLOOR_MS = 100
 const RATIO = 200

@@ -1,5 +1,5 @@
-// Attachments: what is taken and refused, what is fetched and from where, and how all of it arrives. Specification "Attachments",
-// D27, D28; MF2 to MF5, MF9; RFC 2045, 2046, 2183, 2231, 2387.
+// Attachments: what is taken and refused, what is fetched and from where, and how all of it arrives. Specification
+// "Attachments", D27, D28; MF2 to MF5, MF9; RFC 2045, 2046, 2183, 2231, 2387.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'

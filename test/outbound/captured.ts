@@ -1,5 +1,5 @@
-// What exchangers heard, judged by others: mailauth checks every signature, Python's email package (policy default) reads every
-// mail and must find nothing to complain of. The form on the wire is checked here.
+// What exchangers heard, judged by others: mailauth checks every signature, Python's email package (policy default)
+// reads every mail and must find nothing to complain of. The form on the wire is checked here.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
@@ -106,7 +106,10 @@ export async function judgeAll(postrider: TestAppliance, heard: readonly Heard[]
     assert.deepEqual(defects, [], ascii[index]!.message.slice(0, 4000))
 }
 
-/** The media types of a mail's parts as a tree, such as `mixed(alternative(plain, html), pdf)`; boundaries followed by hand. */
+/**
+ * The media types of a mail's parts as a tree, such as `mixed(alternative(plain, html), pdf)`; boundaries followed by
+ * hand.
+ */
 export function shapeOf(message: string): string {
   const split = message.indexOf('\r\n\r\n')
   const header = message.slice(0, split).replace(/\r\n[ \t]+/g, ' ')

@@ -1,5 +1,5 @@
-// What becomes of a mail: statuses and times of D25, retries of D26, events once each, lanes that do not hold up one another,
-// and what an owner or operator does meanwhile. Standards SC5 to SC9, decisions D18, D20, D23 to D26, D34.
+// What becomes of a mail: statuses and times of D25, retries of D26, events once each, lanes that do not hold up one
+// another, and what an owner or operator does meanwhile. Standards SC5 to SC9, decisions D18, D20, D23 to D26, D34.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { checkDomain } from '../../src/domains/check.ts'

@@ -1,5 +1,6 @@
-// How the engine treats its neighbours: limits per provider and domain, patience, many recipients in one transaction, relays
-// with credentials, source addresses, MTA-STS. Decisions D18, D24 to D26, D33 to D35; RFC 5321 §4.5.3.1.10, RFC 4954, RFC 8461.
+// How the engine treats its neighbours: limits per provider and domain, patience, many recipients in one transaction,
+// relays with credentials, source addresses, MTA-STS. Decisions D18, D24 to D26, D33 to D35; RFC 5321 §4.5.3.1.10, RFC
+// 4954, RFC 8461.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'

@@ -1,5 +1,5 @@
-// Local trouble never ends a mail (D72): what this machine fails at is waited out, costs no attempt and shows nobody a path; and what the
-// wire said is kept until the store takes it.
+// Local trouble never ends a mail (D72): what this machine fails at is waited out, costs no attempt and shows nobody a
+// path; and what the wire said is kept until the store takes it.
 import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'

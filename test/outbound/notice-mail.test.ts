@@ -1,5 +1,5 @@
-// Notices are the server's own mail (D66): they arrive whatever became of the owner's plan, volume and addresses, they are no mail of the
-// owner's, and they have retries of their own.
+// Notices are the server's own mail (D66): they arrive whatever became of the owner's plan, volume and addresses, they
+// are no mail of the owner's, and they have retries of their own.
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'

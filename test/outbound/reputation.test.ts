@@ -1,5 +1,6 @@
-// Agents by what became of their mail (D39): pools are promoted, demoted, damaged and recovered, domains warned, each at its bound and told once to
-// a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through the function that settles use.
+// Agents by what became of their mail (D39): pools are promoted, demoted, damaged and recovered, domains warned, each
+// at its bound and told once to a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through
+// the function that settles use.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'
@@ -156,7 +157,8 @@ test('each bound of the pools, and the pace that each means', async () => {
       store().first<{ n: number }>(raw(`select sum(deliveries) as n from tallies where agent_id = 'good'`))?.n === 3,
   )
 
-  // Between the steps a week goes by. Good: 199 outcomes are too few; exactly 5 % is no demotion, exactly 2 % no promotion.
+  // Between the steps a week goes by. Good: 199 outcomes are too few; exactly 5 % is no demotion, exactly 2 % no
+  // promotion.
   await fates(good, 'good', { deliveries: 196 })
   await stays('good')
   assert.equal(pool('good'), 'probation')

@@ -1,5 +1,6 @@
-// POST /outbound-emails, attribute by attribute, each at its limits: further recipients, disclosure, agents, custom headers,
-// names, international addresses, idempotency over all of it. Specification "Outbound email", D24, D27, D29, D30; MF1, MF5 to MF7.
+// POST /outbound-emails, attribute by attribute, each at its limits: further recipients, disclosure, agents, custom
+// headers, names, international addresses, idempotency over all of it. Specification "Outbound email", D24, D27, D29,
+// D30; MF1, MF5 to MF7.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { simpleParser } from 'mailparser'

@@ -1,5 +1,5 @@
-// Suppressions: how they come about, what they stop, how they are read and taken back. "Suppression" and "Suppressions" of the
-// specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36; SC10.
+// Suppressions: how they come about, what they stop, how they are read and taken back. "Suppression" and "Suppressions"
+// of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36; SC10.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/outbound/suppressions.ts'

@@ -1,4 +1,5 @@
-// Lanes learn how many connections an exchanger takes (D64): a refused connection is nobody's attempt while another works.
+// Lanes learn how many connections an exchanger takes (D64): a refused connection is nobody's attempt while another
+// works.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Width } from '../../src/outbound/width.ts'

@@ -10,7 +10,8 @@ import { thirdParty } from '../../packaging/third-party.ts'
 import { version } from '../../src/base/version.ts'
 import { createProgram } from '../../src/cli/main.ts'
 
-// What the Debian package is made of, as far as it can be judged without building it; packaging/package-smoke.sh installs it.
+// What the Debian package is made of, as far as it can be judged without building it; packaging/package-smoke.sh
+// installs it.
 
 const ROOT = new URL('../../', import.meta.url).pathname
 const folder = mkdtempSync(join(tmpdir(), 'postrider-pieces-'))

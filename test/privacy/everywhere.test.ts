@@ -1,5 +1,5 @@
-// An address in every kind of record, forgotten: no file of the data directory holds it in any form, while the server runs and after it
-// has stopped; what is not the address, and what is another account's, stays whole.
+// An address in every kind of record, forgotten: no file of the data directory holds it in any form, while the server
+// runs and after it has stopped; what is not the address, and what is another account's, stays whole.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync, statSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -74,7 +74,9 @@ function formsOf(address: string): { bytes: Buffer; exact: boolean }[] {
   ]
 }
 
-/** The files below the data directory that hold the address in any form: looked for here on its own account, not by src. */
+/**
+ * The files below the data directory that hold the address in any form: looked for here on its own account, not by src.
+ */
 function filesHolding(address: string): string[] {
   const forms = formsOf(address)
   return (readdirSync(folder, { recursive: true }) as string[]).filter((name) => {

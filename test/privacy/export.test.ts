@@ -1,4 +1,5 @@
-// To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the commands.
+// To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the
+// commands.
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

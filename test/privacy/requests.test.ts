@@ -1,4 +1,5 @@
-// Requests to be forgotten beside everything else that goes on: mail that waits, is on its way or held, campaigns, other accounts.
+// Requests to be forgotten beside everything else that goes on: mail that waits, is on its way or held, campaigns,
+// other accounts.
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'

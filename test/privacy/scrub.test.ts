@@ -1,4 +1,5 @@
-// What counts as an address to be forgotten: in all its forms, and never as part of another one; and every column that can hold one.
+// What counts as an address to be forgotten: in all its forms, and never as part of another one; and every column that
+// can hold one.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { erasingOf, scrub } from '../../src/privacy/scrub.ts'
@@ -206,7 +207,8 @@ const dump = (where: number): string => {
 test('every column that can hold an address is scrubbed; other addresses and other users’ rows stay as they are', async () => {
   const { desk } = postrider.appliance
   const { store } = desk
-  // All columns of text that are not named above are ours alone: ids, statuses, our own words, addresses of users and of the operator.
+  // All columns of text that are not named above are ours alone: ids, statuses, our own words, addresses of users and
+  // of the operator.
   const known = store.all(
     raw<{ name: string }>(`select m.name || '.' || c.name as name from sqlite_master m, pragma_table_info(m.name) c
       where m.type = 'table' and m.name not like 'sqlite_%' and c.type = 'TEXT'`),

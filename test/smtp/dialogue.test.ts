@@ -1,5 +1,5 @@
-// The SMTP client against exchangers as they are and as they should not be: RFC 5321 §4, RFC 2920, RFC 1870, RFC 3207, RFC 6531;
-// standards SC4, SC6 to SC8, SC10 to SC13, SC15.
+// The SMTP client against exchangers as they are and as they should not be: RFC 5321 §4, RFC 2920, RFC 1870, RFC 3207,
+// RFC 6531; standards SC4, SC6 to SC8, SC10 to SC13, SC15.
 import assert from 'node:assert/strict'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { after, test } from 'node:test'
@@ -38,7 +38,9 @@ async function exchangerWith(script: Script): Promise<TestExchanger> {
   return exchanger
 }
 
-/** Opens a session and sends one mail; the verdict of the opening stands for every recipient when there is no session. */
+/**
+ * Opens a session and sends one mail; the verdict of the opening stands for every recipient when there is no session.
+ */
 async function sendAt(
   port: number,
   {
@@ -56,7 +58,10 @@ async function sendAt(
 }
 
 type Step = string | ((socket: Socket) => void)
-/** Answers octet for octet, by verb; `greeting` and `.` (the final dot) are steps too. What is not given is answered as usual. */
+/**
+ * Answers octet for octet, by verb; `greeting` and `.` (the final dot) are steps too. What is not given is answered as
+ * usual.
+ */
 async function rawExchanger(steps: Record<string, Step>): Promise<{ port: number; lines: string[] }> {
   const lines: string[] = []
   const sockets = new Set<Socket>()

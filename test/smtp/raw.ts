@@ -130,7 +130,9 @@ export class RawClient {
     return replies
   }
 
-  /** STARTTLS and the handshake; throws what ends it. `behind` is sent in clear text in the same write as the command. */
+  /**
+   * STARTTLS and the handshake; throws what ends it. `behind` is sent in clear text in the same write as the command.
+   */
   async startTls(options: ConnectionOptions = {}, behind = ''): Promise<void> {
     this.write(`STARTTLS\r\n${behind}`)
     const { code } = await this.reply()

@@ -1,5 +1,5 @@
-// Where mail goes: MX records and what stands in for them (RFC 5321 §5.1, RFC 7505), relays, addresses that are not for us,
-// and from there to a session; standards SC1 to SC5, SC11, decisions D18, D33.
+// Where mail goes: MX records and what stands in for them (RFC 5321 §5.1, RFC 7505), relays, addresses that are not for
+// us, and from there to a session; standards SC1 to SC5, SC11, decisions D18, D33.
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

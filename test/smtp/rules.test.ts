@@ -1,5 +1,5 @@
-// Rules that are data or grammar, without a wire: what a refusal means for the address (D35, config/bounce-rules.txt) and
-// MTA-STS records, policies and host patterns (RFC 8461 §3).
+// Rules that are data or grammar, without a wire: what a refusal means for the address (D35, config/bounce-rules.txt)
+// and MTA-STS records, policies and host patterns (RFC 8461 §3).
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -105,8 +105,8 @@ describe('bounce rules', () => {
         sisimai_5_1?: { reason: string }[]
       }
       const labels = JSON.parse(readFileSync(join(corpus, 'labels.json'), 'utf8')) as Record<string, Label>
-      // Reasons that say nothing of the address. "filtered", "suspend" and "mailboxfull" are labels of what stands elsewhere in
-      // the report: their replies often do say that there is no such user.
+      // Reasons that say nothing of the address. "filtered", "suspend" and "mailboxfull" are labels of what stands
+      // elsewhere in the report: their replies often do say that there is no such user.
       const NOT_THE_ADDRESS =
         /^(authfailure|blocked|contenterror|exceedlimit|expired|mesgtoobig|networkerror|norelaying|notcompliantrfc|onhold|policyviolation|rejected|requireptr|securityerror|spamdetected|systemerror|systemfull|toomanyconn)$/
       let [gone, others] = [0, 0]

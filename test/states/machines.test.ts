@@ -15,8 +15,8 @@ import { openStore } from '../../src/store/open.ts'
 import { move, moveAll } from '../../src/store/move.ts'
 import { raw } from '../../src/store/query.ts'
 
-// The tables as the specification draws them: "States and transitions" of the interface, with D20, D21, D23 and D25 for what
-// it leaves open. One line per move: from, on, to, by whom, the event it emits.
+// The tables as the specification draws them: "States and transitions" of the interface, with D20, D21, D23 and D25 for
+// what it leaves open. One line per move: from, on, to, by whom, the event it emits.
 const DOMAIN = `
   pending    seen      verifying  auto      -
   verifying  resolved  active     auto      domain.verified

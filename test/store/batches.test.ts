@@ -1,5 +1,5 @@
-// Which writes share a commit, and that nobody is answered before it (store/batches.ts): patient writes go behind urgent ones, but not
-// for ever, and nothing is lost at the end.
+// Which writes share a commit, and that nobody is answered before it (store/batches.ts): patient writes go behind
+// urgent ones, but not for ever, and nothing is lost at the end.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

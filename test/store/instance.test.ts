@@ -1,5 +1,5 @@
-// A start believes nothing that is missing: database, key and spool of one installation belong together, and each refusal names the ways
-// out. And a running server notices that its files are gone before it promises anything more.
+// A start believes nothing that is missing: database, key and spool of one installation belong together, and each
+// refusal names the ways out. And a running server notices that its files are gone before it promises anything more.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import {

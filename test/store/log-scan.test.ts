@@ -1,4 +1,5 @@
-// The write-ahead log of a killed process is held to its checksums before SQLite reads it: what SQLite would pass over in silence is counted.
+// The write-ahead log of a killed process is held to its checksums before SQLite reads it: what SQLite would pass over
+// in silence is counted.
 import assert from 'node:assert/strict'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Mail that programs hand in by SMTP (contract "SMTP submission", D75, D77), over real sockets and TLS into a real appliance and out to an
-// exchanger: who may send, what becomes of the octets, and every refusal with its code.
+// Mail that programs hand in by SMTP (contract "SMTP submission", D75, D77), over real sockets and TLS into a real
+// appliance and out to an exchanger: who may send, what becomes of the octets, and every refusal with its code.
 import assert from 'node:assert/strict'
 import { isAscii } from 'node:buffer'
 import { existsSync, readdirSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// Webhooks over the API: what may be written, what is read, and whose it is (specification "Webhook", "Webhooks", D51, D52, D55).
+// Webhooks over the API: what may be written, what is read, and whose it is (specification "Webhook", "Webhooks", D51,
+// D52, D55).
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'

@@ -1,5 +1,5 @@
-// What is told, and to whom (specification "Event types", "Delivery format"; D50, D51, WH11): every type has its line in the
-// catalogue, every payload its shape, every webhook the events of its own domain.
+// What is told, and to whom (specification "Event types", "Delivery format"; D50, D51, WH11): every type has its line
+// in the catalogue, every payload its shape, every webhook the events of its own domain.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'

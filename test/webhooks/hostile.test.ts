@@ -1,5 +1,5 @@
-// Receivers that misbehave, by design or by accident (D53, D55; WH6, WH7, WH10): each is a failed attempt with a reason that a
-// person understands, within the time limit, and costs little memory.
+// Receivers that misbehave, by design or by accident (D53, D55; WH6, WH7, WH10): each is a failed attempt with a reason
+// that a person understands, within the time limit, and costs little memory.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -84,7 +84,10 @@ async function outcomeAt(url: string, at = postrider, on = domain) {
   return shown
 }
 
-/** What the hasty server's first attempt comes to: it runs out of time. Where the machine is busy that may be before anything came. */
+/**
+ * What the hasty server's first attempt comes to: it runs out of time. Where the machine is busy that may be before
+ * anything came.
+ */
 async function outOfTime(port: number, status: number | null) {
   const owner = hastyDomain
   return until(async () => {

@@ -1,5 +1,6 @@
-// The peer of the inbound benchmark: Postfix as an exchanger that takes mail into a mailbox (a maildir, by virtual(8)), as durable as it
-// comes: the queue file is on the disk before the 250, the letter in the mailbox before the queue file goes.
+// The peer of the inbound benchmark: Postfix as an exchanger that takes mail into a mailbox (a maildir, by virtual(8)),
+// as durable as it comes: the queue file is on the disk before the 250, the letter in the mailbox before the queue file
+// goes.
 import { readdirSync, readFileSync } from 'node:fs'
 import { receivingPostfix, type ReceivingPostfix } from '../../interop/rig/postfix.ts'
 

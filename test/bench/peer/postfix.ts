@@ -1,10 +1,10 @@
 // The peer of the benchmark: Postfix with OpenDKIM, fed by smtp-source, emptied by smtp-sink, all on loopback.
 //
-// What is measured: from the start of smtp-source until the sink has taken the last letter, every letter signed with RSA
-// 2048 and on disk (fsync) before Postfix says 250. CPU time is that of all of Postfix and of OpenDKIM, with the workers
-// that came and went; driver and sink are not in it, nor are the kernel's own threads. What is not signed cannot pass:
-// Postfix refuses mail while the milter is away, and before the measurement some letters go the same way, are captured,
-// and each must bear a signature that verifies.
+// What is measured: from the start of smtp-source until the sink has taken the last letter, every letter signed with
+// RSA 2048 and on disk (fsync) before Postfix says 250. CPU time is that of all of Postfix and of OpenDKIM, with the
+// workers that came and went; driver and sink are not in it, nor are the kernel's own threads. What is not signed
+// cannot pass: Postfix refuses mail while the milter is away, and before the measurement some letters go the same way,
+// are captured, and each must bear a signature that verifies.
 
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// A program against the API with the types of openapi-typescript and openapi-fetch. It does what the programs beside it do, and prints it.
+// A program against the API with the types of openapi-typescript and openapi-fetch. It does what the programs beside it
+// do, and prints it.
 import createClient from 'openapi-fetch'
 import type { components, paths } from './gen/openapi-typescript.ts'
 

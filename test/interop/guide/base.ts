@@ -1,5 +1,5 @@
-// The Debian that every machine of these tests begins with: what the installer calls a minimal system, made by mmdebstrap from
-// Debian's packages, and kept in the temporary directory for the next run.
+// The Debian that every machine of these tests begins with: what the installer calls a minimal system, made by
+// mmdebstrap from Debian's packages, and kept in the temporary directory for the next run.
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -28,8 +28,8 @@ function release(): { suite: string; sources: string[] } {
 }
 
 /**
- * The folder of the root. A machine has no way to Debian's mirrors, so the packages in `needed` lie in its apt cache, where apt
- * finds them as if it had just fetched them; they are not installed.
+ * The folder of the root. A machine has no way to Debian's mirrors, so the packages in `needed` lie in its apt cache,
+ * where apt finds them as if it had just fetched them; they are not installed.
  */
 export async function debianRoot(needed: readonly string[]): Promise<string> {
   const { suite, sources } = release()

@@ -1,5 +1,6 @@
-// The README's way to production, walked on a bare Debian with systemd, command by command, from the file itself; and a server's days after
-// that. The machine has no way out: DNS is an nsd with the records that were printed, the provider is a Postfix.
+// The README's way to production, walked on a bare Debian with systemd, command by command, from the file itself; and a
+// server's days after that. The machine has no way out: DNS is an nsd with the records that were printed, the provider
+// is a Postfix.
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -213,7 +214,10 @@ if (within)
       assert.match(letters.at(-1)!.toString(), new RegExp(`^Received: from ${renamed} `, 'm'))
     })
 
-    /** Moves the data to a disk of its own, with 256 MB, while `work` is done; `fill` takes all that is left of it, `free` gives it back. */
+    /**
+     * Moves the data to a disk of its own, with 256 MB, while `work` is done; `fill` takes all that is left of it,
+     * `free` gives it back.
+     */
     const onSmallDisk = async (work: (disk: { fill: string; free: string }) => Promise<void>): Promise<void> => {
       const { machine } = server
       const free = `rm -f ${DATA}/ballast*`

@@ -1,7 +1,8 @@
 // A machine of its own: a Debian root with systemd, booted in namespaces, with one network interface.
 //
-// Guarantee: it ends with the test, whatever happens to that. Its init dies with boot.sh, whose process group the sandbox's guard
-// kills; a second guard kills and removes its control groups; and after LIFETIME seconds it is killed in any case.
+// Guarantee: it ends with the test, whatever happens to that. Its init dies with boot.sh, whose process group the
+// sandbox's guard kills; a second guard kills and removes its control groups; and after LIFETIME seconds it is killed
+// in any case.
 
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -62,7 +63,8 @@ export class Machine {
     })
     this.#guard.unref()
     ;(this.#guard.stdin as { unref?: () => void } | null)?.unref?.()
-    // Commands that come from outside have a group beside the machine's own, so that its systemd finds nobody in its root.
+    // Commands that come from outside have a group beside the machine's own, so that its systemd finds nobody in its
+    // root.
     this.#commands = join(groups.at(-1)!, 'commands')
     mkdirSync(this.#commands)
     this.#box.write(
@@ -113,7 +115,9 @@ route add default via ${network.gateway}
     await this.must(`printf 'nameserver ${nameserver}\\n' >/etc/resolv.conf`)
   }
 
-  /** A command line as root types it after logging in: its shell, its home, no terminal. Killed after `timeout` seconds. */
+  /**
+   * A command line as root types it after logging in: its shell, its home, no terminal. Killed after `timeout` seconds.
+   */
   run(command: string, { input = '', timeout = 120 }: { input?: string; timeout?: number } = {}): Promise<Output> {
     const environment = [
       `HOME=${HOME}`,
@@ -184,7 +188,10 @@ function spoken(program: string, args: string[], timeout: number, input: string)
   })
 }
 
-/** Control groups with bounds; of cgroup v1 where that holds memory and tasks, and last the one of v2 that systemd is to have. */
+/**
+ * Control groups with bounds; of cgroup v1 where that holds memory and tasks, and last the one of v2 that systemd is to
+ * have.
+ */
 function makeGroups(name: string): string[] {
   const mounts = readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
@@ -209,7 +216,10 @@ function makeGroups(name: string): string[] {
   return made
 }
 
-/** The process at the end of the chain of only children below boot.sh that is number 1 in a namespace; 0 while there is none. */
+/**
+ * The process at the end of the chain of only children below boot.sh that is number 1 in a namespace; 0 while there is
+ * none.
+ */
 function initBelow(pid: number): number {
   for (let at = pid; ;) {
     const children = childrenOf(at)

@@ -1,13 +1,14 @@
-// A network of its own for the test and its machines: this process is run again in a network namespace where nothing leads out,
-// and stands there for the world: a bridge with the addresses of a gateway, a name server and foreign exchangers.
+// A network of its own for the test and its machines: this process is run again in a network namespace where nothing
+// leads out, and stands there for the world: a bridge with the addresses of a gateway, a name server and foreign
+// exchangers.
 
 import { execFileSync, spawn } from 'node:child_process'
 
 const MARK = 'POSTRIDER_GUIDE_NETWORK'
 
 export const BRIDGE = 'world'
-// Mail goes to public addresses alone, so those for documentation will not do. These are public, and no mail server can have them: AS112's,
-// which sink reverse questions about private networks (RFC 7535).
+// Mail goes to public addresses alone, so those for documentation will not do. These are public, and no mail server can
+// have them: AS112's, which sink reverse questions about private networks (RFC 7535).
 export const GATEWAY = '192.31.196.1'
 export const NAMESERVER = '192.31.196.53'
 /** The exchangers of others. */
@@ -20,9 +21,9 @@ const PREFIX = 24
 export const withPrefix = (address: string): string => `${address}/${PREFIX}`
 
 /**
- * Resolves true within the network of its own. Outside, does what needs the way out (`prepare`), runs this test file again in
- * there, and resolves false once that has ended. The runner's events go through, for the inner process has this one's environment
- * and standard output. It dies with this one.
+ * Resolves true within the network of its own. Outside, does what needs the way out (`prepare`), runs this test file
+ * again in there, and resolves false once that has ended. The runner's events go through, for the inner process has
+ * this one's environment and standard output. It dies with this one.
  */
 export async function inOwnNetwork(file: string, prepare: () => Promise<unknown>): Promise<boolean> {
   if (process.env[MARK] === '1') {

@@ -5,7 +5,10 @@ import { join } from 'node:path'
 
 const README = join(import.meta.dirname, '../../../README.md')
 
-/** The commands of a section and its subsections, in order. A line that ends with a backslash goes on in the next; comments are no commands. */
+/**
+ * The commands of a section and its subsections, in order. A line that ends with a backslash goes on in the next;
+ * comments are no commands.
+ */
 export function commandsOf(heading: string): string[] {
   const text = readFileSync(README, 'utf8')
   const [, marks, rest] = new RegExp(`^(##+) ${heading}\\n([\\s\\S]*)`, 'm').exec(text) ?? []

@@ -1,5 +1,5 @@
-// From version 0.1.0, which was one file and a unit copied by hand, to the package: on a Debian with systemd, with mail in the queue and a
-// campaign under way; and back, which is refused.
+// From version 0.1.0, which was one file and a unit copied by hand, to the package: on a Debian with systemd, with mail
+// in the queue and a campaign under way; and back, which is refused.
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'

@@ -17,7 +17,9 @@ export const USER = 'you@example.org'
 export const zoneLines = (printed: string): string[] =>
   printed.split('\n').filter((line) => /^\S+\. \d+ IN (?:TXT|MX|CNAME) /.test(line))
 
-/** The records of the domain as they were printed, and what the reader knows of the server: its name and its address. */
+/**
+ * The records of the domain as they were printed, and what the reader knows of the server: its name and its address.
+ */
 export async function publish({ names }: World, lines: readonly string[], host = HOST): Promise<void> {
   const reverse = SERVER.split('.').toReversed().join('.')
   await names.publish('server', [`${host}. IN A ${SERVER}`, `${reverse}.in-addr.arpa. IN PTR ${host}.`])
@@ -37,8 +39,8 @@ export async function bring({ machine }: Server, { file }: Package): Promise<voi
 }
 
 /**
- * Types the commands of a section, one after the other, and publishes the records that are printed; throws at the first command that
- * fails. Each is told as it ends.
+ * Types the commands of a section, one after the other, and publishes the records that are printed; throws at the first
+ * command that fails. Each is told as it ends.
  */
 export async function follow(
   { machine }: Server,

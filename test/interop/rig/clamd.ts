@@ -1,4 +1,5 @@
-// A private clamd on a Unix socket with a signature database of our own making: no signatures are downloaded, and what it finds is known.
+// A private clamd on a Unix socket with a signature database of our own making: no signatures are downloaded, and what
+// it finds is known.
 
 import { accessSync, chownSync, mkdirSync } from 'node:fs'
 import { answers, until, type Daemon, type Sandbox } from './sandbox.ts'
@@ -14,7 +15,10 @@ export function missingClamd(): string[] {
   }
 }
 
-/** The test file of the European Institute for Computer Antivirus Research; written in two pieces, so that no scanner minds this file. */
+/**
+ * The test file of the European Institute for Computer Antivirus Research; written in two pieces, so that no scanner
+ * minds this file.
+ */
 export const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$EICAR-', 'STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('')
 
 /** The name under which our signature finds it; clamd adds that the signature is not an official one. */

@@ -1,6 +1,8 @@
-// Greylisting as a Postfix policy service (SMTPD_POLICY_README): the first attempts of a sender and recipient are put off.
+// Greylisting as a Postfix policy service (SMTPD_POLICY_README): the first attempts of a sender and recipient are put
+// off.
 //
-// It counts attempts instead of minutes, so that a test that turns the clock by hand meets the same exchanger every time.
+// It counts attempts instead of minutes, so that a test that turns the clock by hand meets the same exchanger every
+// time.
 
 import { createServer, type AddressInfo } from 'node:net'
 

@@ -1,4 +1,5 @@
-// Mails that break composers, signers and relays: each must arrive whole, bear a good signature and read as it was written.
+// Mails that break composers, signers and relays: each must arrive whole, bear a good signature and read as it was
+// written.
 
 export interface Hostile {
   from?: string
@@ -127,8 +128,8 @@ export const HOSTILE: Record<string, Hostile> = {
 }
 
 /**
- * True when a reader sees what was written. Line ends are CRLF on the wire whatever they were; a last line may have gained
- * its end, or lost it to the boundary behind it (RFC 2046 §5.1.1): no reader shows the difference.
+ * True when a reader sees what was written. Line ends are CRLF on the wire whatever they were; a last line may have
+ * gained its end, or lost it to the boundary behind it (RFC 2046 §5.1.1): no reader shows the difference.
  */
 export function readsAs(read: string, written: string): boolean {
   const [got, wanted] = [read, written].map((text) => text.replace(/\r\n?/g, '\n')) as [string, string]

@@ -1,5 +1,6 @@
-// A data directory with all that a server needs, and the built executable on it: started, killed, starved and started again. The set-up runs
-// in the test's own process; what is tested is the executable (POSTRIDER_BIN, else dist/postrider, else the program of the tree).
+// A data directory with all that a server needs, and the built executable on it: started, killed, starved and started
+// again. The set-up runs in the test's own process; what is tested is the executable (POSTRIDER_BIN, else
+// dist/postrider, else the program of the tree).
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Tests against foreign programs say what is not installed and pass by; INTEROP_REQUIRED=1 makes them fail instead, so that a
-// machine set up for them cannot go green without having run them.
+// Tests against foreign programs say what is not installed and pass by; INTEROP_REQUIRED=1 makes them fail instead, so
+// that a machine set up for them cannot go green without having run them.
 import { describe, test } from 'node:test'
 
 /** A suite that runs only where `absent` is empty. */

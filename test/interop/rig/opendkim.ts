@@ -1,8 +1,8 @@
 // OpenDKIM as the rig uses it: a milter that signs, a milter that verifies, or a judge of one stored letter.
 //
-// Keys for verifying come from a file of records (`TestPublicKeys`), never over DNS: Debian's OpenDKIM asks through libunbound's
-// asynchronous resolver, and under load that answers "temporary failure" for a record that is there, or ends the whole daemon.
-// The file is read at start, hence the restart in setKeys().
+// Keys for verifying come from a file of records (`TestPublicKeys`), never over DNS: Debian's OpenDKIM asks through
+// libunbound's asynchronous resolver, and under load that answers "temporary failure" for a record that is there, or
+// ends the whole daemon. The file is read at start, hence the restart in setKeys().
 
 import { answers, until, PROGRAMS, type Daemon, type Sandbox } from './sandbox.ts'
 

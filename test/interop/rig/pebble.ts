@@ -1,4 +1,5 @@
-// Pebble, the test authority of the ACME project, private to the test that starts it: its own ports, its names from the test's DNS.
+// Pebble, the test authority of the ACME project, private to the test that starts it: its own ports, its names from the
+// test's DNS.
 import { request } from 'node:https'
 import { makeCertificate } from '../../../src/base/certificate.ts'
 import { freePort, Sandbox, until } from './sandbox.ts'

@@ -1,9 +1,9 @@
-// A real Postfix on loopback, private to the test that starts it: own configuration, queue, data, log and mail store under
-// one temporary directory, nothing read from /etc/postfix, nothing on port 25.
+// A real Postfix on loopback, private to the test that starts it: own configuration, queue, data, log and mail store
+// under one temporary directory, nothing read from /etc/postfix, nothing on port 25.
 //
 // Two shapes. The receiving one is a mail exchanger as Postrider meets them: STARTTLS, an OpenDKIM that verifies, and
-// refusals or greylisting on request. The relaying one takes mail on loopback, has OpenDKIM sign it and passes all of it
-// to one port: the benchmark's peer.
+// refusals or greylisting on request. The relaying one takes mail on loopback, has OpenDKIM sign it and passes all of
+// it to one port: the benchmark's peer.
 
 import { execFileSync } from 'node:child_process'
 import { chownSync, mkdirSync } from 'node:fs'
@@ -135,7 +135,10 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
   return { start: () => sandboxed('receiving', start) }
 }
 
-/** Delivered letters, oldest first: LF line ends and Return-Path, X-Original-To, Delivered-To on top, as virtual(8) stores. */
+/**
+ * Delivered letters, oldest first: LF line ends and Return-Path, X-Original-To, Delivered-To on top, as virtual(8)
+ * stores.
+ */
 async function readMaildir(dir: string): Promise<Buffer[]> {
   const names = await readdir(dir).catch(() => [])
   const times = new Map<string, number>()

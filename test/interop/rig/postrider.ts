@@ -1,5 +1,5 @@
-// Postrider as its users start it: a child process with a configuration file, its HTTP port, its command line. Nothing of src/
-// is loaded into the test; POSTRIDER_BIN names another executable than the program of this tree.
+// Postrider as its users start it: a child process with a configuration file, its HTTP port, its command line. Nothing
+// of src/ is loaded into the test; POSTRIDER_BIN names another executable than the program of this tree.
 
 import { execFile } from 'node:child_process'
 import { join, resolve } from 'node:path'

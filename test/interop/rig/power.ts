@@ -1,5 +1,6 @@
-// What a power cut leaves of a data directory. strace(1) says what a server wrote and what it synced; what was written since the last sync of a
-// file is zeroed, and names that no sync of their folder made last are removed. That is the worst that a disk may do (POSIX promises no more).
+// What a power cut leaves of a data directory. strace(1) says what a server wrote and what it synced; what was written
+// since the last sync of a file is zeroed, and names that no sync of their folder made last are removed. That is the
+// worst that a disk may do (POSIX promises no more).
 import { closeSync, existsSync, openSync, readdirSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 

@@ -1,9 +1,9 @@
 // A temporary directory and the foreign daemons that live in it, ended together.
 //
-// Guarantee: whatever happens to this process (a failed assertion, process.exit, SIGKILL by a test runner's timeout), the
-// daemons started here are killed and the directory is removed. A handler inside Node cannot promise that, so a small
-// shell waits at the other end of a pipe: when the pipe closes without the word `done`, it cleans up in our place.
-// Every daemon runs in a process group of its own and only those groups are ever signalled, never a name.
+// Guarantee: whatever happens to this process (a failed assertion, process.exit, SIGKILL by a test runner's timeout),
+// the daemons started here are killed and the directory is removed. A handler inside Node cannot promise that, so a
+// small shell waits at the other end of a pipe: when the pipe closes without the word `done`, it cleans up in our
+// place. Every daemon runs in a process group of its own and only those groups are ever signalled, never a name.
 
 import { spawn, type ChildProcess } from 'node:child_process'
 import { accessSync, appendFileSync, chmodSync, constants, mkdtempSync, openSync, closeSync } from 'node:fs'
@@ -49,7 +49,9 @@ export interface Daemon {
   alive: () => boolean
   /** How it ended by itself: its exit code; null while it runs, and after a signal. */
   exitCode: () => number | null
-  /** Kills the whole group. Never politely: its files go anyway, and both Postfix and libmilter take seconds to leave. */
+  /**
+   * Kills the whole group. Never politely: its files go anyway, and both Postfix and libmilter take seconds to leave.
+   */
   stop: () => Promise<void>
 }
 
@@ -123,7 +125,8 @@ export class Sandbox {
       child.ref()
       killGroup(pid)
       await exited
-      // A worker whose new parent is slow to reap it still counts as a member, so this is a short wait and no condition.
+      // A worker whose new parent is slow to reap it still counts as a member, so this is a short wait and no
+      // condition.
       for (let tries = 0; tries < 20 && killGroup(pid); tries++) await sleep(10)
       this.#daemons.delete(daemon)
       this.#noteGroups()

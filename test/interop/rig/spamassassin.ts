@@ -1,5 +1,5 @@
-// SpamAssassin as a judge of one letter. It asks the test's DNS as it would ask the world, where every name not set there does
-// not exist: blocklists answer "not listed", and nothing leaves this machine.
+// SpamAssassin as a judge of one letter. It asks the test's DNS as it would ask the world, where every name not set
+// there does not exist: blocklists answer "not listed", and nothing leaves this machine.
 
 import { execFile } from 'node:child_process'
 import { accessSync } from 'node:fs'

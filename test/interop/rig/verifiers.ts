@@ -1,5 +1,6 @@
-// Three foreign judges of a DKIM signature (RFC 6376), offline: OpenDKIM in C, dkimpy in Python and Mail::DKIM in Perl. None shares a line
-// of code with Postrider or with mailauth, so where all agree the signature is right. Each judges many letters in one process.
+// Three foreign judges of a DKIM signature (RFC 6376), offline: OpenDKIM in C, dkimpy in Python and Mail::DKIM in Perl.
+// None shares a line of code with Postrider or with mailauth, so where all agree the signature is right. Each judges
+// many letters in one process.
 
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -66,7 +67,9 @@ const records = (keys: DkimKey[]): Record<string, string> => ({
   ),
 })
 
-/** OpenDKIM in test mode. It says once for each letter what it found; of one without a signature, that it is not signed. */
+/**
+ * OpenDKIM in test mode. It says once for each letter what it found; of one without a signature, that it is not signed.
+ */
 export const opendkimAll = judge((keys) => ({
   files: { 'keys.txt': testPublicKeys(keys), 'od.conf': 'Mode v\nTestPublicKeys keys.txt\n' },
   run: (letters) => [PROGRAMS.opendkim, ['-vv', '-x', 'od.conf', '-t', letters.join(',')]],
