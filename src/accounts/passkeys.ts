@@ -1,5 +1,5 @@
-// Passkeys (WebAuthn): made and used in the browser, proven here. A challenge is made for one ceremony, lasts five minutes and is kept in
-// memory alone: after a restart the person presses the button again.
+// Passkeys (WebAuthn): made and used in the browser, proven here. A challenge is made for one ceremony, lasts five
+// minutes and is kept in memory alone: after a restart the person presses the button again.
 import {
   generateAuthenticationOptions,
   generateRegistrationOptions,

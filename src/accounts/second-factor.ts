@@ -1,5 +1,5 @@
-// The second factor: codes of six digits that change every 30 seconds (RFC 6238), as every authenticator app makes them. The key is kept
-// sealed under the instance key. A code counts once, and may be one step early or late.
+// The second factor: codes of six digits that change every 30 seconds (RFC 6238), as every authenticator app makes
+// them. The key is kept sealed under the instance key. A code counts once, and may be one step early or late.
 import { Secret, TOTP } from 'otpauth'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'

@@ -1,5 +1,6 @@
-// Sessions of people in browsers (D76): one serves the console and the pages of OAuth. The cookie holds 32 random bytes, of which only the
-// SHA-256 is kept. A session ends after 12 hours without a request, after 30 days, by its owner's hand, or with a new password.
+// Sessions of people in browsers (D76): one serves the console and the pages of OAuth. The cookie holds 32 random
+// bytes, of which only the SHA-256 is kept. A session ends after 12 hours without a request, after 30 days, by its
+// owner's hand, or with a new password.
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'

@@ -1,4 +1,5 @@
-// Links that sign in once: mailed to who asks for one, and printed by the sandbox. Each lasts 15 minutes; only a SHA-256 is kept.
+// Links that sign in once: mailed to who asks for one, and printed by the sandbox. Each lasts 15 minutes; only a
+// SHA-256 is kept.
 import { createHash } from 'node:crypto'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import { newSecret } from '../base/ids.ts'

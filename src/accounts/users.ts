@@ -158,8 +158,10 @@ export function setSummary(
   })
 }
 
-/** Whether a user sees and steers the whole server. Who no longer does is signed out: a session may be looking at another account. Throws
- *  an OperatorError when there is no such user. */
+/**
+ * Whether a user sees and steers the whole server. Who no longer does is signed out: a session may be looking at
+ * another account. Throws an OperatorError when there is no such user.
+ */
 export function setOperator(desk: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
   return desk.store.write((tx) => {
     const { key } = requireUser(tx, email)

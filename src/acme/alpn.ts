@@ -1,5 +1,5 @@
-// Proof of a name within the TLS handshake (TLS-ALPN-01, RFC 8737): who offers "acme-tls/1" alone is shown a self-signed certificate with a
-// digest of the key authorization.
+// Proof of a name within the TLS handshake (TLS-ALPN-01, RFC 8737): who offers "acme-tls/1" alone is shown a
+// self-signed certificate with a digest of the key authorization.
 import { createHash } from 'node:crypto'
 import { makeCertificate, type Certificate } from '../base/certificate.ts'
 import { octets, oid, sequence, yes } from '../base/der.ts'

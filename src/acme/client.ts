@@ -119,8 +119,10 @@ export class AcmeClient {
     return this.#account
   }
 
-  /** A certificate chain (PEM) for a name with that key. `ways`: those that are open here, the first one preferred; `show` makes the proof
-   *  visible until what it returns is called. */
+  /**
+   * A certificate chain (PEM) for a name with that key. `ways`: those that are open here, the first one preferred;
+   * `show` makes the proof visible until what it returns is called.
+   */
   async certificate(
     name: string,
     key: KeyObject,

@@ -139,7 +139,10 @@ export class Renewals {
     return this.#client
   }
 
-  /** The first time every way is tried, one after the other; later one for each try, in turn: authorities count failed validations. */
+  /**
+   * The first time every way is tried, one after the other; later one for each try, in turn: authorities count failed
+   * validations.
+   */
   async #ordered(client: AcmeClient, name: string, failures: number): Promise<string> {
     const { shelf, ways } = this.#deps
     const turn = ways.length > 0 ? failures % ways.length : 0

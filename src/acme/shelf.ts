@@ -1,6 +1,7 @@
-// Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json, which says when
-// to renew; beside them the account, and wanted.json, the names that were wanted when they were last looked at. The key of a name stays the same across renewals, and the next one is made beforehand, so that both can
-// stand in TLSA records.
+// Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and
+// NAME.json, which says when to renew; beside them the account, and wanted.json, the names that were wanted when they
+// were last looked at. The key of a name stays the same across renewals, and the next one is made beforehand, so that
+// both can stand in TLSA records.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
 import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,7 +49,10 @@ export class Shelf {
     }
   }
 
-  /** Names that are to have a certificate, by the last look of the server; those of certificates that nobody wants any more are not among them. */
+  /**
+   * Names that are to have a certificate, by the last look of the server; those of certificates that nobody wants any
+   * more are not among them.
+   */
   wanted(): string[] {
     const names = this.#json('wanted.json')
     return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
@@ -70,8 +74,10 @@ export class Shelf {
     }
   }
 
-  /** Makes the key that a name's first certificate is to have, and the one after it, where there is none yet. `shown`: PEM of a key of P-256 that
-   *  listeners show until then, so that TLSA records of it stay true. */
+  /**
+   * Makes the key that a name's first certificate is to have, and the one after it, where there is none yet. `shown`:
+   * PEM of a key of P-256 that listeners show until then, so that TLSA records of it stay true.
+   */
   begin(name: string, shown?: string): void {
     this.#make(`${name}.key`, () => shown ?? fresh())
     this.#make(`${name}.next.key`, fresh)

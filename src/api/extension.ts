@@ -1,4 +1,5 @@
-// What the resources beyond the interface specification have in common (D76, D81). The OpenAPI document calls each an extension.
+// What the resources beyond the interface specification have in common (D76, D81). The OpenAPI document calls each an
+// extension.
 import { z } from 'zod'
 import { field, type Filter } from '../jsonapi/resource.ts'
 

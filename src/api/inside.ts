@@ -1,5 +1,5 @@
-// The API without its gate, for requests that were let in elsewhere (MCP, the console): made inside the process, on no socket, with the rights
-// that their maker found out. The same routes, the same rules, the same refusals.
+// The API without its gate, for requests that were let in elsewhere (MCP, the console): made inside the process, on no
+// socket, with the rights that their maker found out. The same routes, the same rules, the same refusals.
 import { Hono } from 'hono'
 import { Budget } from '../base/memory.ts'
 import { answerError } from '../jsonapi/errors.ts'

@@ -1,5 +1,5 @@
-// The person in front of a browser, for the pages of OAuth and the console: who has signed in there, and the proof in each form that this
-// server wrote it for this very browser. Two cookies: one names the browser, one the session.
+// The person in front of a browser, for the pages of OAuth and the console: who has signed in there, and the proof in
+// each form that this server wrote it for this very browser. Two cookies: one names the browser, one the session.
 import type { Context } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import type { CookieOptions } from 'hono/utils/cookie'
@@ -81,7 +81,10 @@ export class People {
     return sound && this.#desk.clock.now() < Number(until) ? user : undefined
   }
 
-  /** What a form carries: over the browser, who is signed in there, and what is asked. The browser is given its name by it. */
+  /**
+   * What a form carries: over the browser, who is signed in there, and what is asked. The browser is given its name by
+   * it.
+   */
   proofFor(context: Context, person: Person | undefined, request: string): string {
     let browser = this.#read(context, BROWSER_COOKIE)
     if (browser === undefined) {

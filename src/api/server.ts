@@ -188,7 +188,10 @@ export interface Shown {
   proofFor?: (host: string) => Certificate | undefined
 }
 
-/** Whoever offers acme-tls/1 alone is shown the proof, and nobody else; all others speak HTTP/1.1, or nothing (RFC 7301 §3.2). */
+/**
+ * Whoever offers acme-tls/1 alone is shown the proof, and nobody else; all others speak HTTP/1.1, or nothing (RFC 7301
+ * §3.2).
+ */
 const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
   function agree(this: TLSSocket, { protocols, servername }) {
     const proof = protocols.length === 1 && protocols[0] === ACME_TLS ? proofFor?.(servername) : undefined
@@ -196,7 +199,10 @@ const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
     return protocols.find((each) => each === (proof ? ACME_TLS : 'http/1.1'))
   }
 
-/** Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be had. */
+/**
+ * Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be
+ * had.
+ */
 export async function listen(
   app: { fetch: App['fetch'] },
   { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },

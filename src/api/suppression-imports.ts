@@ -1,4 +1,5 @@
-// Suppressions brought in over the API (D81): one or many rows; the specification's own /suppressions stays read and delete only.
+// Suppressions brought in over the API (D81): one or many rows; the specification's own /suppressions stays read and
+// delete only.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'

@@ -1,5 +1,6 @@
-// Wrong tokens by the address they come from, on every surface of HTTP alike: each is logged in one fixed form, and after some the answer is 429 until time has passed. A good
-// token from the same address is served all the while: many people may share one.
+// Wrong tokens by the address they come from, on every surface of HTTP alike: each is logged in one fixed form, and
+// after some the answer is 429 until time has passed. A good token from the same address is served all the while: many
+// people may share one.
 import type { MiddlewareHandler } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'

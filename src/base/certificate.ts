@@ -20,7 +20,10 @@ const time = (at: number): Buffer =>
 const COMMON_NAME = oid(0x55, 0x04, 0x03)
 const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
 
-/** An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now` (ms). `more`: further extensions (RFC 5280 §4.2, DER). */
+/**
+ * An ECDSA P-256 certificate for a host name, valid for ten years from a day before `now` (ms). `more`: further
+ * extensions (RFC 5280 §4.2, DER).
+ */
 export function makeCertificate(hostname: string, now: number, more: readonly Uint8Array[] = []): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   // X.520 limits a common name to 64 characters; the alternative name holds the full name.

@@ -12,7 +12,10 @@ export type Answer<T> =
   | { kind: 'none' }
   /** The name does not exist (NXDOMAIN). */
   | { kind: 'nxdomain' }
-  /** SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or memory to ask with. */
+  /**
+   * SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or memory to ask
+   * with.
+   */
   | { kind: 'failed'; reason: string; local?: true }
 
 export interface Mx {
@@ -108,7 +111,10 @@ async function ask<T>(question: () => Promise<T[]>, again = true): Promise<Answe
   }
 }
 
-/** The code of the error where this process can open no descriptor. c-ares says ECONNREFUSED of a socket that it could not open. */
+/**
+ * The code of the error where this process can open no descriptor. c-ares says ECONNREFUSED of a socket that it could
+ * not open.
+ */
 function wantOfDescriptors(): string | undefined {
   try {
     closeSync(openSync('/dev/null', 'r'))

@@ -1,5 +1,5 @@
-// A campaign as one reader would see it, for previews and tests: its tags filled with values, without anything that counts or leads out of a
-// list. What is really sent is made by message/campaign.ts.
+// A campaign as one reader would see it, for previews and tests: its tags filled with values, without anything that
+// counts or leads out of a list. What is really sent is made by message/campaign.ts.
 import { withFooter } from '../message/footer.ts'
 import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, textOfValue, type Values } from '../message/template.ts'
 import type { Campaign } from './edit.ts'

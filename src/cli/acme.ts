@@ -36,7 +36,10 @@ export interface Acme {
   loop: Loop
   proofOf: (token: string) => string | undefined
   proofFor: (name: string) => Certificate | undefined
-  /** Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the next start. */
+  /**
+   * Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the
+   * next start.
+   */
   stop(patience: number): Promise<void>
 }
 
@@ -157,7 +160,9 @@ async function leadsTo(resolver: Resolver, name: string, hostname: string): Prom
   return theirs.known && ours.known ? false : undefined
 }
 
-/** A certificate that is wanted, was to be renewed long before and is near its end: the operator is told by mail, twice. */
+/**
+ * A certificate that is wanted, was to be renewed long before and is near its end: the operator is told by mail, twice.
+ */
 async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
   const now = clock.now()
   for (const name of shelf.wanted()) {

@@ -1,4 +1,5 @@
-// What `postrider domain dmarc` says: the record that counts for a domain, what is to be published at which host, and the next step.
+// What `postrider domain dmarc` says: the record that counts for a domain, what is to be published at which host, and
+// the next step.
 import type { Resolver } from '../base/resolver.ts'
 import {
   dmarcHost,

@@ -1,4 +1,5 @@
-// `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail in its name.
+// `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail
+// in its name.
 import { createPublicKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
@@ -121,7 +122,10 @@ export async function advisedFor(
   )
 }
 
-/** Public keys (SubjectPublicKeyInfo, DER) that port 25 shows now and is to show: none where what it shows now is not to stay, or cannot be read. */
+/**
+ * Public keys (SubjectPublicKeyInfo, DER) that port 25 shows now and is to show: none where what it shows now is not to
+ * stay, or cannot be read.
+ */
 function keysOf(config: Config, clock: Clock): Uint8Array[] {
   const { cert, keys } = certificateFiles(config)
   if (keys !== undefined)

@@ -20,7 +20,10 @@ const WEAK = [
 const GOOD_GROUPS =
   /^(?:X25519|X448|prime256v1|P-256|secp384r1|P-384|secp521r1|P-521|brainpool.*|X25519MLKEM768|ffdhe.*)$/
 
-/** Rows for all exchangers of a domain: what another's exchanger fails is not ours; without any exchanger nothing is asked. */
+/**
+ * Rows for all exchangers of a domain: what another's exchanger fails is not ours; without any exchanger nothing is
+ * asked.
+ */
 export async function encryption(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
   const ours = exchangers.filter((host) => isOurs(deps, host))
   const others = exchangers.filter((host) => !isOurs(deps, host))

@@ -157,7 +157,10 @@ const SPF = /^v=spf1(?:\s|$)/i
 /** Records that are followed by redirect=; each costs a receiver a question (RFC 7208 §4.6.4). */
 const REDIRECTS = 10
 
-/** Whether a record ends in ~all or -all, itself or where it leads by redirect= (RFC 7208 §6.1), which counts only without "all". */
+/**
+ * Whether a record ends in ~all or -all, itself or where it leads by redirect= (RFC 7208 §6.1), which counts only
+ * without "all".
+ */
 async function endsStrictly(texts: Texts, domain: string, record: string, redirects = REDIRECTS): Promise<boolean> {
   const terms = record.toLowerCase().split(/\s+/)
   const all = terms.find((term) => /^[-~?+]?all$/.test(term))

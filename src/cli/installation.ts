@@ -87,7 +87,10 @@ export function withSetting(text: string, key: string, value: string): string {
   return topLevel(key).test(head) ? head.replace(topLevel(key), () => line) + rest : `${line}\n${text}`
 }
 
-/** A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be changed. */
+/**
+ * A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be
+ * changed.
+ */
 export function withFrontDoor(text: string, { email, hostname }: { email: string; hostname: string }): string {
   const changes: [section: string, key: string, value: string][] = [
     ['http', 'tls_listen', bothFamilies(443)],
@@ -115,7 +118,10 @@ export function keepConfig(file: string, owner: Owner | undefined): () => void {
   }
 }
 
-/** Writes a configuration whole or not at all; a file that is replaced keeps its owner and mode. Throws an OperatorError. */
+/**
+ * Writes a configuration whole or not at all; a file that is replaced keeps its owner and mode. Throws an
+ * OperatorError.
+ */
 export function writeConfig(file: string, text: string, owner: Owner | undefined): void {
   let draft: string | undefined
   try {
@@ -141,7 +147,10 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
   }
 }
 
-/** Makes a folder that everybody may look into, and those that lead there, whatever the umask; answers those that it made. */
+/**
+ * Makes a folder that everybody may look into, and those that lead there, whatever the umask; answers those that it
+ * made.
+ */
 function makeOpen(folder: string): string[] {
   if (existsSync(folder)) return []
   const above = makeOpen(dirname(folder))
@@ -182,8 +191,10 @@ const textOf = (file: string): string => {
 const nameOf = (uid: number): string =>
   new RegExp(`^([^:]+):[^:]*:${uid}:`, 'm').exec(textOf('/etc/passwd'))?.[1] ?? `user ${uid}`
 
-/** Makes the data directory, or refuses one that is not to be used or given to `owner`; answers how to take back what an installation that
- *  fails has made in it. Throws an OperatorError, having changed nothing. */
+/**
+ * Makes the data directory, or refuses one that is not to be used or given to `owner`; answers how to take back what an
+ * installation that fails has made in it. Throws an OperatorError, having changed nothing.
+ */
 export function prepareDataDir(dir: string, owner: Owner | undefined): () => void {
   if (!existsSync(dir)) return makeDataDir(dir)
   const { uid } = statSync(dir)

@@ -1,5 +1,6 @@
-// What the console asks of the process as a whole: the findings of doctor, what is used of the disk, and the records that are advised. What
-// needs the network is looked at in the background, at most every ten minutes, so that no page waits for it.
+// What the console asks of the process as a whole: the findings of doctor, what is used of the disk, and the records
+// that are advised. What needs the network is looked at in the background, at most every ten minutes, so that no page
+// waits for it.
 import { statfsSync } from 'node:fs'
 import { join } from 'node:path'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'

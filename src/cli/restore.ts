@@ -1,5 +1,5 @@
-// `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says so; and the erasures
-// that happened since the backup go with it, wherever they are written (D67).
+// `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says
+// so; and the erasures that happened since the backup go with it, wherever they are written (D67).
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'

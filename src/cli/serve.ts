@@ -16,7 +16,10 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
     .action(() => serve(invocation()))
 }
 
-/** Resolves when a signal has stopped the appliance. Throws what kept it from starting or from ending well, having logged it. */
+/**
+ * Resolves when a signal has stopped the appliance. Throws what kept it from starting or from ending well, having
+ * logged it.
+ */
 async function serve(now: Invocation): Promise<void> {
   // The log is no document: with --json what went wrong follows it as one.
   const { out } = standardTerminal(now.terminal.json)

@@ -46,7 +46,10 @@ const smtpText = ({ host, ports, tls_ports, user }: NonNullable<ReturnType<typeo
     '  password  the token',
   ].join('\n')
 
-/** A cap of a day as it is given: a number, or "none". The library leaves the text as it was where a parser answers null. */
+/**
+ * A cap of a day as it is given: a number, or "none". The library leaves the text as it was where a parser answers
+ * null.
+ */
 type Daily = number | 'none'
 
 const dailyOption = (): Option =>

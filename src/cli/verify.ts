@@ -1,4 +1,5 @@
-// `postrider verify`: reads every octet of the database and the spool and says what is damaged or missing, each in a sentence.
+// `postrider verify`: reads every octet of the database and the spool and says what is damaged or missing, each in a
+// sentence.
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { takeLock } from '../store/lock.ts'

@@ -1,5 +1,5 @@
-// The console (D76): every page and form at its address. A page asks the API inside the process as the person who looks at it; nothing here
-// has a rule of its own.
+// The console (D76): every page and form at its address. A page asks the API inside the process as the person who looks
+// at it; nothing here has a rule of its own.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'

@@ -1,5 +1,5 @@
-// Scripts and styles of the console. Inside the single executable they are assets; from the sources they are bundled when they are first asked
-// for. Nothing comes from another host, ever.
+// Scripts and styles of the console. Inside the single executable they are assets; from the sources they are bundled
+// when they are first asked for. Nothing comes from another host, ever.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

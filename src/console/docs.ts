@@ -1,4 +1,5 @@
-// The API reference: the OpenAPI document, rendered in the browser by Redoc, with examples that carry the address of this server. Public.
+// The API reference: the OpenAPI document, rendered in the browser by Redoc, with examples that carry the address of
+// this server. Public.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { guard } from './frame.ts'

@@ -1,5 +1,5 @@
-// Pages that follow what happens: one stream of server-sent events for each browser. It says only that something has changed; the page asks
-// for its own part again. Streams are few, and told at most once a second.
+// Pages that follow what happens: one stream of server-sent events for each browser. It says only that something has
+// changed; the page asks for its own part again. Streams are few, and told at most once a second.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { CAMPAIGN_MAIL } from '../outbound/settle.ts'

@@ -1,5 +1,5 @@
-// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes near a browser; and then a
-// sandboxed frame whose policy loads nothing. Pictures from elsewhere and styles are left out.
+// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes near
+// a browser; and then a sandboxed frame whose policy loads nothing. Pictures from elsewhere and styles are left out.
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
 import { guard } from './frame.ts'

@@ -1,4 +1,5 @@
-// Signing in to the console: password and code, passkey, or a link that is mailed; and the page of the link that the sandbox prints.
+// Signing in to the console: password and code, passkey, or a link that is mailed; and the page of the link that the
+// sandbox prints.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'

@@ -1,5 +1,5 @@
-// A signed-in person's request to a page: whose account it is about, what they may do, and requests to the API in their name. Every rule is
-// the API's own; a page only asks and shows.
+// A signed-in person's request to a page: whose account it is about, what they may do, and requests to the API in their
+// name. Every rule is the API's own; a page only asks and shows.
 import type { Context } from 'hono'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'

@@ -1,5 +1,5 @@
-// The DMARC record of a sending domain (RFC 9989): where it stands, what DNS says there, and what it should say. A published record is kept
-// but for its policy, and its policy is never made weaker.
+// The DMARC record of a sending domain (RFC 9989): where it stands, what DNS says there, and what it should say. A
+// published record is kept but for its policy, and its policy is never made weaker.
 import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import type { Domain } from './find.ts'
@@ -21,7 +21,10 @@ export const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.te
 const PREFIX = '_dmarc.'
 const organisationOf = (domain: string): string => organisationalDomain(domain) ?? domain
 
-/** The host of a domain's record: a subdomain with a policy of its own has a record of its own, else that of the organisation counts. */
+/**
+ * The host of a domain's record: a subdomain with a policy of its own has a record of its own, else that of the
+ * organisation counts.
+ */
 export const dmarcHost = (domain: string, policy: DmarcPolicy): string =>
   PREFIX + (policy === 'none' ? organisationOf(domain) : domain)
 
@@ -31,7 +34,10 @@ export const tagOf = (record: string, tag: string): string | undefined =>
 
 const asPolicy = (text: string | undefined): DmarcPolicy => LADDER.find((each) => each === text) ?? 'none'
 
-/** What a record asks for: of the domain itself, or of a subdomain that has none of its own. A record without a policy asks for none. */
+/**
+ * What a record asks for: of the domain itself, or of a subdomain that has none of its own. A record without a policy
+ * asks for none.
+ */
 export const policyOf = (record: string, ofSubdomain = false): DmarcPolicy =>
   asPolicy((ofSubdomain ? tagOf(record, 'sp') : undefined) ?? tagOf(record, 'p'))
 
@@ -57,8 +63,10 @@ export interface Published {
   inherited: boolean
 }
 
-/** Looks at the host, then at those above it up to the organisation's (RFC 9989 §4.10). Null: nobody has a record; undefined: DNS does
- *  not answer. `host` begins with "_dmarc.". */
+/**
+ * Looks at the host, then at those above it up to the organisation's (RFC 9989 §4.10). Null: nobody has a record;
+ * undefined: DNS does not answer. `host` begins with "_dmarc.".
+ */
 export async function publishedDmarc(
   resolver: Pick<Resolver, 'txt'>,
   host: string,
@@ -78,7 +86,9 @@ export async function publishedDmarc(
 export const observedDmarc = (found: Published | null): string | null =>
   found === null ? null : found.records.map((text) => (found.inherited ? `${found.host} ${text}` : text)).join('\n')
 
-/** What a record should say, for a policy and what `observedDmarc` told (null: nothing), and whether that does already. */
+/**
+ * What a record should say, for a policy and what `observedDmarc` told (null: nothing), and whether that does already.
+ */
 export function judgeDmarc(wanted: DmarcPolicy, observed: string | null): { value: string; fits: boolean } {
   const fresh = { value: `v=DMARC1; p=${wanted};`, fits: false }
   if (observed === null || observed.includes('\n')) return fresh

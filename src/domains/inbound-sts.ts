@@ -23,7 +23,10 @@ export const stsPolicy = (mode: StsMode, hostname: string): string =>
 /** Characters of an id (RFC 8461 §3.1: 1 to 32). */
 const ID_LENGTH = 32
 
-/** The value of _mta-sts.<domain>: its id is made of the policy's text, so that senders see each change of it, whatever caused the change. */
+/**
+ * The value of _mta-sts.<domain>: its id is made of the policy's text, so that senders see each change of it, whatever
+ * caused the change.
+ */
 export const stsRecord = (mode: StsMode, hostname: string): string =>
   `v=STSv1; id=${createHash('sha256').update(stsPolicy(mode, hostname)).digest('hex').slice(0, ID_LENGTH)};`
 

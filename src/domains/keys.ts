@@ -141,8 +141,11 @@ export interface SigningKey {
   privateKey: string
 }
 
-/** What mail of a domain is signed with now: the `key` of a key; `unseen`, the name of the record without which none is used, when the last
- *  check of the domain saw the record of no key (D68); undefined when all keys are erased. A domain that was never checked signs. */
+/**
+ * What mail of a domain is signed with now: the `key` of a key; `unseen`, the name of the record without which none is
+ * used, when the last check of the domain saw the record of no key (D68); undefined when all keys are erased. A domain
+ * that was never checked signs.
+ */
 export type SignedWith = { key: number } | { unseen: string } | undefined
 
 export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {

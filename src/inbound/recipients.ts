@@ -1,6 +1,6 @@
-// Who may be written to here (D46): inboxes (with +tags), return paths and unsubscribe addresses by their signed token, postmaster and
-// abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later. While no
-// domain is set up at all, it is refused for now only.
+// Who may be written to here (D46): inboxes (with +tags), return paths and unsubscribe addresses by their signed token,
+// postmaster and abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later.
+// While no domain is set up at all, it is refused for now only.
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'

@@ -3,7 +3,10 @@
 // finds that.
 import { refuse } from '../base/errors.ts'
 
-/** Values, containers included, levels of nesting, and members of one object that a request may hold (D74). No map of the API is as large. */
+/**
+ * Values, containers included, levels of nesting, and members of one object that a request may hold (D74). No map of
+ * the API is as large.
+ */
 export const MAX_VALUES = 100_000
 export const MAX_LEVELS = 64
 export const MAX_MEMBERS = 1000

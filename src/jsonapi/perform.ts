@@ -1,5 +1,5 @@
-// What is done with a request that has passed the gate: one handler for each kind of action. They find the row or the parent that the path
-// names (404), judge identity and attributes (409, 422), run the action, and write the answer.
+// What is done with a request that has passed the gate: one handler for each kind of action. They find the row or the
+// parent that the path names (404), judge identity and attributes (409, 422), run the action, and write the answer.
 import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'

@@ -73,7 +73,10 @@ export interface Filter {
   forms?: (value: string, keyring: Keyring) => readonly string[]
   /** The column is a flag: the filter takes true and false. */
   flag?: true
-  /** The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value that is none. */
+  /**
+   * The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value
+   * that is none.
+   */
   sql?: (value: string, reader: Reader) => Sql
   /** Said in the OpenAPI document in place of "only those with this …". */
   about?: string
@@ -93,7 +96,10 @@ export interface Caller {
   scopes: ReadonlySet<string>
   /** May see and steer the whole server. */
   operator: boolean
-  /** What the operator has set for the token: the agent it sends as, and its key where its recipients in a day are counted. */
+  /**
+   * What the operator has set for the token: the agent it sends as, and its key where its recipients in a day are
+   * counted.
+   */
   agentId?: string | undefined
   cappedToken?: number | undefined
 }
@@ -173,7 +179,10 @@ export type Action<Parts, F extends Fields> =
       free?: true
       run: (call: Call<Parts>) => Promise<Written>
     })
-  /** A GET of what is worked out when it is asked for: a collection, or with `one` a single resource. Each row has an id. */
+  /**
+   * A GET of what is worked out when it is asked for: a collection, or with `one` a single resource. Each row has an
+   * id.
+   */
   | (Common & {
       kind: 'view'
       id: string

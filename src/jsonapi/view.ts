@@ -1,5 +1,5 @@
-// Collections that are worked out when they are asked for: no table holds their rows, so a page is a piece of the whole list, and its cursor
-// a place in it.
+// Collections that are worked out when they are asked for: no table holds their rows, so a page is a piece of the whole
+// list, and its cursor a place in it.
 import { buildDocument, type Document, type Writer } from './document.ts'
 import { readCursor, writeCursor } from './cursor.ts'
 import { pageLinks, scopeOf, type ListDesk } from './listing.ts'

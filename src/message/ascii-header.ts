@@ -1,5 +1,5 @@
-// The header of a submitted mail for a server without SMTPUTF8 (RFC 6531): raw UTF-8 in free text and in display names becomes encoded words
-// (RFC 2047). Addresses and identifiers have no other form.
+// The header of a submitted mail for a server without SMTPUTF8 (RFC 6531): raw UTF-8 in free text and in display names
+// becomes encoded words (RFC 2047). Addresses and identifiers have no other form.
 import { isAscii } from 'node:buffer'
 import { encodedWords, unstructured } from './headers.ts'
 import { decoded, utf8 } from './parse.ts'
@@ -42,7 +42,10 @@ const TOKEN = /"(?:[^"\\]|\\[\s\S])*"|\((?:[^()\\]|\\[\s\S])*\)|<[^<>]*>|[^\s"()
 // oxlint-disable-next-line no-control-regex
 const WIDE = /[^\0-\x7f]/
 
-/** A list of addresses with its names and comments in encoded words (RFC 2047 §5); undefined when an address itself is not ASCII. */
+/**
+ * A list of addresses with its names and comments in encoded words (RFC 2047 §5); undefined when an address itself is
+ * not ASCII.
+ */
 function asciiAddresses(value: string): string | undefined {
   const tokens = value.match(TOKEN) ?? []
   let list = ''

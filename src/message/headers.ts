@@ -20,7 +20,10 @@ const isAscii = (text: string): boolean => /^[\u0000-\u007f]*$/.test(text)
 const isPlain = (text: string): boolean =>
   isAscii(text) && !text.includes('=?') && !text.split(/\s/).some((word) => word.length > LONGEST_WORD)
 
-/** Encoded words on as many lines as they need, of which the first begins at `column`; each word holds whole characters (RFC 2047 §5). */
+/**
+ * Encoded words on as many lines as they need, of which the first begins at `column`; each word holds whole characters
+ * (RFC 2047 §5).
+ */
 export function encodedWords(text: string, column: number): string {
   // Base64 is the shorter form where most characters are not ASCII.
   const base64 = text.replace(/[^\u0080-\uffff]/g, '').length * 3 > text.length

@@ -1,11 +1,15 @@
-// Whether a reader of a campaign's html finds the way to leave (D61): the tag as text that is seen, or as the address of a link that has
-// something to click on. Where html or style leaves it open the answer is no: a second way to leave does no harm, none does.
+// Whether a reader of a campaign's html finds the way to leave (D61): the tag as text that is seen, or as the address
+// of a link that has something to click on. Where html or style leaves it open the answer is no: a second way to leave
+// does no harm, none does.
 import { cutTemplate, tagsOf } from './template.ts'
 import { readAttributes, readReferences, type Attributes } from './tracking.ts'
 
 const TAG = 'unsubscribe_url'
 
-/** Elements whose content is text and no markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); none of it is seen. */
+/**
+ * Elements whose content is text and no markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); none of
+ * it is seen.
+ */
 const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext)$/
 /** Elements whose content is not seen, or not in every program. */
 const UNSEEN = /^(?:head|template|noscript|object|svg|math|dialog|details|datalist|select|audio|video|canvas|map)$/

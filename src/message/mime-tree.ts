@@ -191,7 +191,10 @@ export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: n
   return as === 'quoted-printable' ? fromQuotedPrintable(bytes.toString('latin1')) : bytes
 }
 
-/** A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it names. */
+/**
+ * A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it
+ * names.
+ */
 export function textOf(message: Buffer, node: Node, max: number): string {
   const { params } = node
   const decoded = octetsOf(message, node, max)

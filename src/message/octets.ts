@@ -22,10 +22,10 @@ const SMALL = 8 * 1024
 export const mostOctets = (size: number): number => (size <= SMALL ? size * 7 + 64 : base64Octets(size))
 
 /**
- * The plainest encoding that carries the bytes unharmed. A text whose line ends are LF cannot go as it is: on the wire a text's line ends
- * are CRLF (RFC 2046 §4.1.1), and whoever decodes the file must find the octets that were given. As quoted-printable each LF is "=0A", in a
- * small file with a soft line break behind it, so that its lines can still be read; base64 is left to what is no ASCII text, and to large
- * files that it makes shorter.
+ * The plainest encoding that carries the bytes unharmed. A text whose line ends are LF cannot go as it is: on the wire
+ * a text's line ends are CRLF (RFC 2046 §4.1.1), and whoever decodes the file must find the octets that were given. As
+ * quoted-printable each LF is "=0A", in a small file with a soft line break behind it, so that its lines can still be
+ * read; base64 is left to what is no ASCII text, and to large files that it makes shorter.
  */
 export function encodingOf(contentType: string, bytes: Buffer): Encoding {
   if (!/^text\//i.test(contentType)) return 'base64'

@@ -1,5 +1,5 @@
-// What of a submitted message runs when it is opened (D28, D77): each part is judged by every name that a reader may give its file, and by
-// its first octets, whether the part calls itself an attachment or a text.
+// What of a submitted message runs when it is opened (D28, D77): each part is judged by every name that a reader may
+// give its file, and by its first octets, whether the part calls itself an attachment or a text.
 import { refusalOf } from './file-type.ts'
 import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, octetsOf, parseTree, type Node } from './mime-tree.ts'
 import { decoded } from './parse.ts'
@@ -7,7 +7,10 @@ import { decoded } from './parse.ts'
 /** Octets at the beginning of a file that tell what it is. */
 const HEAD = 64
 
-/** `"a.exe" is of a type …` for the first part that is refused; undefined when there is none. Throws MalformedMessage beyond the limits. */
+/**
+ * `"a.exe" is of a type …` for the first part that is refused; undefined when there is none. Throws MalformedMessage
+ * beyond the limits.
+ */
 export function programIn(message: Buffer, tree: Node, depth = 0): string | undefined {
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its messages are nested more than ${MAX_DEPTH} deep.`)
   for (const node of nodesOf(tree)) {
@@ -67,8 +70,9 @@ function headsOf(message: Buffer, node: Node): Buffer[] {
 const NAME = /\b((?:file)?name)(?:\*(\d{1,4}))?(\*?)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?|([^;]*))/gi
 
 /**
- * Every name that a reader may take from a part: of all its fields, also from those that stand twice or lack a semicolon; whole, and joined
- * of pieces (RFC 2231 §3); with percent signs (RFC 2231 §4), encoded words (RFC 2047, wrongly but widely) and comments undone.
+ * Every name that a reader may take from a part: of all its fields, also from those that stand twice or lack a
+ * semicolon; whole, and joined of pieces (RFC 2231 §3); with percent signs (RFC 2231 §4), encoded words (RFC 2047,
+ * wrongly but widely) and comments undone.
  */
 function namesOf(node: Node): string[] {
   const names = new Set<string>()

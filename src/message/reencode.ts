@@ -1,5 +1,5 @@
-// Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a server that takes only 7.
-// What somebody has signed is left alone.
+// Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a
+// server that takes only 7. What somebody has signed is left alone.
 import { isAscii } from 'node:buffer'
 import {
   fieldOf,
@@ -16,8 +16,10 @@ import { encodeQuotedPrintable } from './quoted-printable.ts'
 /** A signed or encrypted part must not change (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
-/** Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding (RFC 2045 §6.4); its
- *  header has addresses or identifiers that are not ASCII. */
+/**
+ * Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding
+ * (RFC 2045 §6.4); its header has addresses or identifiers that are not ASCII.
+ */
 export type Fixed = 'signed' | 'unreadable' | 'whole' | 'fields'
 
 /** What the sender is told of it: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
@@ -34,7 +36,10 @@ export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: str
   ],
 }
 
-/** Reasons on their way out of a worker, which gives octets: those of a mail end with a final dot, a reason is one octet. */
+/**
+ * Reasons on their way out of a worker, which gives octets: those of a mail end with a final dot, a reason is one
+ * octet.
+ */
 const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies readonly Fixed[]
 export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
 export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
@@ -95,7 +100,8 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
   }
   const body = message.toString('latin1', node.start, node.end)
   if (!needs(body)) return []
-  // A multipart without a boundary, or a report in words of its own type: an encoding of it is forbidden, and readers undo none.
+  // A multipart without a boundary, or a report in words of its own type: an encoding of it is forbidden, and readers
+  // undo none.
   if (COMPOSITE.test(node.type)) return 'whole'
   const last = body.endsWith('\r\n') ? '\r\n' : ''
   const content = body.slice(0, body.length - last.length)

@@ -19,7 +19,10 @@ export interface Sized {
   attachments: readonly { size: number }[]
 }
 
-/** An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as their longest form. */
+/**
+ * An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as their
+ * longest form.
+ */
 export function encodedSize({ html, text, headers, attachments }: Sized): number {
   const parts = attachments.reduce((sum, { size }) => sum + mostOctets(size) + PART, 0)
   const own = headers.reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)

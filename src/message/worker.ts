@@ -117,7 +117,10 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   return opened
 }
 
-/** The bytes that follow DATA, final dot included; one octet when the mail cannot be made as it was asked for (`reasonOf`). */
+/**
+ * The bytes that follow DATA, final dot included; one octet when the mail cannot be made as it was asked for
+ * (`reasonOf`).
+ */
 export async function composeAndSign({
   mail,
   content,

@@ -1,5 +1,6 @@
-// Each attempt of a delivery (D81): an attempt that another follows is a row of its own; what the last one came to stands with the
-// delivery, so that a mail that is taken at once costs no row. They are kept as long as the body and go with an erased recipient.
+// Each attempt of a delivery (D81): an attempt that another follows is a row of its own; what the last one came to
+// stands with the delivery, so that a mail that is taken at once costs no row. They are kept as long as the body and go
+// with an erased recipient.
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'

@@ -242,8 +242,10 @@ async function talk(
   }
 }
 
-/** The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME (RFC 6152 §3); its
- *  header may hold UTF-8, which becomes encoded words for one without SMTPUTF8. */
+/**
+ * The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME
+ * (RFC 6152 §3); its header may hold UTF-8, which becomes encoded words for one without SMTPUTF8.
+ */
 async function fitFor(
   session: SmtpSession,
   desk: AttemptDesk,

@@ -1,5 +1,5 @@
-// Lanes that the operator holds (D81): mail for a receiving domain waits, what comes too, until it is released, also over a restart. And what
-// waits by lane, for who decides.
+// Lanes that the operator holds (D81): mail for a receiving domain waits, what comes too, until it is released, also
+// over a restart. And what waits by lane, for who decides.
 import type { Clock } from '../base/clock.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'

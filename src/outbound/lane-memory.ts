@@ -1,5 +1,5 @@
-// What lanes learned, kept in the store, so that it outlives a restart and commands can show it (D64). It is written seconds after it changed,
-// by the server alone; what is older than an hour is forgotten.
+// What lanes learned, kept in the store, so that it outlives a restart and commands can show it (D64). It is written
+// seconds after it changed, by the server alone; what is older than an hour is forgotten.
 import { HOUR, SECOND, type Cancel, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'

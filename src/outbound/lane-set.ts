@@ -1,4 +1,5 @@
-// The lanes that have mail: made when mail for them is found, with what was learned of their exchangers, and forgotten when they are empty.
+// The lanes that have mail: made when mail for them is found, with what was learned of their exchangers, and forgotten
+// when they are empty.
 import type { Reader } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
 import { becameDue, LANES } from './claim.ts'

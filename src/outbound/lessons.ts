@@ -1,5 +1,5 @@
-// What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a second, or nothing for a
-// while. Whoever asks acts on it; here a lane only learns.
+// What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a
+// second, or nothing for a while. Whoever asks acts on it; here a lane only learns.
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
 import type { Consignment } from './claim.ts'
@@ -20,7 +20,10 @@ export function isRefused(lane: Lane, work: Consignment, verdicts: readonly Verd
   return true
 }
 
-/** Rate answers to a mail whose attempt began at a time: the lane goes more slowly, and they are marked to go back with their attempt. */
+/**
+ * Rate answers to a mail whose attempt began at a time: the lane goes more slowly, and they are marked to go back with
+ * their attempt.
+ */
 export function slowedBy(
   lane: Lane,
   { deliveries }: Consignment,
@@ -36,8 +39,10 @@ export function slowedBy(
   return marked
 }
 
-/** local: this server could not try. narrower: one connection was too many, others may work. closed: no connection works; the lane pauses.
- *  slower: what was claimed is too much. */
+/**
+ * local: this server could not try. narrower: one connection was too many, others may work. closed: no connection
+ * works; the lane pauses. slower: what was claimed is too much.
+ */
 export type Lesson = { lesson: 'local' | 'closed'; verdict: Verdict } | { lesson: 'narrower' | 'slower' } | undefined
 
 /** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
@@ -69,8 +74,11 @@ export function lessonOf(
   return undefined
 }
 
-/** Of mails that wait for a lane that pauses, those that share its verdict: an exchanger that said nothing would have said nothing to any of
- *  them; what one said was said to the mail in hand, and the others keep their attempts, but for those whose time is over. */
+/**
+ * Of mails that wait for a lane that pauses, those that share its verdict: an exchanger that said nothing would have
+ * said nothing to any of them; what one said was said to the mail in hand, and the others keep their attempts, but for
+ * those whose time is over.
+ */
 export function sharing(
   waiting: readonly Consignment[],
   { code }: Verdict,

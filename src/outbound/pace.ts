@@ -1,5 +1,6 @@
-// How many mails a second an exchanger takes from us, as it was learned (D64). A lane has no pace until a rate answer ("rate limit exceeded")
-// comes: then it goes at half of what was taken lately, comes back quickly to just below that, and beyond it slowly.
+// How many mails a second an exchanger takes from us, as it was learned (D64). A lane has no pace until a rate answer
+// ("rate limit exceeded") comes: then it goes at half of what was taken lately, comes back quickly to just below that,
+// and beyond it slowly.
 import { HOUR, SECOND } from '../base/clock.ts'
 
 /** What was taken is looked at over so many seconds. */
@@ -8,7 +9,10 @@ const SLOWEST = 1 / 60
 /** Faster than this is no limit, in mails per second. */
 const UNLIMITED = 1000
 const RAISE_EVERY = SECOND
-/** Above the rate that was refused last, the pace is raised this seldom; the first step is this part, and each further one twice as large. */
+/**
+ * Above the rate that was refused last, the pace is raised this seldom; the first step is this part, and each further
+ * one twice as large.
+ */
 const PROBE_EVERY = 10 * SECOND
 const FIRST_PROBE = 0.05
 /** The part of the rate that was refused last to which the pace comes back quickly. */
@@ -97,7 +101,10 @@ export class Pace {
     if (this.#perSecond > UNLIMITED) this.#perSecond = Infinity
   }
 
-  /** A mail whose attempt began at a time got a rate answer. Answers to mails that were under way at the last one say nothing new. */
+  /**
+   * A mail whose attempt began at a time got a rate answer. Answers to mails that were under way at the last one say
+   * nothing new.
+   */
   refused(begunAt: number, now: number): void {
     if (begunAt <= this.#slowedAt) return
     this.#wall = Math.min(this.#perSecond, Math.max(this.#observed(now), this.#held) || 1)

@@ -1,5 +1,5 @@
-// What became of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the receiving domain. Counted in
-// the transaction that writes the outcome, as tally.ts counts by sending domain.
+// What became of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the
+// receiving domain. Counted in the transaction that writes the outcome, as tally.ts counts by sending domain.
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -35,7 +35,10 @@ const ADD = `insert into receiver_tallies
     within_5s = within_5s + excluded.within_5s, within_1m = within_1m + excluded.within_1m,
     within_10m = within_10m + excluded.within_10m, within_1h = within_1h + excluded.within_1h`
 
-/** Counts one outcome: delivered, deferred, or refused (bounced, failed). What this server itself stopped is no receiver's. */
+/**
+ * Counts one outcome: delivered, deferred, or refused (bounced, failed). What this server itself stopped is no
+ * receiver's.
+ */
 export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: Outcome, now: number): void {
   const { host, kind } = verdict
   if (kind === 'waiting' || kind === 'rejected' || kind === 'suppressed') return

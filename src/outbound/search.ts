@@ -1,5 +1,5 @@
-// The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which match addresses and
-// subjects. Each term becomes a condition in SQL on `outbound_emails`.
+// The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
+// match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 import { refuse } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
@@ -100,7 +100,10 @@ function toBeginning(reader: Reader, text: string): Condition {
       }
 }
 
-/** A free word begins an address or stands in the subject; what looks like an address is looked for among addresses alone. */
+/**
+ * A free word begins an address or stands in the subject; what looks like an address is looked for among addresses
+ * alone.
+ */
 function withWord(reader: Reader, word: string): Condition {
   if (isWhole(word)) return toRecipient(word)
   const addresses = toBeginning(reader, word.toLowerCase())

@@ -1,4 +1,5 @@
-// The dialogue about one mail on an open session: one transaction, and further ones for recipients that were too many for it.
+// The dialogue about one mail on an open session: one transaction, and further ones for recipients that were too many
+// for it.
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -23,8 +24,10 @@ const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
 /** So long an answer to the final dot may take until the mail is called sent. */
 const PATIENCE = 2 * SECOND
 
-/** The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may know (D25). A
- *  campaign's mails are many, and their owner looks at the whole. */
+/**
+ * The octets are with the exchanger, and what it makes of them takes its time: the mail is sent, which its owner may
+ * know (D25). A campaign's mails are many, and their owner looks at the whole.
+ */
 function noteHanded({ clock, log, store }: SendDeps, deliveries: readonly Delivery[]): void {
   const primary = deliveries.find(({ role }) => role === 'to')
   if (!primary) return

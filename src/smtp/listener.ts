@@ -1,5 +1,5 @@
-// A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It answers 250 after
-// the final dot only once the second was answered with yes (RFC 5321 §6.1).
+// A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It
+// answers 250 after the final dot only once the second was answered with yes (RFC 5321 §6.1).
 import type { AddressInfo } from 'node:net'
 import { domainToASCII } from 'node:url'
 import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
@@ -89,7 +89,10 @@ const DEADLINE = 5 * MINUTE
 const MIN_RATE = 500
 /** Programs have their password at hand. */
 const SIGN_IN_DEADLINE = 30 * SECOND
-/** A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has octets. */
+/**
+ * A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has
+ * octets.
+ */
 const BLOCK = 16 * 1024
 
 export async function startListener(

@@ -1,5 +1,5 @@
-// smtp-server with sessions of ours. Every connection is counted from the moment it is accepted, before TLS and before the greeting: who
-// says nothing holds a place as everybody else, and loses it soon.
+// smtp-server with sessions of ours. Every connection is counted from the moment it is accepted, before TLS and before
+// the greeting: who says nothing holds a place as everybody else, and loses it soon.
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { SMTPServer } from 'smtp-server'

@@ -36,8 +36,10 @@ const ENHANCED: Readonly<Record<number, string>> = {
  *  message may still be judged when the connection is gone. */
 const streams = new WeakMap<SMTPConnection, StrictStream>()
 
-/** How long a client may take, in ms: for a command, for one before it has signed in, for the handshake after STARTTLS; a message besides
- *  takes a second for each `rate` octets at most. */
+/**
+ * How long a client may take, in ms: for a command, for one before it has signed in, for the handshake after STARTTLS;
+ * a message besides takes a second for each `rate` octets at most.
+ */
 export interface Patience {
   request: number
   signIn: number

@@ -17,8 +17,8 @@ export type Stage =
   | 'compose'
 
 /** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
- *  rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try (D72), or the sending
- *  domain is not ready (D68): nothing is said about the mail, no attempt is counted. */
+ * rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try
+ * (D72), or the sending domain is not ready (D68): nothing is said about the mail, no attempt is counted. */
 export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
 
 export interface Verdict {
@@ -39,7 +39,10 @@ export interface Verdict {
   cause?: string
   /** Of a mail that waits: for a record of its sending domain, and not for this server. */
   record?: string
-  /** Of a deferral: the receiver asked for less at once. The mail goes back without an attempt, and its lane goes more slowly. */
+  /**
+   * Of a deferral: the receiver asked for less at once. The mail goes back without an attempt, and its lane goes more
+   * slowly.
+   */
   soon?: true
 }
 
@@ -79,7 +82,10 @@ export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict 
   return cause === undefined ? verdict : { ...verdict, cause }
 }
 
-/** The sending domain's DKIM record was not seen at the last check: nothing can be signed that receivers could verify (D68). */
+/**
+ * The sending domain's DKIM record was not seen at the last check: nothing can be signed that receivers could verify
+ * (D68).
+ */
 export function waitsForRecord(circumstance: Circumstance, record: string): Verdict {
   const text = `The DKIM record ${record} was not seen in DNS at the last check of the sending domain; the mail waits for it.`
   return { ...ownVerdict('waiting', '4.7.0', text, circumstance), record }

@@ -91,8 +91,8 @@ ${firstTriggers}
 `
 
 /**
- * The conflict clause of the statement that fires a trigger counts in place of those inside it: these have none, so that
- * they do the same below "insert … on conflict" and "update or replace".
+ * The conflict clause of the statement that fires a trigger counts in place of those inside it: these have none, so
+ * that they do the same below "insert … on conflict" and "update or replace".
  */
 const upsertTriggers = SECOND.map(({ columns, key, of, table }) => {
   const place = `"of" = ${of} and row_key = new.${key}`

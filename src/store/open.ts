@@ -28,7 +28,9 @@ export function makeDataDir(dataDir: string): void {
   demandClosed(dataDir)
 }
 
-/** Mails, addresses and the hashes of tokens lie in it. Throws an OperatorError for a directory that others may read. */
+/**
+ * Mails, addresses and the hashes of tokens lie in it. Throws an OperatorError for a directory that others may read.
+ */
 export function demandClosed(dataDir: string): void {
   if ((statSync(dataDir).mode & 0o007) !== 0)
     throw new OperatorError(`Other users may read the data directory ${dataDir}; close it with "chmod 700 ${dataDir}".`)

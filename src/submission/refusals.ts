@@ -27,7 +27,10 @@ export function replyTo({ problems }: Refusal): SmtpRefusal {
   return { code, text: `${enhanced} ${wordsOf(problems.map(({ detail }) => detail).join(' '))}` }
 }
 
-/** Text that fits on one line of a reply, in ASCII (RFC 5321 §4.2): a sentence keeps its meaning where a sign of it has a name. */
+/**
+ * Text that fits on one line of a reply, in ASCII (RFC 5321 §4.2): a sentence keeps its meaning where a sign of it has
+ * a name.
+ */
 export const wordsOf = (text: string): string =>
   text
     .replace(/(?<!\s)\s?§\s?/g, ' section ')

@@ -1,4 +1,5 @@
-// TLS-ALPN-01 (RFC 8737) without an authority: what handshakes are shown while a proof lasts, and which way of proof is taken when.
+// TLS-ALPN-01 (RFC 8737) without an authority: what handshakes are shown while a proof lasts, and which way of proof is
+// taken when.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createHash, X509Certificate } from 'node:crypto'

@@ -1,4 +1,5 @@
-// Which names the operator hears of: each that is to have a certificate, in doctor, in /metrics and by mail; none that nobody wants any more.
+// Which names the operator hears of: each that is to have a certificate, in doctor, in /metrics and by mail; none that
+// nobody wants any more.
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Whatever stands behind an option or in the place of an argument: a command takes it, or says in a sentence what is wrong with it. None
-// ends in a stack trace or in words of the database.
+// Whatever stands behind an option or in the place of an argument: a command takes it, or says in a sentence what is
+// wrong with it. None ends in a stack trace or in words of the database.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

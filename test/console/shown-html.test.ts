@@ -1,4 +1,5 @@
-// HTML of strangers in the console: five hundred hostile mails, none of which keeps a script, a form, a style or a way to load anything.
+// HTML of strangers in the console: five hundred hostile mails, none of which keeps a script, a form, a style or a way
+// to load anything.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { harmless } from '../../src/console/shown-html.ts'

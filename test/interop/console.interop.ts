@@ -1,5 +1,6 @@
-// The console of the built file in a real browser: signed in by link, password and passkey; a mail is found and read; a campaign is written,
-// tried, sent and followed; every page is judged by axe-core in two schemes and two widths. POSTRIDER_SHOTS names a folder for pictures.
+// The console of the built file in a real browser: signed in by link, password and passkey; a mail is found and read; a
+// campaign is written, tried, sent and followed; every page is judged by axe-core in two schemes and two widths.
+// POSTRIDER_SHOTS names a folder for pictures.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'

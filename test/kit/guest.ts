@@ -1,5 +1,5 @@
-// A person in the console, as far as its pages need a browser: cookies are kept, forms are sent with what the page wrote into them, redirects
-// are followed within the server.
+// A person in the console, as far as its pages need a browser: cookies are kept, forms are sent with what the page
+// wrote into them, redirects are followed within the server.
 import { parse } from './page.ts'
 import type { TestAppliance } from './appliance.ts'
 

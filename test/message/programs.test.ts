@@ -1,5 +1,5 @@
-// Files that run when they are opened, in every place and under every name that a reader of mail may find them (D28, D77): RFC 2045,
-// RFC 2183, RFC 2231, RFC 6532.
+// Files that run when they are opened, in every place and under every name that a reader of mail may find them (D28,
+// D77): RFC 2045, RFC 2183, RFC 2231, RFC 6532.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { MalformedMessage, parseTree } from '../../src/message/mime-tree.ts'

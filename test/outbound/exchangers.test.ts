@@ -1,5 +1,6 @@
-// What exchangers do to those who send much at once, as a table: for each behaviour all mails are delivered, and it says how many attempts
-// are charged, how many connections there are at most, and how long it may take by the clock, which is turned by hand (D34, D64).
+// What exchangers do to those who send much at once, as a table: for each behaviour all mails are delivered, and it
+// says how many attempts are charged, how many connections there are at most, and how long it may take by the clock,
+// which is turned by hand (D34, D64).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -229,7 +230,10 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
   })
 }
 
-/** So many mails are taken in so many seconds by a receiver that takes `most` a second, when there is always more to send. */
+/**
+ * So many mails are taken in so many seconds by a receiver that takes `most` a second, when there is always more to
+ * send.
+ */
 function takenBy(pace: Pace, most: number, seconds: number, start = 0): { taken: number; refused: number } {
   let [taken, refused, second, inSecond] = [0, 0, -1, 0]
   for (let now = start; now < start + seconds * 1000; now += 10) {

@@ -66,7 +66,8 @@ describe('replies of real exchangers', () => {
     )
   })
 
-  // Texts of the kinds that were once mistaken: "not found" is said of an IP address, "unknown user" of a list, "failed" of a lookup.
+  // Texts of the kinds that were once mistaken: "not found" is said of an IP address, "unknown user" of a list,
+  // "failed" of a lookup.
   const near = readFileSync(new URL('mistaken.tsv', import.meta.url), 'utf8')
     .trimEnd()
     .split('\n')

@@ -1,5 +1,5 @@
-// What makes pages pleasant where there is a script: parts that follow events, times of the reader's own zone, copying, and a question before
-// what cannot be taken back. Every page works without it.
+// What makes pages pleasant where there is a script: parts that follow events, times of the reader's own zone, copying,
+// and a question before what cannot be taken back. Every page works without it.
 import htmx from 'htmx.org'
 
 /** Times are written in UTC by the server. */

@@ -1,5 +1,6 @@
-// The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It is there only for text that it can show and give
-// back unchanged in meaning; other HTML (tables, styles) is edited as its source, so that nothing of it is lost.
+// The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It is there only for text
+// that it can show and give back unchanged in meaning; other HTML (tables, styles) is edited as its source, so that
+// nothing of it is lost.
 import { Editor, Node, mergeAttributes } from '@tiptap/core'
 import Image from '@tiptap/extension-image'
 import StarterKit from '@tiptap/starter-kit'

@@ -1,4 +1,5 @@
-// Campaigns: written, tried, started, followed, and afterwards the list of every recipient with what became of their mail.
+// Campaigns: written, tried, started, followed, and afterwards the list of every recipient with what became of their
+// mail.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import {

@@ -96,7 +96,9 @@ export async function startBrowser() {
       })
     },
 
-    /** A page in a scheme and width: nothing scrolls sideways, buttons are large enough for a finger; a picture of it. */
+    /**
+     * A page in a scheme and width: nothing scrolls sideways, buttons are large enough for a finger; a picture of it.
+     */
     async look(scheme: string, width: number, name: string): Promise<void> {
       await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })
       await cdp('Emulation.setDeviceMetricsOverride', { width, height: 720, deviceScaleFactor: 2, mobile: width < 500 })
