@@ -210,7 +210,8 @@ async function talk(
 ): Promise<Attempted> {
   const policy = work.email.tls_policy
   let connection = open
-  if (connection && policy === 'Require' && connection.session.tls === null) {
+  // One that was cut while it was idle says nothing any more of what the exchanger takes.
+  if (connection && (!connection.session.usable || (policy === 'Require' && connection.session.tls === null))) {
     void sessions.leave(connection)
     connection = undefined
   }

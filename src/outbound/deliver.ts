@@ -26,7 +26,7 @@ export interface DeliveryDesk extends AttemptDesk {
   troubles: Troubles
 }
 
-/** The connection if it can carry more. `refused`: the mail goes over another one; `narrowed`: there was one too many. */
+/** The connection if it can carry more. `refused`: the mail goes over another; `narrowed`: there was one too many. */
 type Used = Connection | 'refused' | 'narrowed' | undefined
 /** Consignments in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4

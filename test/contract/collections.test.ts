@@ -180,7 +180,7 @@ test('what is included is there also where a sparse fieldset leaves its relation
 })
 
 test('a refusal of very much tells a hundred places, not all of them', async () => {
-  const headers = Object.fromEntries(Array.from({ length: 5000 }, (_, n) => [`bad name ${n}`, 'x']))
+  const headers = Object.fromEntries(Array.from({ length: 900 }, (_, n) => [`bad name ${n}`, 'x']))
   const answer = await ask('POST', '/outbound-emails', { body: mailDocument({ headers }) })
   assert.equal(answer.status, 422)
   assert.equal(answer.body.errors.length, 100)
