@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { document } from '../kit/appliance.ts'
 import { RawClient } from '../smtp/raw.ts'
 import { Machine, type Serving } from './rig/machine.ts'
+import { passBy } from './rig/need.ts'
 
 let machine: Machine
 let server: Serving
@@ -68,7 +69,7 @@ test('nothing is sent to an address that is not public, in whatever form it is w
   // In a network of its own, which holds nothing: a server that tries all the same reaches nobody.
   const alone = ['unshare', '--net']
   if (spawnSync(alone[0]!, [...alone.slice(1), 'true']).status !== 0)
-    return t.skip('no network of its own can be made here')
+    return passBy(t, 'no network of its own can be made here')
   const reached: string[] = []
   for (const address of NOT_PUBLIC) {
     const { stdout } = await machine.runUnder(alone, '--json', 'webhook', 'test', `https://${address}:9/x`)

@@ -1,6 +1,6 @@
 // Tests against foreign programs say what is not installed and pass by; INTEROP_REQUIRED=1 makes them fail instead, so
 // that a machine set up for them cannot go green without having run them.
-import { describe, test } from 'node:test'
+import { describe, test, type TestContext } from 'node:test'
 
 /** A suite that runs only where `absent` is empty. */
 export function withPrograms(name: string, absent: readonly string[], suite: () => void): void {
@@ -10,4 +10,10 @@ export function withPrograms(name: string, absent: readonly string[], suite: () 
   test(name, () => {
     throw new Error(reason)
   })
+}
+
+/** Skips a test that this machine cannot run, for the reason given; throws instead where INTEROP_REQUIRED=1. */
+export function passBy(t: TestContext, reason: string): void {
+  if (process.env['INTEROP_REQUIRED'] === '1') throw new Error(reason)
+  t.skip(reason)
 }
