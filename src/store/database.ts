@@ -7,44 +7,16 @@
 import type Database from 'better-sqlite3'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
+import { Commits, jobOf, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
 import { Presence } from './presence.ts'
-import type { Compiled, Runnable } from './query.ts'
+import type { Runnable } from './query.ts'
+import { Statements, type Watch } from './statements.ts'
+import type { TableName } from './tables.ts'
+import type { Reader, Tx } from './tx.ts'
 
-export interface Reader {
-  all<Output>(query: Runnable<Output>): Output[]
-  first<Output>(query: Runnable<Output>): Output | undefined
-}
+export type { Change, Reader, Tx } from './tx.ts'
 
-export interface Change {
-  /** How many rows were inserted, updated or deleted. */
-  changes: number
-  /** The `key` of the last inserted row. */
-  key: number
-}
-
-export interface Tx extends Reader {
-  run(query: { compile(): Compiled }): Change
-  /** Calls the listeners of this name (`Store.on`), once for the whole commit. */
-  signal(news: string): void
-  /** Calls `run` once the transaction is on the disk, to ring bells or drop caches. Not called when it fails. */
-  afterCommit(run: () => void): void
-}
-
-interface Job {
-  work: (tx: Tx) => unknown
-  resolve: (value: unknown) => void
-  reject: (error: unknown) => void
-  hooks: (() => void)[]
-  signals: string[]
-}
-
-function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (error: unknown) => void): Job {
-  return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [] }
-}
-
-/** A batch that has run this long is committed; other jobs go into the next one, after a turn of the event loop. */
-const BATCH_MS = 6
 /** A patient write waits at most this long for others to share its commit. */
 const PATIENCE_MS = 5
 
@@ -56,29 +28,46 @@ const STEP_PAGES = 64
 
 export class Store implements Reader {
   readonly #db: Database.Database
-  readonly #statements = new Map<string, Database.Statement>()
-  readonly #batches = new Batches<Job>((jobs) => this.#commit(jobs))
-  readonly #listeners = new Map<string, (() => void)[]>()
+  readonly #statements: Statements
+  readonly #commits: Commits
+  readonly #batches: Batches<Job>
   readonly #presence: Presence | undefined
-  #version: unknown
-  #failing: unknown
+  /** What `changedOutside` has told already. */
+  #outside = 0
 
   /** `file` is watched: once the file is gone, every write is rejected. */
   constructor(database: Database.Database, file?: string) {
     this.#db = database
     defineDigest(database)
     this.#presence = file === undefined ? undefined : new Presence(file)
-    this.#version = this.#dataVersion()
+    this.#statements = new Statements(database)
+    this.#commits = new Commits({
+      statements: this.#statements,
+      inTransaction: () => database.inTransaction,
+      demandPresence: () => this.#presence?.demand(),
+    })
+    this.#batches = new Batches((jobs) => this.#commits.commit(jobs))
   }
 
   all<Output>(query: Runnable<Output>): Output[] {
-    const { sql, parameters } = query.compile()
-    return this.#prepare(sql).all(...parameters) as Output[]
+    return this.#statements.all(query.compile())
   }
 
   first<Output>(query: Runnable<Output>): Output | undefined {
-    const { sql, parameters } = query.compile()
-    return this.#prepare(sql).get(...parameters) as Output | undefined
+    return this.#statements.first(query.compile())
+  }
+
+  fact<Output>(query: Runnable<Output>): Output | undefined {
+    return this.#statements.fact(query.compile())
+  }
+
+  generation(table: TableName, by: 'changed' | 'removed'): number {
+    return this.#statements.generation(table, by)
+  }
+
+  /** Calls `watch` after every statement, with the number of rows that it returned and changed. */
+  watch(watch: Watch): void {
+    this.#statements.watch = watch
   }
 
   /**
@@ -99,12 +88,12 @@ export class Store implements Reader {
 
   /** Calls `hear` after every commit with this signal. */
   on(news: string, hear: () => void): void {
-    this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
+    this.#commits.on(news, hear)
   }
 
   /** The error of the last commit; undefined when it succeeded. */
   get failing(): unknown {
-    return this.#failing
+    return this.#commits.failing
   }
 
   /** Tests the disk by a commit that changes nothing; rejects when it fails. */
@@ -122,9 +111,9 @@ export class Store implements Reader {
 
   /** True when another process has changed the database since the last call. */
   changedOutside(): boolean {
-    const version = this.#dataVersion()
-    const changed = version !== this.#version
-    this.#version = version
+    const outside = this.#statements.lookAgain()
+    const changed = outside !== this.#outside
+    this.#outside = outside
     return changed
   }
 
@@ -188,82 +177,5 @@ export class Store implements Reader {
   close(): void {
     this.#batches.drain()
     this.#db.close()
-  }
-
-  #dataVersion(): unknown {
-    return this.#db.pragma('data_version', { simple: true })
-  }
-
-  #prepare(sql: string): Database.Statement {
-    let statement = this.#statements.get(sql)
-    if (!statement) {
-      statement = this.#db.prepare(sql)
-      this.#statements.set(sql, statement)
-    }
-    return statement
-  }
-
-  /** Runs and commits jobs from the front for as long as a batch may take; returns how many. */
-  #commit(jobs: readonly Job[]): number {
-    const settled: (() => void)[] = []
-    let taken = 0
-    try {
-      this.#prepare('begin immediate').run()
-      const end = performance.now() + BATCH_MS
-      while (taken < jobs.length && (taken === 0 || performance.now() < end))
-        settled.push(this.#perform(jobs[taken++]!))
-      this.#prepare('commit').run()
-      // When the file was removed, the commit is lost: then it must not count.
-      this.#presence?.demand()
-      this.#failing = undefined
-    } catch (thrown) {
-      this.#failing = thrown
-      if (this.#db.inTransaction) this.#prepare('rollback').run()
-      const failed = jobs.slice(0, Math.max(taken, 1))
-      for (const job of failed) job.reject(thrown)
-      return failed.length
-    }
-    for (const settle of settled) settle()
-    const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
-    for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
-    return taken
-  }
-
-  /**
-   * Runs one job in its savepoint.
-   * The returned function resolves or rejects its promise; it is called after the commit.
-   */
-  #perform(job: Job): () => void {
-    this.#prepare('savepoint job').run()
-    try {
-      const value = job.work(this.#tx(job))
-      if (typeof (value as { then?: unknown } | null | undefined)?.then === 'function')
-        throw new TypeError('A transaction is synchronous: its work may not return a promise.')
-      this.#prepare('release job').run()
-      return () => {
-        job.resolve(value)
-        for (const hook of job.hooks) hook()
-      }
-    } catch (thrown) {
-      // Some errors (disk full) make SQLite end the transaction: then the whole batch fails.
-      if (!this.#db.inTransaction) throw thrown
-      this.#prepare('rollback to job').run()
-      this.#prepare('release job').run()
-      return () => job.reject(thrown)
-    }
-  }
-
-  #tx(job: Job): Tx {
-    return {
-      all: (query) => this.all(query),
-      first: (query) => this.first(query),
-      run: (query) => {
-        const { sql, parameters } = query.compile()
-        const { changes, lastInsertRowid } = this.#prepare(sql).run(...parameters)
-        return { changes, key: Number(lastInsertRowid) }
-      },
-      signal: (news) => void job.signals.push(news),
-      afterCommit: (run) => void job.hooks.push(run),
-    }
   }
 }

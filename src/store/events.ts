@@ -3,7 +3,7 @@
 import { newId } from '../base/ids.ts'
 import type { EventType } from '../states/events.ts'
 import type { Tx } from './database.ts'
-import { db, statement } from './query.ts'
+import { raw } from './query.ts'
 
 /** The signal of a commit that holds new events. */
 export const EVENTS = 'events'
@@ -18,41 +18,25 @@ export interface NewEvent {
   at: number
 }
 
-const insert = statement<{
-  id: string
-  user_key: number
-  domain_key: number | null
-  email_key: number | null
-  campaign_key: number | null
-  type: EventType
-  data: string
-  created_at: number
-}>()((arg) =>
-  db.insertInto('events').values({
-    id: arg.id,
-    user_key: arg.user_key,
-    domain_key: arg.domain_key,
-    email_key: arg.email_key,
-    campaign_key: arg.campaign_key,
-    type: arg.type,
-    data: arg.data,
-    created_at: arg.created_at,
-  }),
-)
+const COLUMNS = ['id', 'user_key', 'domain_key', 'email_key', 'campaign_key', 'type', 'data', 'created_at']
+const row = `(${COLUMNS.map(() => '?').join(', ')})`
 
-/** Writes an event and signals `EVENTS`. Call it in the transaction that writes the cause; `at` is in ms. */
-export function appendEvent(tx: Tx, { type, user_key, domain_key, email_key, campaign_key, data, at }: NewEvent): void {
-  tx.run(
-    insert({
-      id: newId(at),
-      user_key,
-      domain_key: domain_key ?? null,
-      email_key: email_key ?? null,
-      campaign_key: campaign_key ?? null,
-      type,
-      data: data ? JSON.stringify(data) : '{}',
-      created_at: at,
-    }),
-  )
+/** Writes events and signals `EVENTS`. Call it in the transaction that writes the cause; `at` is in ms. */
+export function appendEvents(tx: Tx, events: readonly NewEvent[]): void {
+  if (events.length === 0) return
+  const values = events.flatMap(({ type, user_key, domain_key, email_key, campaign_key, data, at }) => [
+    newId(at),
+    user_key,
+    domain_key ?? null,
+    email_key ?? null,
+    campaign_key ?? null,
+    type,
+    data ? JSON.stringify(data) : '{}',
+    at,
+  ])
+  tx.run(raw(`insert into events (${COLUMNS.join(', ')}) values ${events.map(() => row).join(', ')}`, values))
   tx.signal(EVENTS)
 }
+
+/** Writes one event; see `appendEvents`. */
+export const appendEvent = (tx: Tx, event: NewEvent): void => appendEvents(tx, [event])

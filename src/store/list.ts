@@ -106,6 +106,10 @@ export function findByKeys(
   )
 }
 
+/** The id of one row, without its other columns. It never changes. */
+export const findId = (reader: Reader, table: TableName, key: number): ListedRow | undefined =>
+  reader.fact<ListedRow>(raw(`select key, id from ${table} where key = ?`, [key]))
+
 const columnLists = new Map<string, string>()
 
 /** A table's columns without some, as SQL; "*" when none is left out. */

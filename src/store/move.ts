@@ -5,6 +5,9 @@ import type { Machine, Row } from '../states/machine.ts'
 import type { Tx } from './database.ts'
 import { raw } from './query.ts'
 
+/** Further columns to set, by name. */
+export type Columns = Record<string, unknown>
+
 /**
  * Moves one row by the table and sets further columns with it. Returns the table's row (from, on, to, by, emits), or
  * undefined when the row is gone or its status does not allow the move.
@@ -14,22 +17,71 @@ export function move<Status extends string, On extends string>(
   machine: Machine<Status, On>,
   key: number,
   on: On,
-  set: Record<string, unknown> = {},
+  set: Columns = {},
 ): Row<Status, On> | undefined {
+  return along(tx, machine, key, [rowFor(tx, machine, key, on)], set)?.[0]
+}
+
+/** One move after another, of a row that has not begun. */
+export type Steps<On extends string> = readonly (readonly [on: On, set: Columns])[]
+
+/**
+ * Moves one row by several events, one after the other, in one statement when it stands where the first begins. Returns
+ * the table's rows of the moves that were made.
+ */
+export function moveThrough<Status extends string, On extends string>(
+  tx: Tx,
+  machine: Machine<Status, On>,
+  key: number,
+  steps: Steps<On>,
+): Row<Status, On>[] {
+  const [first] = steps
+  let row = first && onlyRow(machine, first[0])
+  const rows = [row]
+  for (const [on] of steps.slice(1)) rows.push((row = row && machine.next(row[2], on)))
+  const whole = along(tx, machine, key, rows, Object.assign({}, ...steps.map(([, set]) => set)) as Columns)
+  return whole ?? steps.map(([on, set]) => move(tx, machine, key, on, set)).filter((made) => made !== undefined)
+}
+
+/** The table's row for an event that starts from one status only. */
+function onlyRow<Status extends string, On extends string>(
+  { rows }: Machine<Status, On>,
+  on: On,
+): Row<Status, On> | undefined {
+  const [row, ...others] = rows.filter((each) => each[1] === on)
+  return others.length === 0 ? row : undefined
+}
+
+/** The table's row for an event: the status is read only when the event starts from several. */
+function rowFor<Status extends string, On extends string>(
+  tx: Tx,
+  machine: Machine<Status, On>,
+  key: number,
+  on: On,
+): Row<Status, On> | undefined {
+  const only = onlyRow(machine, on)
+  if (only) return only
   const current = tx.first<{ status: Status }>(raw(`select status from ${machine.table} where key = ?`, [key]))
-  const row = current && machine.next(current.status, on)
-  if (!row) return undefined
+  return current && machine.next(current.status, on)
+}
+
+/** Moves a row that stands where the first of these rows begins to where the last one ends. */
+function along<Status extends string, On extends string>(
+  tx: Tx,
+  { table }: Machine<Status, On>,
+  key: number,
+  path: readonly (Row<Status, On> | undefined)[],
+  set: Columns,
+): Row<Status, On>[] | undefined {
+  const rows = path.filter((row) => row !== undefined)
+  const [first] = rows
+  const last = rows.at(-1)
+  if (!first || !last || rows.length < path.length) return undefined
   const columns = Object.keys(set).map((column) => `, "${column}" = ?`)
-  tx.run(
-    raw(`update ${machine.table} set status = ?${columns.join('')} where key = ? and status = ?`, [
-      row[2],
-      ...Object.values(set),
-      key,
-      row[0],
-    ]),
-  )
-  if (machine.table === 'deliveries') countFate(tx, on, row[2])
-  return row
+  const sql = `update ${table} set status = ?${columns.join('')} where key = ? and status = ?`
+  if (tx.run(raw(sql, [last[2], ...Object.values(set), key, first[0]])).changes === 0) return undefined
+  if (table === 'deliveries') countFate(tx, last[1], last[2])
+  return rows
 }
 
 export interface Many {

@@ -49,46 +49,56 @@ const sizeOf = (directory: string): number =>
     .filter((name) => name.startsWith('postrider.db'))
     .reduce((sum, name) => sum + statSync(join(directory, name)).size, 0)
 
+/** A campaign with its contacts, tracked, not started; `imported` is how long bringing in its contacts took, in ms. */
+export async function draft(server: Server, count: number): Promise<{ id: string; imported: number }> {
+  const [domain] = await ask(server, 'GET', '/domains')
+  const attributes = { open_tracking_enabled: true, click_tracking_enabled: true }
+  await ask(server, 'PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
+  const audience = await ask(server, 'POST', '/audiences', {
+    type: 'audiences',
+    attributes: { name: `Readers ${count}` },
+    relationships: { domain: { data: { type: 'domains', id: domain.id } } },
+  })
+  const start = performance.now()
+  for (let from = 0; from < count; from += BATCH)
+    await ask(server, 'POST', `/audiences/${audience.id}/contacts/import`, {
+      type: 'contacts',
+      attributes: {
+        contacts: Array.from({ length: Math.min(BATCH, count - from) }, (_, index) => ({
+          email: `reader${from + index}@d${index % DOMAINS}.example`,
+          name: `Reader ${from + index}`,
+          custom_fields: { plan: `plan-${index % 7}` },
+        })),
+      },
+    })
+  const imported = performance.now() - start
+  const { id } = await ask(server, 'POST', '/campaigns', {
+    type: 'campaigns',
+    attributes: { name: 'Bench', subject: 'Hello {{name}}', body_html: letter() },
+    relationships: { audience: { data: { type: 'audiences', id: audience.id } } },
+  })
+  return { id, imported }
+}
+
+export const begin = (server: Server, id: string): Promise<unknown> =>
+  ask(server, 'PATCH', `/campaigns/${id}`, { type: 'campaigns', id, attributes: { status: 'scheduled' } })
+
+export async function ended(server: Server, id: string): Promise<void> {
+  while ((await ask(server, 'GET', `/campaigns/${id}`)).attributes.status !== 'sent') await sleep(50)
+}
+
 async function run(count: number): Promise<number> {
   const sink = await startSink()
   const server = await startServer(sink.port)
   try {
-    const [domain] = await ask(server, 'GET', '/domains')
-    const attributes = { open_tracking_enabled: true, click_tracking_enabled: true }
-    await ask(server, 'PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
-    const audience = await ask(server, 'POST', '/audiences', {
-      type: 'audiences',
-      attributes: { name: 'Readers' },
-      relationships: { domain: { data: { type: 'domains', id: domain.id } } },
-    })
-    const imported = performance.now()
-    for (let from = 0; from < count; from += BATCH)
-      await ask(server, 'POST', `/audiences/${audience.id}/contacts/import`, {
-        type: 'contacts',
-        attributes: {
-          contacts: Array.from({ length: Math.min(BATCH, count - from) }, (_, index) => ({
-            email: `reader${from + index}@d${index % DOMAINS}.example`,
-            name: `Reader ${from + index}`,
-            custom_fields: { plan: `plan-${index % 7}` },
-          })),
-        },
-      })
-    figure(BENCH, 'imported', (count / (performance.now() - imported)) * 1000, 'contacts/s')
-    const draft = await ask(server, 'POST', '/campaigns', {
-      type: 'campaigns',
-      attributes: { name: 'Bench', subject: 'Hello {{name}}', body_html: letter() },
-      relationships: { audience: { data: { type: 'audiences', id: audience.id } } },
-    })
+    const { id, imported } = await draft(server, count)
+    figure(BENCH, 'imported', (count / imported) * 1000, 'contacts/s')
     await sleep(1500)
     const before = sizeOf(server.dataDir)
     const { cpuMs } = await server.ask('report')
     await server.ask('reset')
     const start = performance.now()
-    await ask(server, 'PATCH', `/campaigns/${draft.id}`, {
-      type: 'campaigns',
-      id: draft.id,
-      attributes: { status: 'scheduled' },
-    })
+    await begin(server, id)
     const beside = count >= 10_000 ? transactional(server) : undefined
     const limit = performance.now() + 60_000 + count * 2
     while (sink.count() < count) {
@@ -98,11 +108,7 @@ async function run(count: number): Promise<number> {
     const perSecond = (count / (performance.now() - start)) * 1000
     const report = await server.ask('report')
     const latencies = await beside
-    let status = ''
-    while (status !== 'sent') {
-      await sleep(50)
-      status = (await ask(server, 'GET', `/campaigns/${draft.id}`)).attributes.status
-    }
+    await ended(server, id)
     await sleep(500)
     figure(BENCH, 'recipients', perSecond, '1/s')
     figure(BENCH, 'cpu_per_recipient', (report.cpuMs - cpuMs) / count, 'ms')

@@ -15,7 +15,7 @@ import { figure, percentile, startServer, type Server } from './rig.ts'
 
 const BENCH = 'inbound'
 const DOMAIN = 'bench.example'
-const INBOX = `inbox@${DOMAIN}`
+export const INBOX = `inbox@${DOMAIN}`
 const SESSIONS = 20
 const BYTES = 4096
 const ROUNDS = 3
@@ -103,7 +103,8 @@ export async function inbound(count: number): Promise<void> {
   }
 }
 
-async function makeInbox({ port, token }: Server): Promise<void> {
+/** Makes the inbox that letters are sent to. */
+export async function makeInbox({ port, token }: Server): Promise<void> {
   const response = await fetch(`http://127.0.0.1:${port}/api/v1/inboxes`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/vnd.api+json' },

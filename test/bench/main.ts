@@ -5,6 +5,8 @@ import { campaign } from './campaign.ts'
 import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
+import { profile } from './profile.ts'
+import { statements } from './statements.ts'
 import { webhooks } from './webhooks.ts'
 
 const { values, positionals } = parseArgs({
@@ -14,6 +16,8 @@ const { values, positionals } = parseArgs({
 const count = Number(values.count)
 const benches: Record<string, () => Promise<void> | void> = {
   limits,
+  statements: () => statements(values.count === '3000' ? 500 : count),
+  profile: () => profile(count),
   outbound: () => outbound(count),
   backlog: () => backlog(count),
   webhooks,

@@ -6,6 +6,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Profile } from './profile.ts'
 import type { ConfigInput } from '../../src/base/config.ts'
 
 /** The domain whose exchanger the benchmark's DNS puts on 127.0.0.2. */
@@ -17,14 +18,26 @@ export interface Report {
   loopMaxMs: number
   rssMb: number
   peakRssMb: number
+  /** What each statement cost since the last reset, by its text. */
+  statements: Record<string, Cost>
+  /** What 'top' answers. */
+  profile: Profile
+}
+
+/** How often a statement ran, and the rows that it returned and changed. */
+export interface Cost {
+  calls: number
+  read: number
+  written: number
 }
 
 export interface Server {
   pid: number
   port: number
+  smtpPort: number
   token: string
   dataDir: string
-  ask(message: 'report' | 'reset'): Promise<Report>
+  ask(message: 'report' | 'reset' | 'profile' | 'top'): Promise<Report>
   stop(): Promise<void>
 }
 
@@ -51,11 +64,10 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
         resolve(value as never)
       })
     })
-  const { port, token } = (await message()) as { port: number; token: string }
+  const facts = (await message()) as Pick<Server, 'port' | 'smtpPort' | 'token'>
   return {
     pid: child.pid!,
-    port,
-    token,
+    ...facts,
     dataDir,
     ask(question) {
       const answer = message()

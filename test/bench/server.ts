@@ -15,7 +15,8 @@ import { sandboxZone } from '../../src/sandbox/zone.ts'
 import { startDns } from '../../src/sandbox/dns.ts'
 import { createResolver } from '../../src/base/resolver.ts'
 import type { Store } from '../../src/store/database.ts'
-import { TARPIT } from './rig.ts'
+import { profiled, type Profile } from './profile.ts'
+import { TARPIT, type Report } from './rig.ts'
 
 const input = JSON.parse(process.argv[2]!) as ConfigInput
 const opened: { store?: Store } = {}
@@ -38,12 +39,21 @@ const user = await addUser(desk, { email: 'bench@bench.example' })
 const domain = await registerDomain({ ...desk, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })
 await checkDomain({ store, clock: systemClock, resolver, log, config }, domain.key)
 const { plaintext } = await createToken(desk, user.key, { name: 'bench', scopes: SCOPES, duration: '1_month' })
+const statements: Report['statements'] = {}
+store.watch((sql, read, written) => {
+  const cost = (statements[sql] ??= { calls: 0, read: 0, written: 0 })
+  cost.calls++
+  cost.read += read
+  cost.written += written
+})
+let endProfile: (() => Promise<Profile>) | undefined
 const delay = monitorEventLoopDelay({ resolution: 1 })
 
 process.on('message', (message) => {
   if (message === 'reset') {
     delay.reset()
     delay.enable()
+    for (const sql of Object.keys(statements)) delete statements[sql]
     process.send!({ reset: true })
   } else if (message === 'report') {
     const { user: us, system } = process.cpuUsage()
@@ -55,12 +65,20 @@ process.on('message', (message) => {
       memory: process.memoryUsage(),
       peakRssMb: process.resourceUsage().maxRSS / 1000,
       uptimeMs: performance.now(),
+      statements,
     })
-  } else if (message === 'stop') void appliance.stop().then(() => process.exit(0))
+  } else if (message === 'profile') {
+    void profiled().then((end) => {
+      endProfile = end
+      process.send!({ profiling: true })
+    })
+  } else if (message === 'top') void endProfile!().then((profile) => process.send!({ profile }))
+  else if (message === 'stop') void appliance.stop().then(() => process.exit(0))
 })
 process.send!({
   ready: true,
   port: appliance.http.port,
+  smtpPort: appliance.smtp[0]!.port,
   token: plaintext,
   records: recordsOf(store, domain.key).length,
 })

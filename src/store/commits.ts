@@ -1,0 +1,141 @@
+// Runs writes in transactions: jobs of the same moment share one, each in its own savepoint, so that one that fails
+// does not undo the others.
+import { Sums } from './sums.ts'
+import type { Statements } from './statements.ts'
+import type { Tx } from './tx.ts'
+
+export interface Job {
+  work: (tx: Tx) => unknown
+  resolve: (value: unknown) => void
+  reject: (error: unknown) => void
+  hooks: (() => void)[]
+  signals: string[]
+  /** What it has added to sums, until they are written. */
+  sums: Sums
+}
+
+export function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (error: unknown) => void): Job {
+  return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [], sums: new Sums() }
+}
+
+/** A batch that has run this long is committed; other jobs go into the next one, after a turn of the event loop. */
+const BATCH_MS = 6
+
+export interface Connection {
+  statements: Statements
+  inTransaction(): boolean
+  /** Throws when what was committed is not there any more. */
+  demandPresence(): void
+}
+
+export class Commits {
+  readonly #connection: Connection
+  readonly #statements: Statements
+  readonly #listeners = new Map<string, (() => void)[]>()
+  /** What the finished jobs of this transaction have added to sums. */
+  readonly #sums = new Sums()
+  /** The error of the last commit; undefined when it succeeded. */
+  failing: unknown
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#statements = connection.statements
+  }
+
+  /** Calls `hear` after every commit with this signal. */
+  on(news: string, hear: () => void): void {
+    this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
+  }
+
+  /** Runs and commits jobs from the front for as long as a batch may take; returns how many. */
+  commit(jobs: readonly Job[]): number {
+    const settled: (() => void)[] = []
+    let taken = 0
+    this.#sums.clear()
+    try {
+      this.#statements.step('begin immediate')
+      this.#statements.lookAgain()
+      const end = performance.now() + BATCH_MS
+      while (taken < jobs.length && (taken === 0 || performance.now() < end))
+        settled.push(this.#perform(jobs[taken++]!))
+      this.#write(this.#sums)
+      this.#statements.step('commit')
+      // When the file was removed, the commit is lost: then it must not count.
+      this.#connection.demandPresence()
+      this.failing = undefined
+    } catch (thrown) {
+      this.failing = thrown
+      if (this.#connection.inTransaction()) this.#statements.step('rollback')
+      this.#statements.undone()
+      const failed = jobs.slice(0, Math.max(taken, 1))
+      for (const job of failed) job.reject(thrown)
+      return failed.length
+    } finally {
+      this.#statements.committed()
+    }
+    for (const settle of settled) settle()
+    const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
+    for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
+    return taken
+  }
+
+  /**
+   * Runs one job in its savepoint.
+   * The returned function resolves or rejects its promise; it is called after the commit.
+   */
+  #perform(job: Job): () => void {
+    this.#statements.step('savepoint job')
+    // Sums of the jobs before are written in this savepoint when it needs them; if it fails, they are pending again.
+    let written = false
+    this.#statements.before = ({ changes, names }) => {
+      const concerned = (sums: Sums): boolean => sums.concern(names) || sums.concern(changes)
+      if (!written && concerned(this.#sums)) {
+        written = true
+        this.#write(this.#sums)
+      }
+      if (!concerned(job.sums)) return
+      const { sums } = job
+      job.sums = new Sums()
+      this.#write(sums)
+    }
+    try {
+      const value = job.work(this.#tx(job))
+      if (typeof (value as { then?: unknown } | null | undefined)?.then === 'function')
+        throw new TypeError('A transaction is synchronous: its work may not return a promise.')
+      this.#statements.step('release job')
+      if (written) this.#sums.clear()
+      this.#sums.take(job.sums)
+      return () => {
+        job.resolve(value)
+        for (const hook of job.hooks) hook()
+      }
+    } catch (thrown) {
+      // Some errors (disk full) make SQLite end the transaction: then the whole batch fails.
+      if (!this.#connection.inTransaction()) throw thrown
+      this.#statements.step('rollback to job')
+      this.#statements.step('release job')
+      this.#statements.undone()
+      return () => job.reject(thrown)
+    } finally {
+      this.#statements.before = undefined
+    }
+  }
+
+  #write(sums: Sums): void {
+    sums.write((sql, rows) => void this.#statements.run({ sql, parameters: [rows] }))
+  }
+
+  #tx(job: Job): Tx {
+    const statements = this.#statements
+    return {
+      all: (query) => statements.all(query.compile()),
+      first: (query) => statements.first(query.compile()),
+      fact: (query) => statements.fact(query.compile()),
+      run: (query) => statements.run(query.compile()),
+      generation: (table, by) => statements.generation(table, by),
+      add: (sum, place, amounts) => job.sums.add(sum, place, amounts),
+      signal: (news) => void job.signals.push(news),
+      afterCommit: (run) => void job.hooks.push(run),
+    }
+  }
+}

@@ -1,0 +1,73 @@
+// Sums that many writes add to, such as deliveries by hour and domain: what the writes of one transaction add is
+// gathered and written once, by one statement for each table, before the transaction ends.
+import type { TableName } from './tables.ts'
+
+export interface SumTable {
+  table: TableName
+  /** The columns that name a row; they have a unique index. */
+  by: readonly string[]
+  /** Further columns that are set when the row is made. */
+  also?: readonly string[]
+  /** The columns that are added to. */
+  of: readonly string[]
+}
+
+type Value = string | number
+type Rows = Map<string, { place: Value[]; amounts: number[] }>
+
+/** What was added and is not written yet. */
+export class Sums {
+  readonly #pending = new Map<SumTable, Rows>()
+
+  /** Adds to the row of `place`, whose values are those of `by` and `also`, in this order; `amounts` those of `of`. */
+  add(sum: SumTable, place: readonly Value[], amounts: readonly number[]): void {
+    let rows = this.#pending.get(sum)
+    if (!rows) this.#pending.set(sum, (rows = new Map()))
+    const name = JSON.stringify(place)
+    const row = rows.get(name)
+    if (row) for (const [index, amount] of amounts.entries()) row.amounts[index]! += amount
+    else rows.set(name, { place: [...place], amounts: [...amounts] })
+  }
+
+  /** Takes over what another has gathered. */
+  take(other: Sums): void {
+    for (const [sum, rows] of other.#pending)
+      for (const { place, amounts } of rows.values()) this.add(sum, place, amounts)
+    other.#pending.clear()
+  }
+
+  /** Whether something is pending for one of these tables. */
+  concern(tables: readonly string[]): boolean {
+    for (const { table } of this.#pending.keys()) if (tables.includes(table)) return true
+    return false
+  }
+
+  get empty(): boolean {
+    return this.#pending.size === 0
+  }
+
+  /** Writes everything by `run`; what is pending stays so until `clear`. */
+  write(run: (sql: string, rows: string) => void): void {
+    for (const [sum, rows] of this.#pending)
+      run(statementOf(sum), JSON.stringify([...rows.values()].map(({ place, amounts }) => [...place, ...amounts])))
+  }
+
+  clear(): void {
+    this.#pending.clear()
+  }
+}
+
+const statements = new Map<SumTable, string>()
+
+function statementOf(sum: SumTable): string {
+  let sql = statements.get(sum)
+  if (sql === undefined) {
+    const { also = [], by, of, table } = sum
+    const columns = [...by, ...also, ...of]
+    sql = `insert into ${table} (${columns.join(', ')})
+      select ${columns.map((_, index) => `value ->> ${index}`).join(', ')} from json_each(?) where true
+      on conflict (${by.join(', ')}) do update set ${of.map((name) => `${name} = ${name} + excluded.${name}`).join(', ')}`
+    statements.set(sum, sql)
+  }
+  return sql
+}
