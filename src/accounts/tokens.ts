@@ -1,6 +1,6 @@
 // Personal access tokens (specification "Authentication", D14, D15). Only a SHA-256 of the plaintext is stored. The
-// plaintext is 32 random bytes, which cannot be guessed, so a fast hash is as good as a slow one. Nothing is cached: a
-// revoked token fails at once, even when another process revoked it.
+// plaintext is 32 random bytes, which cannot be guessed, so a fast hash is as good as a slow one. A token is read as a
+// fact of the store: a revoked one fails at once, even when another process revoked it.
 import { createHash } from 'node:crypto'
 import { addMonths, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -89,11 +89,11 @@ export interface KnownToken {
 
 /** The token of a plaintext, even if expired. Found by its hash, so that the time reveals nothing about the secret. */
 export function findToken(reader: Reader, plaintext: string): KnownToken | undefined {
-  return reader.first(byHash({ hash: digest(plaintext) }))
+  return reader.fact(byHash({ hash: digest(plaintext) }))
 }
 
 /** Reads a known token again; undefined once it is revoked. It may have expired meanwhile. */
-export const liveToken = (reader: Reader, key: number): KnownToken | undefined => reader.first(byKey({ key }))
+export const liveToken = (reader: Reader, key: number): KnownToken | undefined => reader.fact(byKey({ key }))
 
 /** Records the use of a token, at most once a minute. */
 export function noteUse(store: Store, token: KnownToken, now: number): void {

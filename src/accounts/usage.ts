@@ -39,7 +39,7 @@ export function useVolume(
   recipients: number,
   now: number,
 ): void {
-  const user = tx.first(userByKey({ key: userKey }))
+  const user = tx.fact(userByKey({ key: userKey }))
   if (!user || recipients === 0) return
   const { included_volume: included } = planOf(config, user, now)
   const month = monthOf(now)

@@ -3,7 +3,8 @@
 // suppression.
 import type { Keyring } from '../base/keyring.ts'
 import { bringSuppression } from '../outbound/bring.ts'
-import { keptForm, normalised, type Reason } from '../outbound/suppressions.ts'
+import { normalised } from '../outbound/stops.ts'
+import { keptForm, type Reason } from '../outbound/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'

@@ -9,7 +9,7 @@ import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
 import type { Bulk, BulkLetter, BulkWork } from '../outbound/attempt.ts'
-import { suppressedFor } from '../outbound/suppressions.ts'
+import { stopsNow, type KnownStops, type Recipient } from '../outbound/stops.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -95,7 +95,7 @@ export class CampaignLetters implements Bulk {
   }
 
   /** The letter for one delivery of a campaign, or the reason why there is none. */
-  letter({ base, delivery, email }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
+  letter({ base, delivery, email, known: stops }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
     const { keyring, store } = this.#desk
     if (delivery.attempts === 1) this.taken(email.campaign_key!)
     const halted = this.halted(email.campaign_key!)
@@ -104,7 +104,7 @@ export class CampaignLetters implements Bulk {
     const { campaign } = known
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
     const test = campaign.test_mode === 1
-    const unwanted = this.#unwanted(campaign, contact, delivery.address)
+    const unwanted = this.#unwanted(campaign, contact, delivery, stops)
     if (unwanted) return unwanted
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
     const leave = test ? undefined : this.#leave(campaign, delivery.key, delivery.address, mailFrom)
@@ -150,7 +150,7 @@ export class CampaignLetters implements Bulk {
    * A contact that was removed, unsubscribed or suppressed since the
    * campaign began gets no mail. A test has no contact.
    */
-  #unwanted(campaign: Campaign, contact: Contact | undefined, to: string): Verdict | undefined {
+  #unwanted(campaign: Campaign, contact: Contact | undefined, to: Recipient, known: KnownStops): Verdict | undefined {
     const { clock, keyring, store } = this.#desk
     const at = { stage: 'compose' } as const
     const test = campaign.test_mode === 1
@@ -158,7 +158,7 @@ export class CampaignLetters implements Bulk {
       return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign had begun.', at)
     if (contact && contact.status !== 'subscribed')
       return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
-    const entry = suppressedFor(store, keyring, campaign.domain_key, to, clock.now(), 'marketing')
+    const [entry] = stopsNow(known, store, keyring, [to], clock.now(), 'marketing')
     return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
   }
 

@@ -3,13 +3,8 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseAddress } from '../message/address.ts'
-import {
-  listSuppressions,
-  normalised,
-  removeSuppressions,
-  suppress,
-  type Suppression,
-} from '../outbound/suppressions.ts'
+import { normalised } from '../outbound/stops.ts'
+import { listSuppressions, removeSuppressions, suppress, type Suppression } from '../outbound/suppressions.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { openSource } from './csv-source.ts'
 import { withDesk, type Invocation } from './open.ts'

@@ -149,7 +149,7 @@ export interface SigningKey {
 export type SignedWith = { key: number } | { unseen: string } | undefined
 
 export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {
-  const row = reader.first(forSigning({ domain_key: domainKey }))
+  const row = reader.fact(forSigning({ domain_key: domainKey }))
   if (!row) return undefined
   const { checked_at, key, name, selector, verified_at } = row
   return verified_at === null && checked_at !== null ? { unseen: `${selector}._domainkey.${name}` } : { key }

@@ -1,7 +1,7 @@
 // Builds response documents: resource objects, included resources (full linkage, each once), links and meta.
 import { iso } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
-import { findByKeys, type ListedRow, type Page } from '../store/list.ts'
+import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
 import { includedTypes, type Query, type Types } from './query.ts'
 import { namesUnlisted, unlisted, type Kind, type Resource } from './resource.ts'
@@ -34,7 +34,7 @@ const SHOW: Record<Kind, (value: unknown) => unknown> = {
   flag: (value) => (value === null ? null : value === 1),
 }
 
-/** The related rows of a page by table and key; each is read once. */
+/** The related rows of a page by table and key; each is read once. Of those that are not included: key and id. */
 type Related = Map<string, Map<number, ListedRow>>
 
 export interface Document {
@@ -151,7 +151,7 @@ function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], 
 }
 
 function loadRelated(
-  { related, writer: { reader, types } }: Draft,
+  { query, related, writer: { reader, types } }: Draft,
   resource: Resource<never>,
   rows: ListedRow[],
 ): void {
@@ -161,7 +161,12 @@ function loadRelated(
     const keys = new Set(
       rows.map((row) => row[column] as number | null).filter((key) => key !== null && !known.has(key)),
     )
-    if (keys.size > 0)
+    const [only] = keys
+    if (keys.size === 1 && query.include === undefined) {
+      // A link needs no more than the id, and many mails have the same domain.
+      const row = findId(reader, types.get(type)!.table, only!)
+      if (row) known.set(row.key, row)
+    } else if (keys.size > 0)
       for (const row of findByKeys(reader, types.get(type)!.table, [...keys] as number[], unlisted(types.get(type)!)))
         known.set(row.key, row)
   }

@@ -8,7 +8,7 @@ import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { listed, type OneOrMore, type Recipient } from './recipients.ts'
 import type { NewEmail } from './email.ts'
-import { suppressedFor } from './suppressions.ts'
+import { stopsOf } from './stops.ts'
 
 export type SendingDomain = Pick<
   RowOf<'domains'>,
@@ -44,7 +44,7 @@ export function requireSendingDomain(reader: Reader, userKey: number, from: unkn
 export const UNSUBSCRIBED = 'Sending needs an active subscription; ask the operator of this server.'
 
 export const isSubscribed = (reader: Reader, userKey: number): boolean =>
-  reader.first(subscription({ key: userKey }))?.subscription_state === 'active'
+  reader.fact(subscription({ key: userKey }))?.subscription_state === 'active'
 
 export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
@@ -83,8 +83,14 @@ export function admit(
         detail: `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`,
         source: { pointer: `/data/attributes/${name}` },
       })
-  for (const { address, pointer } of recipients) {
-    const suppression = suppressedFor(reader, keyring, domain.key, address.address, now)
+  const stops = stopsOf(
+    reader,
+    keyring,
+    recipients.map(({ address: { address } }) => ({ domain_key: domain.key, address })),
+    now,
+  )
+  for (const [index, { address, pointer }] of recipients.entries()) {
+    const suppression = stops[index]
     if (suppression)
       problems.push({
         code: 'recipient_suppressed',
@@ -98,7 +104,7 @@ export function admit(
 }
 
 function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain {
-  const domain = reader.first(sendingDomain({ user_key: userKey, name: from.domain }))
+  const domain = reader.fact(sendingDomain({ user_key: userKey, name: from.domain }))
   if (!domain)
     throw refuse('not_found', `You have no sending domain ${from.domain}; register it first.`, {
       pointer: '/data/attributes/from',

@@ -20,7 +20,7 @@ import { damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
 import { sendToAll } from './send-all.ts'
 import type { Delivery } from './settle.ts'
-import { suppressedFor } from './suppressions.ts'
+import { stopsNow, type KnownStops, type Stop } from './stops.ts'
 import { composeJob, trackingBase, type LetterDesk } from './letter.ts'
 
 export interface AttemptDesk extends ConnectDesk, LetterDesk {
@@ -46,6 +46,8 @@ export interface Bulk {
 export interface BulkWork {
   email: ClaimedEmail
   delivery: Delivery
+  /** What was found of its recipient when it was claimed. */
+  known: KnownStops
   /** The URL that tracked links start with. */
   base: string
 }
@@ -113,7 +115,8 @@ async function attempt(
 ): Promise<Attempted> {
   // A campaign checks suppressions itself.
   if (work.email.campaign_key !== null) return attemptFree(desk, lane, work, open, sessions)
-  const blocked = work.deliveries.map((delivery) => suppressedNow(desk, delivery))
+  const { clock, keyring, store } = desk
+  const blocked = stopsNow(work.known, store, keyring, work.deliveries, clock.now()).map(verdictOf)
   const free = work.deliveries.filter((_, index) => blocked[index] === undefined)
   if (free.length === 0) return { verdicts: blocked as Verdict[], connection: open }
   const { connection, verdicts } = await attemptFree(desk, lane, { ...work, deliveries: free }, open, sessions)
@@ -121,15 +124,11 @@ async function attempt(
 }
 
 /** An address that was suppressed after the mail was accepted is not written to (D25). */
-function suppressedNow({ clock, keyring, store }: AttemptDesk, { address, domain_key }: Delivery): Verdict | undefined {
-  const entry = suppressedFor(store, keyring, domain_key, address, clock.now())
-  return (
-    entry &&
-    ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${entry.reason}).`, {
-      stage: 'compose',
-    })
-  )
-}
+const verdictOf = (stop: Stop | undefined): Verdict | undefined =>
+  stop &&
+  ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${stop.reason}).`, {
+    stage: 'compose',
+  })
 
 async function attemptFree(
   desk: AttemptDesk,
@@ -157,11 +156,12 @@ const domainNow = statement<{ key: number }>()((arg) =>
 )
 
 /** A domain that was removed or suspended sends nothing from that moment on, not even mail that is claimed already. */
-function stoppedBy(store: Store, { email }: Consignment): Verdict | undefined {
+function stoppedBy(store: Store, { email, known }: Consignment): Verdict | undefined {
   const at = { stage: 'compose' } as const
-  if (email.campaign_key === null && !store.first(emailNow({ key: email.key })))
+  const untouched = known.removals === store.generation('outbound_emails', 'removed')
+  if (email.campaign_key === null && !untouched && !store.first(emailNow({ key: email.key })))
     return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', at)
-  const domain = store.first(domainNow({ key: email.domain_key }))
+  const domain = store.fact(domainNow({ key: email.domain_key }))
   if (!domain || domain.deleted_at !== null)
     return ownVerdict('rejected', '5.7.1', `The sending domain ${email.domain} was removed.`, at)
   if (domain.status === 'suspended')
@@ -192,10 +192,10 @@ async function composed(
 
 function campaignJob(
   desk: AttemptDesk,
-  { deliveries, email }: Consignment,
+  { deliveries, email, known }: Consignment,
   signature: Signing,
 ): CampaignJob | Verdict | 'hold' | 'drop' {
-  const letter = desk.bulk.letter({ email, delivery: deliveries[0]!, base: trackingBase(desk.config, email) })
+  const letter = desk.bulk.letter({ email, delivery: deliveries[0]!, known, base: trackingBase(desk.config, email) })
   if (typeof letter === 'string' || 'kind' in letter) return letter
   return { ...letter, signature }
 }

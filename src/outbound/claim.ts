@@ -1,14 +1,16 @@
 // Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease):
 // after a crash it counts as an attempt, and no mail is lost.
 import { HOUR } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { digestNumber } from '../store/digests.ts'
-import { db, raw, statement } from '../store/query.ts'
+import { db, raw, sql, statement, type Query } from '../store/query.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Queue } from '../store/due.ts'
 import { moveAll, takeAll } from '../store/move.ts'
 import { signingKeyOf, type SignedWith } from '../domains/keys.ts'
 import type { Delivery } from './settle.ts'
+import { knownStops, type KnownStops } from './stops.ts'
 
 /** The content of one SMTP transaction: an email and its recipients on one lane. */
 export interface Consignment {
@@ -17,6 +19,10 @@ export interface Consignment {
   deliveries: Delivery[]
   /** The DKIM key to sign with, or why there is none. */
   signingKey: SignedWith
+  known: KnownStops & {
+    /** The generation of removed emails; undefined for a campaign's mail. */
+    removals?: number
+  }
   /** How many connections refused it at MAIL. */
   refusals?: number
 }
@@ -57,6 +63,18 @@ export interface ClaimedEmail {
   domain_digest: Uint8Array | null
 }
 
+type DomainFacts = Pick<
+  ClaimedEmail,
+  | 'domain_id'
+  | 'domain'
+  | 'mail_from_prefix'
+  | 'tls_policy'
+  | 'user_id'
+  | 'tracking_redirect_mode'
+  | 'branded'
+  | 'domain_digest'
+>
+
 /** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
 const LEASE = 4 * HOUR
 
@@ -73,30 +91,21 @@ const [OF_EMAIL, OF_BODY, OF_DOMAIN] = ['outbound_emails', 'outbound_bodies', 'd
   number,
 ]
 
-const emailByKey = statement<{ key: number }>()((arg) =>
+const emailsByKey = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
-    .innerJoin('domains as d', 'd.key', 'e.domain_key')
-    .innerJoin('users as u', 'u.key', 'e.user_key')
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
     .leftJoin('digests as de', (on) => on.on('de.of', '=', OF_EMAIL).onRef('de.row_key', '=', 'e.key'))
     .leftJoin('digests as db', (on) => on.on('db.of', '=', OF_BODY).onRef('db.row_key', '=', 'e.key'))
-    .leftJoin('digests as dd', (on) => on.on('dd.of', '=', OF_DOMAIN).onRef('dd.row_key', '=', 'd.key'))
     .select([
       'de.digest as email_digest',
       'db.digest as body_digest',
-      'dd.digest as domain_digest',
       'e.key',
       'e.id',
       'e.user_key',
       'e.domain_key',
       'e.campaign_key',
       'e.contact_key',
-      'd.id as domain_id',
-      'd.name as domain',
-      'd.mail_from_prefix',
-      'd.tls_policy',
-      'u.id as user_id',
       'e.from',
       'e.to',
       'e.cc',
@@ -107,32 +116,15 @@ const emailByKey = statement<{ key: number }>()((arg) =>
       'e.opens_tracked',
       'e.clicks_tracked',
       'e.ai_disclosure',
-      'd.tracking_redirect_mode',
       'e.message_id',
       'e.created_at',
       'b.content',
       'b.spool',
     ])
-    .select((eb) =>
-      eb
-        .and([
-          // Only for branded domains: otherwise the records would be read for every mail.
-          eb('d.tracking_redirect_mode', '=', 'branded'),
-          eb.exists(
-            eb
-              .selectFrom('records as r')
-              .select('r.key')
-              .whereRef('r.domain_key', '=', 'd.key')
-              .where('r.record_type', '=', 'TRACKING')
-              .where('r.verified', '=', 1),
-          ),
-        ])
-        .as('branded'),
-    )
-    .where('e.key', '=', arg.key),
+    .where(sql<boolean>`e.key in (select value from json_each(${arg.keys}))`),
 )
 
-const bulkEmail = statement<{ key: number }>()((arg) =>
+const bulkEmails = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('outbound_emails')
     .select([
@@ -147,7 +139,7 @@ const bulkEmail = statement<{ key: number }>()((arg) =>
       'clicks_tracked',
       'created_at',
     ])
-    .where('key', '=', arg.key),
+    .where(sql<boolean>`key in (select value from json_each(${arg.keys}))`),
 )
 
 const domainFacts = statement<{ key: number }>()((arg) =>
@@ -194,38 +186,55 @@ const LEAN = {
   body_digest: null,
 }
 
-/** Claims mails of campaigns, one recipient each. Facts that mails of one domain share are read once. */
-export function claimBulk(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
-  const domains = new Map<number, { facts: Pick<ClaimedEmail, 'domain' | 'domain_id'>; signingKey: SignedWith }>()
-  return claimRows(tx, lane, now, limit).map((delivery) => {
-    const { domain_key } = delivery
-    let known = domains.get(domain_key)
-    if (!known) {
-      const facts = tx.first(domainFacts({ key: domain_key })) as Pick<ClaimedEmail, 'domain' | 'domain_id'>
-      known = { facts, signingKey: signingKeyOf(tx, domain_key) }
-      domains.set(domain_key, known)
-    }
-    const row = tx.first(bulkEmail({ key: delivery.email_key }))!
-    const message_id = `<${row.id}@${known.facts.domain}>`
-    const email = { ...LEAN, ...known.facts, ...row, message_id } as ClaimedEmail
-    return { lane, email, deliveries: [delivery], signingKey: known.signingKey }
+export interface ClaimDesk {
+  keyring: Keyring
+}
+
+/** The emails of claimed deliveries, by key; each statement reads all of them. */
+const emailsOf = <Row extends { key: number }>(
+  tx: Tx,
+  deliveries: readonly Delivery[],
+  query: (args: { keys: string }) => Query<Row>,
+): Map<number, Row> => {
+  const keys = JSON.stringify([...new Set(deliveries.map(({ email_key }) => email_key))])
+  return new Map(tx.all(query({ keys })).map((row) => [row.key, row]))
+}
+
+/** Claims mails of campaigns, one recipient each. */
+export function claimBulk(tx: Tx, { keyring }: ClaimDesk, lane: string, now: number, limit: number): Consignment[] {
+  const claimed = claimRows(tx, lane, now, limit)
+  if (claimed.length === 0) return []
+  const emails = emailsOf(tx, claimed, bulkEmails)
+  const { generation, stops } = knownStops(tx, keyring, claimed, now, 'marketing')
+  return claimed.map((delivery, index) => {
+    const row = emails.get(delivery.email_key)!
+    const facts = tx.fact(domainFacts({ key: delivery.domain_key })) as DomainFacts
+    const email = { ...LEAN, ...facts, ...row, message_id: `<${row.id}@${facts.domain}>` } as ClaimedEmail
+    const known = { generation, stops: [stops[index]] }
+    return { lane, email, deliveries: [delivery], signingKey: signingKeyOf(tx, delivery.domain_key), known }
   })
 }
 
 /** Claims up to `limit` deliveries of a lane, grouped by email. */
-export function claimLane(tx: Tx, lane: string, now: number, limit: number): Consignment[] {
+export function claimLane(tx: Tx, { keyring }: ClaimDesk, lane: string, now: number, limit: number): Consignment[] {
+  const claimed = claimRows(tx, lane, now, limit)
+  if (claimed.length === 0) return []
+  const emails = emailsOf(tx, claimed, emailsByKey)
+  const { generation, stops } = knownStops(tx, keyring, claimed, now)
+  const removals = tx.generation('outbound_emails', 'removed')
   const groups = new Map<number, Consignment>()
-  const keys = new Map<number, SignedWith>()
-  for (const delivery of claimRows(tx, lane, now, limit)) {
+  for (const [index, delivery] of claimed.entries()) {
     const { domain_key, email_key } = delivery
-    const group = groups.get(email_key)
-    if (group) {
-      group.deliveries.push(delivery)
-      continue
+    let group = groups.get(email_key)
+    if (!group) {
+      const facts = tx.fact(domainFacts({ key: domain_key })) as DomainFacts
+      const email = { ...facts, ...emails.get(email_key)! } as ClaimedEmail
+      const known = { generation, stops: [], removals }
+      group = { lane, email, deliveries: [], signingKey: signingKeyOf(tx, domain_key), known }
+      groups.set(email_key, group)
     }
-    if (!keys.has(domain_key)) keys.set(domain_key, signingKeyOf(tx, domain_key))
-    const email = tx.first(emailByKey({ key: email_key })) as ClaimedEmail
-    groups.set(email_key, { lane, email, deliveries: [delivery], signingKey: keys.get(domain_key) })
+    group.deliveries.push(delivery)
+    group.known.stops.push(stops[index])
   }
   return [...groups.values()]
 }

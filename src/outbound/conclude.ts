@@ -32,14 +32,15 @@ export async function conclude(
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
-  const lean = work.email.campaign_key === null ? undefined : { user_key: work.email.user_key }
-  const write = (run: (tx: Tx) => void): Promise<void> => (lean ? store.writeSoon(run, PATIENCE) : store.write(run))
+  const { email } = work
+  const patient = email.campaign_key !== null
+  const write = (run: (tx: Tx) => void): Promise<void> => (patient ? store.writeSoon(run, PATIENCE) : store.write(run))
   await write((tx) => {
     for (const [index, delivery] of work.deliveries.entries()) {
       const verdict = verdicts[index]!
       if (untried(verdict))
         move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
-      else settle(tx, { delivery, verdict, now, config, lean })
+      else settle(tx, { delivery, email, verdict, now, config })
     }
   })
   for (const [index, { address }] of work.deliveries.entries()) {

@@ -115,7 +115,7 @@ export class DeliveryEngine {
     }
     const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
     const lanes = [...this.#lanes.values()]
-    const { claimed, next, served } = await claimRound(store, lanes, { window, inMemory: this.#inMemory }, now)
+    const { claimed, next, served } = await claimRound(this.#desk, lanes, { window, inMemory: this.#inMemory }, now)
     for (const consignment of claimed) this.#dispatch(consignment)
     for (const lane of served) this.#lanes.served(lane)
     if (this.#lanes.sweep(now)) this.#memory.note()

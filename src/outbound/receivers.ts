@@ -4,6 +4,7 @@ import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
+import type { SumTable } from '../store/sums.ts'
 import { domainOf } from './lane-names.ts'
 import { providerOf } from './shaping.ts'
 
@@ -27,13 +28,11 @@ export interface Outcome {
   age: number
 }
 
-const ADD = `insert into receiver_tallies
-    (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h)
-  values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-  on conflict (user_key, hour, receiver) do update set
-    delivered = delivered + excluded.delivered, deferred = deferred + excluded.deferred, refused = refused + excluded.refused,
-    within_5s = within_5s + excluded.within_5s, within_1m = within_1m + excluded.within_1m,
-    within_10m = within_10m + excluded.within_10m, within_1h = within_1h + excluded.within_1h`
+const TALLIES: SumTable = {
+  table: 'receiver_tallies',
+  by: ['user_key', 'hour', 'receiver'],
+  of: ['delivered', 'deferred', 'refused', ...WITHIN.map(([column]) => column)],
+}
 
 /**
  * Counts one outcome: delivered, deferred, or refused (bounced, failed). What this server itself stopped is no
@@ -45,16 +44,15 @@ export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: Outcome,
   const receiver = providerOf(host) ?? domainOf(lane)
   const column = kind === 'delivered' ? WITHIN.find(([, most]) => age <= most)?.[0] : undefined
   const flag = (yes: boolean): 0 | 1 => (yes ? 1 : 0)
-  tx.run(
-    raw(ADD, [
-      user_key,
-      receiver,
-      Math.floor(now / HOUR),
+  tx.add(
+    TALLIES,
+    [user_key, Math.floor(now / HOUR), receiver],
+    [
       flag(kind === 'delivered'),
       flag(kind === 'deferred'),
       flag(kind === 'bounced' || kind === 'failed'),
       ...WITHIN.map(([name]) => flag(name === column)),
-    ]),
+    ],
   )
   if (kind !== 'delivered') noteRefusal(tx, user_key, receiver, verdict, now)
 }

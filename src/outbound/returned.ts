@@ -9,7 +9,8 @@ import { isMark } from '../store/erasing.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
-import { normalised, suppress } from './suppressions.ts'
+import { normalised } from './stops.ts'
+import { suppress } from './suppressions.ts'
 import { takeBackDelivery, tally } from './tally.ts'
 
 /** The content of a report about one recipient. */

@@ -2,7 +2,7 @@
 // campaign fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
-import { claimBulk, claimLane, LANES, type Consignment } from './claim.ts'
+import { claimBulk, claimLane, LANES, type ClaimDesk, type Consignment } from './claim.ts'
 import { heldByProvider, shareOf, type Lane } from './lanes.ts'
 
 export interface Round {
@@ -15,7 +15,7 @@ export interface Round {
 
 /** Claims due mail. At most `window` consignments may be in memory; `inMemory` of them are there already. */
 export async function claimRound(
-  store: Store,
+  desk: ClaimDesk & { store: Store },
   lanes: readonly Lane[],
   { window, inMemory }: { window: number; inMemory: number },
   now: number,
@@ -31,12 +31,12 @@ export async function claimRound(
   const spaceOf = (lane: Lane): number => space - (window - lane.shareOf(window))
   if (ready.some((lane) => spaceOf(lane) > 0)) {
     const share = Math.max(1, Math.floor(space / ready.length))
-    claimed = await store.write((tx) =>
+    claimed = await desk.store.write((tx) =>
       ready.flatMap((lane) => {
         const limit = Math.min(roomOf(lane), share, spaceOf(lane))
         if (limit <= 0) return []
         served.push(lane)
-        const consignments = (lane.bulk ? claimBulk : claimLane)(tx, lane.name, now, limit)
+        const consignments = (lane.bulk ? claimBulk : claimLane)(tx, desk, lane.name, now, limit)
         const due = groupDue(tx, LANES, lane.name)
         // Set after the commit: when the commit fails, the lane keeps its old due time.
         tx.afterCommit(() => void (lane.due = due))

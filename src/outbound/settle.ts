@@ -9,8 +9,8 @@ import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import { emailMachine, type EmailMove } from '../states/outbound-email.ts'
 import type { EventType } from '../states/events.ts'
 import type { Tx } from '../store/database.ts'
-import { appendEvent } from '../store/events.ts'
-import { move } from '../store/move.ts'
+import { appendEvents } from '../store/events.ts'
+import { move, moveThrough } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { retrySlot } from './agents.ts'
@@ -29,8 +29,8 @@ export const CAMPAIGN_MAIL = 'campaign mail'
 /** email.delayed is emitted on the first deferral, then at most this often (D26). */
 const DELAYED_EVERY = 4 * HOUR
 
-/** Kinds of verdict that are final for a recipient. */
-type End = Exclude<Verdict['kind'], 'deferred' | 'waiting'>
+/** Kinds of verdict that are final for a recipient, beside `delivered`. */
+type End = Exclude<Verdict['kind'], 'deferred' | 'waiting' | 'delivered'>
 
 /** The wait for local trouble is as long as the trouble has lasted, within these bounds: so it doubles (D72). */
 const SHORTEST_WAIT = 10 * SECOND
@@ -38,7 +38,6 @@ const LONGEST_WAIT = 10 * MINUTE
 
 /** The moves that a verdict causes: of the recipient, and of the email when it is the primary recipient. */
 const MOVES: Record<End, { delivery: DeliveryMove; email: EmailMove }> = {
-  delivered: { delivery: 'accept', email: 'accepted' },
   bounced: { delivery: 'refuse', email: 'refused' },
   failed: { delivery: 'expire', email: 'expired' },
   rejected: { delivery: 'reject', email: 'rejected' },
@@ -46,7 +45,6 @@ const MOVES: Record<End, { delivery: DeliveryMove; email: EmailMove }> = {
 }
 
 const EVENTS: Record<End, EventType> = {
-  delivered: 'email.delivered',
   bounced: 'email.bounced',
   failed: 'email.bounced',
   rejected: 'email.rejected',
@@ -64,25 +62,23 @@ export interface Settling {
   delivery: Delivery
   verdict: Verdict
   now: number
+  email: EmailKeys
   config: Pick<Config, 'delivery'>
-  /** Set for a campaign's mail: then a delivered mail is written with as few statements as possible. */
-  lean?: { user_key: number } | undefined
 }
 
-/** Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. */
-export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settling): void {
+/**
+ * Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. Of a mail that its
+ * owner has deleted meanwhile nothing is written.
+ */
+export function settle(tx: Tx, { delivery, email, verdict, now, config }: Settling): void {
   const age = now - (delivery.expires_at - config.delivery.lifetime)
-  const taken = lean && verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
-  if (taken && settleTaken(tx, delivery, verdict, now)) {
-    tally(tx, { user_key: lean.user_key, domain_key: delivery.domain_key, agent_id: null }, 'delivery', now)
-    countReceiver(tx, { user_key: lean.user_key, lane: delivery.lane, verdict, age }, now)
-    return tx.signal(CAMPAIGN_MAIL)
-  }
-  const email = tx.first(emailOf({ key: delivery.email_key }))
-  // The owner has deleted the mail meanwhile: nothing to write.
-  if (!email) return
   const bulk = email.campaign_key !== null
   if (bulk) tx.signal(CAMPAIGN_MAIL)
+  const lean = bulk && verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
+  if (lean && settleTaken(tx, delivery, verdict, now)) {
+    tally(tx, { ...email, agent_id: null }, 'delivery', now)
+    return countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
+  }
   const primary = delivery.role === 'to'
   const reply = {
     smtp_code: verdict.code,
@@ -97,6 +93,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
     updated_at: now,
   }
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
+  if (verdict.kind === 'delivered') return settleDelivered(tx, { delivery, email, verdict, now, config }, reply, age)
   if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
   if (verdict.soon && now < delivery.expires_at) {
     const next = { ...reply, attempts: delivery.attempts - 1, next_attempt_at: now }
@@ -132,8 +129,7 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
   countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict: { ...verdict, kind }, age }, now)
-  if (kind === 'delivered') tally(tx, email, 'delivery', now)
-  else if (kind === 'bounced') tally(tx, email, 'bounce', now)
+  if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify(verdict)
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
@@ -141,6 +137,29 @@ export function settle(tx: Tx, { delivery, verdict, now, config, lean }: Settlin
     hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
   if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
   else emit(tx, EVENTS[kind], email, delivery, details, now)
+}
+
+/** The usual end: the mail was handed over and accepted, which the email may not have heard of yet. */
+function settleDelivered(
+  tx: Tx,
+  { delivery, email, verdict, now }: Settling,
+  reply: Record<string, unknown>,
+  age: number,
+): void {
+  const primary = delivery.role === 'to'
+  if (!move(tx, deliveryMachine, delivery.key, 'accept', reply)) {
+    if (primary) moveEmail(tx, email, 'handed', now, delivery)
+    return
+  }
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
+  tally(tx, email, 'delivery', now)
+  const details = { ...describe(verdict), kind: 'delivered' }
+  if (!primary) return emit(tx, 'email.delivered', email, delivery, details, now)
+  const steps = (['handed', 'accepted'] as const).map((on) => [on, stampOf(on, now)] as const)
+  const told = moveThrough(tx, emailMachine, email.key, steps).flatMap(([, on, , , type]) =>
+    type ? [{ type, details: on === 'accepted' ? details : {} }] : [],
+  )
+  emitAll(tx, told, email, delivery, now)
 }
 
 /** Puts a mail off because of local trouble, as if it had not been tried; false when its lifetime would end before. */
@@ -189,15 +208,14 @@ export function moveEmail(
   delivery: Pick<Delivery, 'key'>,
   details: Record<string, unknown> = {},
 ): void {
-  const row = move(tx, emailMachine, email.key, on, { [`${statusAfter(on)}_at`]: now, updated_at: now })
+  const row = move(tx, emailMachine, email.key, on, stampOf(on, now))
   if (row?.[4]) emit(tx, row[4], email, delivery, details, now)
 }
 
-/**
- * Each move of the table leads to one status, wherever it starts; the column of its time is named after that status.
- */
-function statusAfter(on: EmailMove): string {
-  return emailMachine.rows.find((row) => row[1] === on)![2]
+/** The time of a move: each leads to one status, wherever it starts, and the column is named after that status. */
+function stampOf(on: EmailMove, now: number): Record<string, number> {
+  const [, , status] = emailMachine.rows.find((row) => row[1] === on)!
+  return { [`${status}_at`]: now, updated_at: now }
 }
 
 export function emit(
@@ -208,16 +226,25 @@ export function emit(
   details: Record<string, unknown>,
   now: number,
 ): void {
-  if (email.campaign_key !== null && COUNTED_OTHERWISE.includes(type) && !isHeard(tx, email.domain_key)) return
-  appendEvent(tx, {
-    type,
-    user_key: email.user_key,
-    domain_key: email.domain_key,
-    email_key: email.key,
-    campaign_key: email.campaign_key,
-    data: { delivery: delivery.key, ...details },
-    at: now,
-  })
+  emitAll(tx, [{ type, details }], email, delivery, now)
+}
+
+function emitAll(
+  tx: Tx,
+  told: readonly { type: EventType; details: Record<string, unknown> }[],
+  { campaign_key, domain_key, key, user_key }: EmailKeys,
+  delivery: Pick<Delivery, 'key'>,
+  at: number,
+): void {
+  const silent = (type: EventType): boolean =>
+    campaign_key !== null && COUNTED_OTHERWISE.includes(type) && !isHeard(tx, domain_key)
+  const about = { user_key, domain_key, email_key: key, campaign_key, at }
+  appendEvents(
+    tx,
+    told.flatMap(({ type, details }) =>
+      silent(type) ? [] : [{ type, ...about, data: { delivery: delivery.key, ...details } }],
+    ),
+  )
 }
 
 /** For campaigns these are counted from the mails: the events are written only when the domain has a webhook. */
@@ -232,7 +259,7 @@ const listeners = statement<{ domain_key: number }>()((arg) =>
     .limit(1),
 )
 
-const isHeard = (tx: Tx, domainKey: number): boolean => tx.first(listeners({ domain_key: domainKey })) !== undefined
+const isHeard = (tx: Tx, domainKey: number): boolean => tx.fact(listeners({ domain_key: domainKey })) !== undefined
 
 function describe({ stage, code, enhanced, text, host }: Verdict): Record<string, unknown> {
   return { stage, smtp_code: code, enhanced_code: enhanced, response: text, remote_mta: host }

@@ -7,8 +7,9 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { db, raw, statement } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { hasErased, normalised } from './stops.ts'
 
 export type Suppression = RowOf<'suppressions'>
 export type Reason = Suppression['reason']
@@ -19,65 +20,6 @@ const SOFT_WINDOW = 72 * HOUR
 const SOFT_FIRST = 7 * DAY
 const SOFT_LONGEST = 30 * DAY
 
-/** The form in which addresses are compared; the domain of `address` is an A-label already. */
-export const normalised = (address: string): string => address.trim().toLowerCase()
-
-const blocking = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
-  db
-    .selectFrom('suppressions')
-    .select('reason')
-    .where('domain_key', '=', arg.domain_key)
-    .where('email', '=', arg.email)
-    .where('scope', '=', 'all')
-    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
-    .limit(1),
-)
-
-const blockingAny = statement<{ domain_key: number; email: string; now: number }>()((arg) =>
-  db
-    .selectFrom('suppressions')
-    .select('reason')
-    .where('domain_key', '=', arg.domain_key)
-    .where('email', '=', arg.email)
-    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)]))
-    .limit(1),
-)
-
-/**
- * Whether a domain has an entry of an erased address: those begin with "#".
- * Most domains have none, so the hash is rarely computed.
- */
-const anyErased = statement<{ domain_key: number }>()((arg) =>
-  db
-    .selectFrom('suppressions')
-    .select('key')
-    .where('domain_key', '=', arg.domain_key)
-    .where('email', '>=', '#')
-    .where('email', '<', '$')
-    .limit(1),
-)
-
-/**
- * Why mail from a domain to an address is stopped; undefined: it is not. `scope` is that of the mail: `all` for
- * transactional mail, `marketing` for campaigns. `erased`: the entry holds a hash.
- */
-export function suppressedFor(
-  reader: Reader,
-  keyring: Keyring,
-  domainKey: number,
-  address: string,
-  now: number,
-  scope: Suppression['scope'] = 'all',
-): { reason: Reason; erased: boolean } | undefined {
-  const find = (email: string): { reason: Reason } | undefined =>
-    reader.first((scope === 'all' ? blocking : blockingAny)({ domain_key: domainKey, email, now }))
-  const found = find(normalised(address))
-  if (found) return { reason: found.reason, erased: false }
-  // An entry stays when its address is erased; it then holds a hash.
-  const kept = reader.first(anyErased({ domain_key: domainKey })) && find(erasedForm(keyring, address))
-  return kept && { reason: kept.reason, erased: true }
-}
-
 /** The forms in which an entry may hold an address: in clear, and as the hash that stays after an erasure. */
 export const keptForms = (keyring: Keyring, address: string): string[] => [
   normalised(address),
@@ -86,7 +28,7 @@ export const keptForms = (keyring: Keyring, address: string): string[] => [
 
 /** The form for a new entry. An erased address stays a hash: an old link must not store it in clear again. */
 export function keptForm(reader: Reader, keyring: Keyring, domainKey: number, address: string): string {
-  if (!reader.first(anyErased({ domain_key: domainKey }))) return normalised(address)
+  if (!hasErased(reader, domainKey)) return normalised(address)
   const erased = erasedForm(keyring, address)
   const entry = db.selectFrom('suppressions').select('key').where('domain_key', '=', domainKey)
   return reader.first(entry.where('email', '=', erased)) ? erased : normalised(address)

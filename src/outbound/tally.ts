@@ -2,6 +2,7 @@
 // decide reputation always match the results (D39).
 import { HOUR } from '../base/clock.ts'
 import type { Reader, Tx } from '../store/database.ts'
+import type { SumTable } from '../store/sums.ts'
 import { raw, statement, db } from '../store/query.ts'
 
 /** The signal of a commit that holds a bounce or a complaint. */
@@ -13,34 +14,12 @@ export interface Tallied {
   agent_id: string | null
 }
 
-const add = statement<{
-  user_key: number
-  domain_key: number
-  agent_id: string
-  hour: number
-  deliveries: number
-  bounces: number
-  complaints: number
-}>()((arg) =>
-  db
-    .insertInto('tallies')
-    .values({
-      user_key: arg.user_key,
-      domain_key: arg.domain_key,
-      agent_id: arg.agent_id,
-      hour: arg.hour,
-      deliveries: arg.deliveries,
-      bounces: arg.bounces,
-      complaints: arg.complaints,
-    })
-    .onConflict((conflict) =>
-      conflict.columns(['domain_key', 'agent_id', 'hour']).doUpdateSet((eb) => ({
-        deliveries: eb('tallies.deliveries', '+', eb.ref('excluded.deliveries')),
-        bounces: eb('tallies.bounces', '+', eb.ref('excluded.bounces')),
-        complaints: eb('tallies.complaints', '+', eb.ref('excluded.complaints')),
-      })),
-    ),
-)
+const TALLIES: SumTable = {
+  table: 'tallies',
+  by: ['domain_key', 'agent_id', 'hour'],
+  also: ['user_key'],
+  of: ['deliveries', 'bounces', 'complaints'],
+}
 
 export function tally(
   tx: Tx,
@@ -48,17 +27,8 @@ export function tally(
   what: 'delivery' | 'bounce' | 'complaint',
   now: number,
 ): void {
-  tx.run(
-    add({
-      user_key,
-      domain_key,
-      agent_id: agent_id ?? '',
-      hour: Math.floor(now / HOUR),
-      deliveries: what === 'delivery' ? 1 : 0,
-      bounces: what === 'bounce' ? 1 : 0,
-      complaints: what === 'complaint' ? 1 : 0,
-    }),
-  )
+  const amounts = (['delivery', 'bounce', 'complaint'] as const).map((each) => (each === what ? 1 : 0))
+  tx.add(TALLIES, [domain_key, agent_id ?? '', Math.floor(now / HOUR), user_key], amounts)
   if (what !== 'delivery') tx.signal(BAD_NEWS)
 }
 
@@ -125,7 +95,8 @@ export function closeHour(tx: Tx, userKey: number, agentId: string, now: number)
   const hour = Math.floor(now / HOUR)
   const open = db.selectFrom('tallies').selectAll().where('user_key', '=', userKey).where('agent_id', '=', agentId)
   for (const row of tx.all(open.where('hour', '=', hour))) {
-    tx.run(add({ ...row, hour: hour - 1 }))
+    const { agent_id, bounces, complaints, deliveries, domain_key, user_key } = row
+    tx.add(TALLIES, [domain_key, agent_id, hour - 1, user_key], [deliveries, bounces, complaints])
     tx.run(
       db
         .deleteFrom('tallies')

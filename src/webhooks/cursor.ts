@@ -7,7 +7,7 @@ const READER = 'webhooks'
 
 const endpoint = raw('select 1 from webhooks where deleted_at is null limit 1')
 
-export const anyEndpoint = (reader: Reader): boolean => reader.first(endpoint) !== undefined
+export const anyEndpoint = (reader: Reader): boolean => reader.fact(endpoint) !== undefined
 
 export function placeInLog(reader: Reader): number {
   return reader.first(db.selectFrom('event_cursors').select('event_key').where('reader', '=', READER))?.event_key ?? 0
