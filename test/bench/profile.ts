@@ -1,5 +1,6 @@
 // `npm run bench -- profile`: where the main thread of a server spends its time while mails are posted and delivered,
 // as a table of the functions with the largest share of its own time. Shares hold on a busy machine too.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Runtime } from 'node:inspector'
 import { Session } from 'node:inspector/promises'
 import { figure, html, post, startServer, startSink } from './rig.ts'
