@@ -1,29 +1,24 @@
 // The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool makes a request to the same API
 // that programs use, inside the process, as the user who granted the access: the same rules, refusals and submit
 // function apply.
-import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
-import { z } from 'zod'
 import type { Clock } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Budget } from '../base/memory.ts'
 import type { Config } from '../base/config.ts'
 import { counters } from '../base/counters.ts'
-import { version } from '../base/version.ts'
-import { RateLimit } from '../accounts/rates.ts'
+import { RateLimit, type Rate } from '../accounts/rates.ts'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
 import { isAllowedOrigin } from '../accounts/oauth-clients.ts'
 import { findAccess, type OauthAccess } from '../accounts/oauth-grants.ts'
 import { findToken } from '../accounts/tokens.ts'
 import { withBody } from '../jsonapi/body.ts'
-import { JSON_API } from '../jsonapi/media.ts'
-import type { Caller } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
-import { outputOf } from './mcp-output.ts'
 import type { Inside } from './inside.ts'
-import { MCP_TOOLS, type Ask } from './mcp-tools.ts'
+import { answerBatch, BATCHED } from './mcp-batch.ts'
+import { faultOf, type Exchange } from './mcp-calls.ts'
+import { answerOlder } from './mcp-older.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
 
 export interface McpDesk {
@@ -36,28 +31,6 @@ export interface McpDesk {
 /** The API accepts more, for attachments; a tool accepts only text. */
 const MAX_BODY = 10 * 1024 * 1024
 
-const INSTRUCTIONS =
-  'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
-
-/** What MCP clients may ask of the API, on behalf of the user who let them in. */
-const MCP_SCOPES = new Set([
-  'emails:send',
-  'emails:read',
-  'inbound:read',
-  'domains:read',
-  'contacts:read',
-  'campaigns:read',
-  'campaigns:write',
-])
-
-const callerOf = ({ grant_id, user_id, user_key }: OauthAccess): Caller => ({
-  userKey: user_key,
-  userId: user_id,
-  tokenId: grant_id,
-  scopes: MCP_SCOPES,
-  operator: false,
-})
-
 export function createMcp(desk: McpDesk, inside: Inside): Hono {
   const app = new Hono()
   const { clock, config, store } = desk
@@ -66,7 +39,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
   // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
   app.use('/mcp', async (context, next) => {
     const origin = context.req.header('origin')
-    return origin === undefined || isOurs(origin) ? next() : fault(context, 403, -32600, 'This origin is not allowed.')
+    return origin === undefined || isOurs(origin) ? next() : faultOf(403, -32600, 'This origin is not allowed.')
   })
   app.use(
     '/mcp',
@@ -88,48 +61,23 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
   app.all('/mcp', async (context) => {
     const access = accessOf(desk, context)
     if (access instanceof Response) return access
-    const { allowed, reset } = rates.take(access.grant_id)
-    if (!allowed) {
-      context.header('Retry-After', String(reset))
-      return fault(context, 429, -32000, `Too many requests; try again in ${reset} s.`)
-    }
+    const spend = (): Rate => rates.take(access.grant_id)
+    const { allowed, reset } = spend()
+    if (!allowed)
+      return faultOf(429, -32000, `Too many requests; try again in ${reset} s.`, { 'Retry-After': String(reset) })
     // Nothing is kept between requests: there is no stream to open and no session to end.
-    if (context.req.method !== 'POST') {
-      context.header('Allow', 'POST')
-      return fault(context, 405, -32000, 'This server speaks by POST alone.')
-    }
+    const request = context.req.raw
+    if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
     try {
-      return await withBody(context.req.raw, { most: MAX_BODY, budget: desk.bodies }, (text) =>
-        perform(context, access, text),
+      return await withBody(request, { most: MAX_BODY, budget: desk.bodies }, (text) =>
+        perform({ access, inside, request }, text, spend),
       )
     } catch (thrown) {
       if (!(thrown instanceof Refusal)) throw thrown
-      for (const [name, value] of Object.entries(thrown.headers)) context.header(name, value)
-      return fault(context, thrown.status as 400, -32600, thrown.message)
+      return faultOf(thrown.status, -32600, thrown.message, thrown.headers)
     }
   })
   return app
-
-  async function perform(context: Context, access: OauthAccess, text: string): Promise<Response> {
-    let parsedBody: unknown
-    try {
-      parsedBody = JSON.parse(text)
-    } catch {
-      return fault(context, 400, -32700, 'The body is not JSON.')
-    }
-    // Batches left MCP with 2025-06-18; a batch would count as one request against the limit.
-    if (Array.isArray(parsedBody)) return fault(context, 400, -32600, 'Send one message in a request, not a batch.')
-    const { Server, Transport } = await sdk()
-    const transport = new Transport({ enableJsonResponse: true })
-    const server = new Server({ name: 'postrider', version }, { instructions: INSTRUCTIONS })
-    offerTools(server, access, inside)
-    await server.connect(transport)
-    try {
-      return await transport.handleRequest(context.req.raw, { parsedBody })
-    } finally {
-      await server.close()
-    }
-  }
 
   function isOurs(origin: string): boolean {
     if (!URL.canParse(origin)) return false
@@ -166,48 +114,18 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
   }
 }
 
-/** An error of JSON-RPC 2.0 §5.1 without a message id. */
-const fault = (context: Context, status: 400 | 403 | 405 | 413 | 429 | 503, code: number, message: string): Response =>
-  context.json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
-
-/** Loaded at the first MCP request: otherwise every start and every command would take 40 ms longer. */
-async function sdk() {
-  const [{ McpServer: Server }, { WebStandardStreamableHTTPServerTransport: Transport }] = await Promise.all([
-    import('@modelcontextprotocol/sdk/server/mcp.js'),
-    import('@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'),
-  ])
-  return { Server, Transport }
-}
-
-function offerTools(server: McpServer, access: OauthAccess, inside: Inside): void {
-  const ask: Ask = async (method, path, body) => {
-    const request = new Request(`http://inside${path}`, {
-      method,
-      ...(body === undefined ? {} : { headers: { 'Content-Type': JSON_API }, body: JSON.stringify(body) }),
-    })
-    const response = await inside(callerOf(access), request)
-    return { status: response.status, document: (await response.json()) as Record<string, unknown> }
+/** Answers the body of a request; `spend` takes the tokens of what a batch asks beyond its first request. */
+async function perform(exchange: Exchange, text: string, spend: () => Rate): Promise<Response> {
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    return faultOf(400, -32700, 'The body is not JSON.')
   }
-  for (const { name, title, description, input, output, annotations, run } of MCP_TOOLS)
-    server.registerTool(
-      name,
-      { title, description, inputSchema: z.strictObject(input), outputSchema: outputOf(output), annotations },
-      async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
-    )
-}
-
-/** A document as a tool's result; a refusal as an error that says what to mend. */
-function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallToolResult {
-  if (status < 400)
-    return { content: [{ type: 'text', text: JSON.stringify(document, null, 2) }], structuredContent: document }
-  const errors =
-    (document['errors'] as { code: string; detail: string; source?: { pointer?: string; parameter?: string } }[]) ?? []
-  const lines = errors.map(({ code, detail, source }) => {
-    const place = source?.pointer?.replace('/data/attributes/', '') ?? source?.parameter
-    return `${code}${place === undefined ? '' : ` (${place})`}: ${detail}`
-  })
-  return {
-    isError: true,
-    content: [{ type: 'text', text: lines.join('\n') || `The request was refused (${status}).` }],
-  }
+  const answer = (message: unknown): Promise<Response> => answerOlder(exchange, message)
+  if (!Array.isArray(body)) return answer(body)
+  const version = exchange.request.headers.get('mcp-protocol-version')
+  return version === null || BATCHED.includes(version)
+    ? answerBatch(body, { answer, spend })
+    : faultOf(400, -32600, 'Send one message in a request, not a batch.')
 }

@@ -266,8 +266,8 @@ test('pages of our own and of allowed origins may ask; those of strangers get no
 test('what is no message, too much, or more than one is refused with an error of JSON-RPC', async () => {
   const table: [Record<string, string>, unknown, number, number][] = [
     [{}, '{', 400, -32700],
-    [{}, [PING, PING], 400, -32600],
-    [{}, [{ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }, PING], 400, -32600],
+    [{ 'mcp-protocol-version': '2025-06-18' }, [PING, PING], 400, -32600],
+    [{ 'mcp-protocol-version': '2025-11-25' }, [PING], 400, -32600],
     [{}, { hello: 1 }, 400, -32700],
     [{}, 'null', 400, -32700],
     [{}, `"${'x'.repeat(10 * 1024 * 1024)}"`, 413, -32600],

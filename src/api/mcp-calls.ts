@@ -1,0 +1,91 @@
+// What every wire of the MCP server shares: what the server says of itself, the request to the API that a tool's call
+// becomes, the schema of its arguments, and the API's answer as a result of the tool.
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
+import { z } from 'zod'
+import { version } from '../base/version.ts'
+import type { OauthAccess } from '../accounts/oauth-grants.ts'
+import { JSON_API } from '../jsonapi/media.ts'
+import type { Caller } from '../jsonapi/resource.ts'
+import type { Inside } from './inside.ts'
+import type { Ask, McpTool } from './mcp-tools.ts'
+
+/** A request to /mcp that was let in. */
+export interface Exchange {
+  access: OauthAccess
+  inside: Inside
+  request: Request
+}
+
+export const SERVER_INFO = { name: 'postrider', version }
+
+export const INSTRUCTIONS =
+  'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
+
+/** What MCP clients may ask of the API, on behalf of the user who let them in. */
+const MCP_SCOPES = new Set([
+  'emails:send',
+  'emails:read',
+  'inbound:read',
+  'domains:read',
+  'contacts:read',
+  'campaigns:read',
+  'campaigns:write',
+])
+
+const callerOf = ({ grant_id, user_id, user_key }: OauthAccess): Caller => ({
+  userKey: user_key,
+  userId: user_id,
+  tokenId: grant_id,
+  scopes: MCP_SCOPES,
+  operator: false,
+})
+
+/** Requests to the API as the user who granted the access. */
+export const askAs =
+  (access: OauthAccess, inside: Inside): Ask =>
+  async (method, path, body) => {
+    const request = new Request(`http://inside${path}`, {
+      method,
+      ...(body === undefined ? {} : { headers: { 'Content-Type': JSON_API }, body: JSON.stringify(body) }),
+    })
+    const response = await inside(callerOf(access), request)
+    return { status: response.status, document: (await response.json()) as Record<string, unknown> }
+  }
+
+const made = new Map<string, z.ZodObject>()
+
+/** The schema of a tool's arguments, which takes no others; made at the first use. */
+export function inputOf({ input, name }: McpTool): z.ZodObject {
+  let schema = made.get(name)
+  if (!schema) made.set(name, (schema = z.strictObject(input)))
+  return schema
+}
+
+/** A document as a tool's result; a refusal as an error that says what to mend. */
+export function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallToolResult {
+  if (status < 400)
+    return { content: [{ type: 'text', text: JSON.stringify(document, null, 2) }], structuredContent: document }
+  const errors =
+    (document['errors'] as { code: string; detail: string; source?: { pointer?: string; parameter?: string } }[]) ?? []
+  const lines = errors.map(({ code, detail, source }) => {
+    const place = source?.pointer?.replace('/data/attributes/', '') ?? source?.parameter
+    return `${code}${place === undefined ? '' : ` (${place})`}: ${detail}`
+  })
+  return {
+    isError: true,
+    content: [{ type: 'text', text: lines.join('\n') || `The request was refused (${status}).` }],
+  }
+}
+
+/** An error of JSON-RPC 2.0 §5.1 as JSON; the id null stands for a message whose id is not known. */
+export const errorOf = (id: string | number | null, code: number, message: string): string =>
+  JSON.stringify({ jsonrpc: '2.0', error: { code, message }, id })
+
+/** An answer of HTTP with an error that belongs to no message. */
+export const faultOf = (
+  status: number,
+  code: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): Response =>
+  new Response(errorOf(null, code, message), { status, headers: { 'Content-Type': 'application/json', ...headers } })

@@ -1,0 +1,39 @@
+// The wire of MCP up to 2025-11-25, spoken by the SDK. Nothing is kept between two messages: each has a server and a
+// transport of its own.
+import { askAs, inputOf, INSTRUCTIONS, resultOf, SERVER_INFO, type Exchange } from './mcp-calls.ts'
+import { outputOf } from './mcp-output.ts'
+import { MCP_TOOLS } from './mcp-tools.ts'
+
+/** Loaded at the first MCP request: otherwise every start and every command would take 40 ms longer. */
+async function sdk() {
+  const [{ McpServer: Server }, { WebStandardStreamableHTTPServerTransport: Transport }] = await Promise.all([
+    import('@modelcontextprotocol/sdk/server/mcp.js'),
+    import('@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'),
+  ])
+  return { Server, Transport }
+}
+
+/**
+ * Answers one message, which the request carried: 200 with the answer to a request, 202 for a notification or a
+ * response, 400, 406 or 415 with an error of JSON-RPC for what is not well made.
+ */
+export async function answerOlder({ access, inside, request }: Exchange, parsedBody: unknown): Promise<Response> {
+  const { Server, Transport } = await sdk()
+  const transport = new Transport({ enableJsonResponse: true })
+  const server = new Server(SERVER_INFO, { instructions: INSTRUCTIONS })
+  const ask = askAs(access, inside)
+  for (const tool of MCP_TOOLS) {
+    const { annotations, description, name, output, run, title } = tool
+    server.registerTool(
+      name,
+      { title, description, inputSchema: inputOf(tool), outputSchema: outputOf(output), annotations },
+      async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
+    )
+  }
+  await server.connect(transport)
+  try {
+    return await transport.handleRequest(request, { parsedBody })
+  } finally {
+    await server.close()
+  }
+}
