@@ -13,6 +13,10 @@ async function sdk() {
   return { Server, Transport }
 }
 
+/** The versions of this wire, newest first. */
+export const olderVersions = async (): Promise<readonly string[]> =>
+  (await import('@modelcontextprotocol/sdk/types.js')).SUPPORTED_PROTOCOL_VERSIONS
+
 /**
  * Answers one message, which the request carried: 200 with the answer to a request, 202 for a notification or a
  * response, 400, 406 or 415 with an error of JSON-RPC for what is not well made.

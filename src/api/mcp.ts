@@ -18,7 +18,8 @@ import type { Store } from '../store/database.ts'
 import type { Inside } from './inside.ts'
 import { answerBatch, BATCHED } from './mcp-batch.ts'
 import { faultOf, type Exchange } from './mcp-calls.ts'
-import { answerOlder } from './mcp-older.ts'
+import { answerModern, isModern } from './mcp-modern.ts'
+import { answerOlder, olderVersions } from './mcp-older.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
 
 export interface McpDesk {
@@ -122,10 +123,13 @@ async function perform(exchange: Exchange, text: string, spend: () => Rate): Pro
   } catch {
     return faultOf(400, -32700, 'The body is not JSON.')
   }
-  const answer = (message: unknown): Promise<Response> => answerOlder(exchange, message)
-  if (!Array.isArray(body)) return answer(body)
-  const version = exchange.request.headers.get('mcp-protocol-version')
+  const { request } = exchange
+  if (!Array.isArray(body)) {
+    const older = await olderVersions()
+    return isModern(request, body, older) ? answerModern(exchange, body, older) : answerOlder(exchange, body)
+  }
+  const version = request.headers.get('mcp-protocol-version')
   return version === null || BATCHED.includes(version)
-    ? answerBatch(body, { answer, spend })
+    ? answerBatch(body, { answer: (message) => answerOlder(exchange, message), spend })
     : faultOf(400, -32600, 'Send one message in a request, not a batch.')
 }

@@ -273,7 +273,7 @@ test('what is no message, too much, or more than one is refused with an error of
     [{}, `"${'x'.repeat(10 * 1024 * 1024)}"`, 413, -32600],
     [{ 'content-type': 'text/plain' }, PING, 415, -32000],
     [{ accept: 'text/html' }, PING, 406, -32000],
-    [{ 'mcp-protocol-version': '1999-01-01' }, PING, 400, -32000],
+    [{ 'mcp-protocol-version': '1999-01-01' }, PING, 400, -32022],
   ]
   for (const [headers, body, status, code] of table) {
     const response = await post(headers, body)

@@ -1,0 +1,182 @@
+// The wire of MCP 2026-07-28: every request says its version, its client and what that can do, and stands for itself.
+// Headers repeat what proxies route by, and must say the same as the body. The SDK knows only the versions before.
+import { z } from 'zod'
+import { MINUTE } from '../base/clock.ts'
+import { issueWords } from '../base/issues.ts'
+import { askAs, inputOf, INSTRUCTIONS, resultOf, SERVER_INFO, type Exchange } from './mcp-calls.ts'
+import { outputOf } from './mcp-output.ts'
+import { MCP_TOOLS } from './mcp-tools.ts'
+
+/** The version of this wire. */
+export const MODERN = '2026-07-28'
+
+/** Codes of MCP 2026-07-28, "Error Codes", and of JSON-RPC 2.0 §5.1. */
+const HEADER_MISMATCH = -32020
+const UNSUPPORTED_VERSION = -32022
+const INVALID_REQUEST = -32600
+const METHOD_NOT_FOUND = -32601
+const INVALID_PARAMS = -32602
+
+const PREFIX = 'io.modelcontextprotocol/'
+const VERSION = `${PREFIX}protocolVersion`
+/** Milliseconds for which clients may keep what is the same for everybody: it changes with the program alone. */
+const FRESH = 5 * MINUTE
+const CACHED = { ttlMs: FRESH, cacheScope: 'public' }
+
+const record = z.record(z.string(), z.unknown())
+const Id = z.union([z.string(), z.int()], { error: 'must be a text or a whole number' }).optional()
+const Message = z.object({
+  jsonrpc: z.literal('2.0'),
+  id: Id,
+  method: z.string(),
+  params: record.optional(),
+})
+const Meta = z.object({
+  [`${PREFIX}clientCapabilities`]: record,
+  [`${PREFIX}clientInfo`]: z.object({ name: z.string(), version: z.string() }).optional(),
+})
+const Call = z.object({ name: z.string(), arguments: record.default({}) })
+
+/** A message that is well made: a request, or without an id a notification. */
+type Asked = z.infer<typeof Message>
+
+/** An error as a value: the status of HTTP, and the error object of JSON-RPC. */
+interface Fault {
+  status: number
+  code: number
+  message: string
+  data?: object
+}
+
+const fault = (status: number, code: number, message: string, data?: object): { fault: Fault } => ({
+  fault: { status, code, message, ...(data === undefined ? {} : { data }) },
+})
+
+type Outcome = { result: object } | { fault: Fault }
+
+/** What zod found, in one line. */
+const wordsOf = ({ issues }: z.ZodError, place: string): string =>
+  issues
+    .map((issue) => {
+      const words =
+        issue.code === 'unrecognized_keys' ? `must not have ${issue.keys.join(', ')}` : issueWords(issue.message)
+      return `${[place, ...issue.path.map(String)].filter(Boolean).join('.')} ${words}`
+    })
+    .join('; ')
+
+/** The version that a message names for itself; undefined when it names none. */
+function versionIn(message: unknown): unknown {
+  const { _meta } = record.safeParse(record.safeParse(message).data?.['params']).data ?? {}
+  return record.safeParse(_meta).data?.[VERSION]
+}
+
+/**
+ * Whether a message is of this wire: its header or its body names a version that is none of the older ones.
+ * `initialize` opens an older one, unless it names a version in the way of this one (MCP 2026-07-28, "Versioning").
+ */
+export function isModern(request: Request, message: unknown, older: readonly string[]): boolean {
+  const [header, named] = [request.headers.get('mcp-protocol-version'), versionIn(message)]
+  const isOlder = (version: unknown): boolean => typeof version === 'string' && older.includes(version)
+  if (named !== undefined) return !isOlder(named) || (header !== null && !isOlder(header))
+  return header !== null && !isOlder(header) && record.safeParse(message).data?.['method'] !== 'initialize'
+}
+
+/**
+ * Answers one message: 200 with a result or an error about what was asked, 202 for a notification, 400 for what is not
+ * well made or whose headers say something else (-32020), whose version is not spoken here (-32022, with those that
+ * are), 404 for an unknown method, 415 for what is not sent as JSON.
+ */
+export async function answerModern(exchange: Exchange, body: unknown, older: readonly string[]): Promise<Response> {
+  const { headers } = exchange.request
+  const parsed = Message.safeParse(body)
+  const id = Id.safeParse(record.safeParse(body).data?.['id']).data
+  let outcome: Outcome | undefined
+  if (!/^application\/json\s*(?:;|$)/i.test(headers.get('content-type') ?? ''))
+    outcome = fault(415, INVALID_REQUEST, 'The Content-Type must be application/json.')
+  else if (!parsed.success)
+    outcome = fault(400, INVALID_REQUEST, `Send one request of JSON-RPC 2.0: ${wordsOf(parsed.error, '')}.`)
+  else {
+    const checked = judgeVersion(headers, body, older) ?? (id === undefined ? undefined : judge(headers, parsed.data))
+    if (checked === undefined && id === undefined) return new Response(null, { status: 202 })
+    outcome = checked ?? (await perform(exchange, parsed.data, [MODERN, ...older]))
+  }
+  const known = id === undefined ? {} : { id }
+  if ('result' in outcome) return Response.json({ jsonrpc: '2.0', ...known, result: outcome.result })
+  const { status, ...error } = outcome.fault
+  return Response.json({ jsonrpc: '2.0', ...known, error }, { status })
+}
+
+/** Whether the version of header and body is the same, and this one. */
+function judgeVersion(headers: Headers, body: unknown, older: readonly string[]): { fault: Fault } | undefined {
+  const [header, named] = [headers.get('mcp-protocol-version'), versionIn(body)]
+  if (header === null) return fault(400, HEADER_MISMATCH, 'The header MCP-Protocol-Version is missing.')
+  if (named !== undefined && named !== header)
+    return fault(400, HEADER_MISMATCH, `The header MCP-Protocol-Version is not what params._meta["${VERSION}"] says.`)
+  if (header === MODERN) return undefined
+  const data = { supported: [MODERN, ...older], requested: header.slice(0, 100) }
+  return fault(400, UNSUPPORTED_VERSION, 'This server does not speak that version of MCP.', data)
+}
+
+/** Whether the other headers say what the body says, and the body says who asks (MCP 2026-07-28, "_meta"). */
+function judge(headers: Headers, { method, params = {} }: Asked): { fault: Fault } | undefined {
+  if (headers.get('mcp-method') !== method)
+    return fault(400, HEADER_MISMATCH, 'The header Mcp-Method is missing, or is not the method of the body.')
+  if (method === 'tools/call' && decoded(headers.get('mcp-name')) !== params['name'])
+    return fault(400, HEADER_MISMATCH, 'The header Mcp-Name is missing, or is not params.name of the body.')
+  if (versionIn({ params }) === undefined)
+    return fault(400, INVALID_PARAMS, `params._meta["${VERSION}"] is missing; send what the header says.`)
+  const meta = Meta.safeParse(params['_meta'])
+  return meta.success ? undefined : fault(400, INVALID_PARAMS, `${wordsOf(meta.error, 'params._meta')}.`)
+}
+
+/** The value of a header that may stand in base64 (MCP 2026-07-28, "Value Encoding"). */
+function decoded(value: string | null): string | null {
+  const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value ?? '') ?? []
+  return base64 === undefined ? value : Buffer.from(base64, 'base64').toString()
+}
+
+async function perform(exchange: Exchange, { method, params = {} }: Asked, versions: string[]): Promise<Outcome> {
+  const complete = (result: object): Outcome => ({
+    result: { resultType: 'complete', ...result, _meta: { [`${PREFIX}serverInfo`]: SERVER_INFO } },
+  })
+  switch (method) {
+    case 'server/discover':
+      return complete({
+        supportedVersions: versions,
+        capabilities: { tools: {} },
+        instructions: INSTRUCTIONS,
+        ...CACHED,
+      })
+    case 'tools/list':
+      // There is one page, and no cursor to another.
+      return params['cursor'] === undefined
+        ? complete({ tools: (listed ??= listTools()), ...CACHED })
+        : fault(200, INVALID_PARAMS, 'params.cursor is none that this server gave; send none.')
+    case 'tools/call': {
+      const called = await callTool(exchange, params)
+      return 'fault' in called ? called : complete(called.result)
+    }
+    default:
+      return fault(404, METHOD_NOT_FOUND, `This server has no method "${method.slice(0, 100)}".`)
+  }
+}
+
+let listed: object[] | undefined
+
+const listTools = (): object[] =>
+  MCP_TOOLS.map((tool) => {
+    const { annotations, description, name, output, title } = tool
+    const inputSchema = z.toJSONSchema(inputOf(tool), { io: 'input' })
+    return { name, title, description, inputSchema, outputSchema: z.toJSONSchema(outputOf(output)), annotations }
+  })
+
+/** Arguments that do not fit are an error of the tool, for the agent to mend; an unknown tool is one of the wire. */
+async function callTool({ access, inside }: Exchange, params: object): Promise<Outcome> {
+  const call = Call.safeParse(params)
+  if (!call.success) return fault(200, INVALID_PARAMS, `${wordsOf(call.error, 'params')}.`)
+  const tool = MCP_TOOLS.find(({ name }) => name === call.data.name)
+  if (!tool) return fault(200, INVALID_PARAMS, `There is no tool "${call.data.name.slice(0, 100)}"; see tools/list.`)
+  const given = inputOf(tool).safeParse(call.data.arguments)
+  if (given.success) return { result: resultOf(await tool.run(askAs(access, inside), given.data, access)) }
+  return { result: { isError: true, content: [{ type: 'text', text: `${wordsOf(given.error, 'arguments')}.` }] } }
+}
