@@ -1,6 +1,7 @@
-// Fetches an attachment from a URL that a sender gave (D28). https only. The address that is checked is the one that
-// the socket connects to, so that a DNS answer cannot change in between. A few redirects are followed, under the same
-// rules. Time and size are bounded.
+// Fetches a file from a URL that a stranger gave: an attachment (D28), a policy, a description of a program. https
+// only. The address that is checked is the one that the socket connects to, so that a DNS answer cannot change in
+// between. A few redirects are followed, under the same rules. Time and size are bounded.
+import type { IncomingHttpHeaders } from 'node:http'
 import { request } from 'node:https'
 import { isIP } from 'node:net'
 import { readFileSync } from 'node:fs'
@@ -17,6 +18,7 @@ export interface FetchDesk extends Guard {
 export interface Fetched {
   bytes: Buffer
   contentType: string | undefined
+  headers: IncomingHttpHeaders
 }
 
 export interface FetchRules {
@@ -26,8 +28,9 @@ export interface FetchRules {
   redirects: number
 }
 
+const MB = 1024 * 1024
 /** The rules for attachments. */
-const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * 1024 * 1024, redirects: 3 }
+const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * MB, redirects: 3 }
 
 /** The bytes behind a URL, or the end of a sentence that says why not ("is not a URL"). Never throws. */
 export async function fetchFile(
@@ -88,7 +91,9 @@ function get(
         }
         if (statusCode >= 300 && statusCode < 400 && headers.location) return give({ location: headers.location })
         if (statusCode !== 200) return give({ refused: `was answered with status ${statusCode}` })
-        const tooLarge = { refused: `is larger than ${maxBytes / 1024 / 1024} MB` }
+        const tooLarge = {
+          refused: `is larger than ${maxBytes < MB ? `${maxBytes / 1024} KB` : `${maxBytes / MB} MB`}`,
+        }
         if (Number(headers['content-length'] ?? 0) > maxBytes) return give(tooLarge)
         const chunks: Buffer[] = []
         let size = 0
@@ -100,7 +105,7 @@ function get(
         response.on('error', reject)
         response.on('end', () =>
           response.complete
-            ? give({ bytes: Buffer.concat(chunks), contentType: headers['content-type'] })
+            ? give({ bytes: Buffer.concat(chunks), contentType: headers['content-type'], headers })
             : give({ refused: 'ended before it was whole' }),
         )
         return undefined
