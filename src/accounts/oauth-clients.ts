@@ -1,8 +1,8 @@
-// OAuth clients that register themselves (RFC 7591, D58): public, without secret, limited to mcp:use, redirected only
-// to targets that the operator allows.
+// OAuth clients that register themselves (RFC 7591, D58) or publish a metadata document (oauth-documents.ts): public,
+// without secret, limited to mcp:use, redirected only to targets that the operator allows.
 import { DAY, type Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import type { Allowed } from './oauth-allowed.ts'
@@ -122,32 +122,58 @@ export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris
   })
 }
 
+/** Whether every redirect URI leads to the device of whoever is asked, where any program may listen. */
+export const isLoopbackOnly = ({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>): boolean =>
+  (JSON.parse(redirect_uris) as string[]).every((uri) => LOOPBACK.includes(new URL(uri).hostname))
+
 /** SQL for a client without a valid grant. */
 const ungranted =
   'not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)'
 
+/** Registers a client under an id of ours. Undefined when every client has a grant and there are too many. */
+export const addClient = (
+  desk: { store: Store; clock: Clock },
+  given: Registration,
+): Promise<OauthClient | undefined> =>
+  desk.store.write((tx) => insertClient(tx, desk.clock.now(), { ...given, id: newId(desk.clock.now()), until: null }))
+
 /**
- * Registers a client. At the limit, the least recently used client without a grant is deleted: a flood of registrations
- * must not shut out others. Undefined when every client has a grant.
+ * Keeps what was read of a client's metadata document, which counts until then (milliseconds), in place of what was
+ * kept of it before. Undefined when it is a new one, every client has a grant and there are too many.
  */
-export function addClient(
+export function keepClient(
   { clock, store }: { store: Store; clock: Clock },
-  { name, redirectUris }: Registration,
+  given: Registration & { id: string; until: number },
 ): Promise<OauthClient | undefined> {
   return store.write((tx) => {
     const now = clock.now()
-    const { count } = tx.first(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))!
-    const oldest = `select key from oauth_clients where ${ungranted} order by last_used_at, key limit 1`
-    if (count >= MAX_CLIENTS && tx.run(raw(`delete from oauth_clients where key in (${oldest})`)).changes === 0)
-      return undefined
-    const values = { id: newId(now), name, redirect_uris: JSON.stringify(redirectUris) }
-    return tx.first(
-      db
-        .insertInto('oauth_clients')
-        .values({ ...values, created_at: now, last_used_at: now })
-        .returningAll(),
-    )
+    const { id, name, redirectUris, until } = given
+    const values = { name, redirect_uris: JSON.stringify(redirectUris), fresh_until: until, last_used_at: now }
+    const changed = db.updateTable('oauth_clients').set(values).where('id', '=', id).returningAll()
+    return tx.first(changed) ?? insertClient(tx, now, given)
   })
+}
+
+/**
+ * At the limit, the least recently used client without a grant is deleted: a flood of registrations must not shut out
+ * others.
+ */
+function insertClient(
+  tx: Tx,
+  now: number,
+  { id, name, redirectUris, until }: Registration & { id: string; until: number | null },
+): OauthClient | undefined {
+  const { count } = tx.first(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))!
+  const oldest = `select key from oauth_clients where ${ungranted} order by last_used_at, key limit 1`
+  if (count >= MAX_CLIENTS && tx.run(raw(`delete from oauth_clients where key in (${oldest})`)).changes === 0)
+    return undefined
+  const values = { id, name, redirect_uris: JSON.stringify(redirectUris), fresh_until: until }
+  return tx.first(
+    db
+      .insertInto('oauth_clients')
+      .values({ ...values, created_at: now, last_used_at: now })
+      .returningAll(),
+  )
 }
 
 export function clientById(reader: Reader, id: string): OauthClient | undefined {

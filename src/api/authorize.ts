@@ -4,11 +4,13 @@
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
-import { clientById, isAllowed, isRegistered, type OauthClient } from '../accounts/oauth-clients.ts'
+import { clientById, isAllowed, isLoopbackOnly, isRegistered, type OauthClient } from '../accounts/oauth-clients.ts'
+import { hostOf, isUrl } from '../accounts/oauth-documents.ts'
 import { grantCode } from '../accounts/oauth-grants.ts'
 import { useCode } from '../accounts/second-factor.ts'
 import { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
+import { ClientDocuments, type ClientDocumentsDesk, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
 import { page, readText } from './pages.ts'
 import { People, type Person, type PersonDesk } from './person.ts'
@@ -30,28 +32,39 @@ interface Asking {
   query: string
 }
 
-type Judged = { asking: Asking } | { page: string } | { redirect: string }
+type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
-export function createAuthorize(desk: PersonDesk): Hono {
+export type AuthorizeDesk = PersonDesk & ClientDocumentsDesk
+
+export function createAuthorize(desk: AuthorizeDesk): Hono {
   const app = new Hono()
   const people = new People(desk)
   const signIns = new SignIns(desk.store, desk.clock)
+  const documents = new ClientDocuments(desk)
+  /** The client of a request; undefined for one that has not registered. */
+  const clientOf = async (context: Context, id: string): Promise<OauthClient | NoClient | undefined> =>
+    isUrl(id) ? documents.find(id, rateKey(context, desk.config.http)) : clientById(desk.store, id)
   const formOf = (context: Context, { client, query }: Asking, person?: Person): Form => ({
     client: client.name === '' ? 'A program without a name' : client.name,
+    host: hostOf(client.id),
     action: PATH,
     request: query,
     proof: people.proofFor(context, person, query),
   })
   const again = (context: Context, { query }: Asking): Response => context.redirect(`${PATH}?${query}`, 303)
 
-  app.get(PATH, (context) => {
-    const judged = judge(desk, new URL(context.req.url).search.slice(1))
+  app.get(PATH, async (context) => {
+    const judged = await judge(desk, new URL(context.req.url).search.slice(1), (id) => clientOf(context, id))
     if (!('asking' in judged)) return answer(context, judged)
     const { asking } = judged
     const person = people.signedIn(context)
     const form = formOf(context, asking, person)
     return person
-      ? consentPage(context, form, { email: person.user.email, redirectUri: asking.redirectUri })
+      ? consentPage(context, form, {
+          email: person.user.email,
+          redirectUri: asking.redirectUri,
+          onlyHere: isLoopbackOnly(asking.client),
+        })
       : signInPage(context, form)
   })
 
@@ -59,7 +72,7 @@ export function createAuthorize(desk: PersonDesk): Hono {
     const text = await readText(context.req.raw, MAX_BODY)
     if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
     const form = new URLSearchParams(text)
-    const judged = judge(desk, form.get('request') ?? '')
+    const judged = await judge(desk, form.get('request') ?? '', (id) => clientOf(context, id))
     if (!('asking' in judged)) return answer(context, judged)
     const { asking } = judged
     const person = people.signedIn(context)
@@ -120,24 +133,32 @@ export function noticeOf(context: Context, result: 'wrong' | { wait: number }, w
   return { status: 429, text: `Too many attempts. Try again in ${time}.`, email }
 }
 
+const noPage = (refused: string): Judged => ({ page: { status: 400, refused } })
+
 /** OAuth 2.1 §4.1.1, §4.1.2.1: first client and redirect URI, which decide where errors go; then the rest. */
-function judge({ config, store }: PersonDesk, query: string): Judged {
-  if (query.length > MAX_QUERY) return { page: 'The request is too long.' }
+async function judge(
+  { config, store }: PersonDesk,
+  query: string,
+  clientOf: (id: string) => Promise<OauthClient | NoClient | undefined>,
+): Promise<Judged> {
+  if (query.length > MAX_QUERY) return noPage('The request is too long.')
   const params = new URLSearchParams(query)
   const names = [...params.keys()]
   const repeated = names.some((name, index) => names.indexOf(name) !== index)
-  const client = clientById(store, params.get('client_id') ?? '')
-  if (!client || params.getAll('client_id').length > 1)
-    return { page: 'The program that sent you here is not known to this server. It has to register itself anew.' }
+  const [clientId = '', ...others] = params.getAll('client_id')
+  const client = others.length > 0 ? undefined : await clientOf(clientId)
+  if (!client)
+    return noPage('The program that sent you here is not known to this server. It has to register itself anew.')
+  if ('refused' in client) return { page: client }
   // OAuth 2.1 §3.1: a parameter without a value counts as absent.
   const given = (name: string): string | null => params.get(name) || null
   const redirectUri = given('redirect_uri')
   if (redirectUri === null || params.getAll('redirect_uri').length > 1 || !isRegistered(client, redirectUri))
-    return { page: 'The program that sent you here wants the answer at an address that it has not registered.' }
+    return noPage('The program that sent you here wants the answer at an address that it has not registered.')
   if (!isAllowed(redirectUri, allowedNow(store, config)))
-    return {
-      page: 'The program that sent you here wants the answer at an address that this server does not allow any more.',
-    }
+    return noPage(
+      'The program that sent you here wants the answer at an address that this server does not allow. Its operator can: "postrider oauth allow".',
+    )
   const state = given('state')
   const back = (error: string, description: string): Judged => ({
     redirect: withParams(redirectUri, { error, error_description: description, state, iss: config.http.public_url }),
@@ -174,8 +195,12 @@ function redirectWith(
   return context.redirect(withParams(redirectUri, { ...params, state, iss: config.http.public_url }), 303)
 }
 
-function answer(context: Context, judged: { page: string } | { redirect: string }): Response | Promise<Response> {
-  if ('page' in judged) return page(context, 400, 'This does not work', html`<p>${judged.page}</p>`)
+function answer(context: Context, judged: { page: NoClient } | { redirect: string }): Response | Promise<Response> {
+  if ('page' in judged) {
+    const { refused, retryAfter, status } = judged.page
+    if (retryAfter !== undefined) context.header('Retry-After', String(retryAfter))
+    return page(context, status, 'This does not work', html`<p>${refused}</p>`)
+  }
   context.header('Referrer-Policy', 'no-referrer')
   return context.redirect(judged.redirect, 303)
 }

@@ -1,6 +1,7 @@
 // Programs that a person has let in over OAuth (D58).
 import { refuse } from '../base/errors.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
+import { programName } from '../accounts/oauth-documents.ts'
 import type { Call } from '../jsonapi/resource.ts'
 import { define, type ApiDesk } from './desk.ts'
 import { EXTENSION, time, words } from './extension.ts'
@@ -8,13 +9,15 @@ import { EXTENSION, time, words } from './extension.ts'
 const list = ({ caller, parts }: Pick<Call<ApiDesk>, 'caller' | 'parts'>) =>
   listGrants(parts.store)
     .filter(({ user_key }) => user_key === caller.userKey)
-    .map((grant) => ({ key: grant.key, id: grant.id, program: grant.client_name, created_at: grant.created_at }))
+    .map((grant) => ({ key: grant.key, id: grant.id, program: programName(grant), created_at: grant.created_at }))
 
 export const grants = define('grants', {
   table: 'oauth_grants',
   about: `Programs that may act for you through MCP. ${EXTENSION}`,
   attributes: {
-    program: words('The name that the program gave itself; nobody has checked it.'),
+    program: words(
+      'The name that the program gave itself, which nobody has checked, and the host of its metadata document in brackets.',
+    ),
     created_at: time('When it was let in.'),
   },
   actions: [

@@ -83,7 +83,8 @@ export const MCP_TOOLS: readonly McpTool[] = [
         ...(references === undefined ? {} : { References: references.join(' ') }),
       }
       const attributes = {
-        agent_id: client_id,
+        // The URL of a metadata document may be longer than an agent_id.
+        agent_id: client_id.slice(0, 128),
         ...rest,
         // Without html and text the API reports what is missing.
         ...(html === undefined ? {} : { html }),

@@ -170,7 +170,7 @@ interface Refused {
 const UNKNOWN_CLIENT: Refused = {
   status: 401,
   error: 'invalid_client',
-  description: 'The client is not known; register it.',
+  description: 'The client is not known; register it, or begin with an authorization request.',
 }
 
 function refusal(context: Context, { description, error, status }: Refused): Response {
@@ -233,6 +233,7 @@ function serverMetadata({ http }: Pick<Config, 'http'>): object {
     token_endpoint_auth_methods_supported: ['none'],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
+    client_id_metadata_document_supported: true,
   }
 }
 

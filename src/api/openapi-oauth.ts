@@ -105,6 +105,10 @@ const SERVER = object(
     token_endpoint_auth_methods_supported: texts('Always none.'),
     code_challenge_methods_supported: texts('Always S256.'),
     authorization_response_iss_parameter_supported: { type: 'boolean', description: 'RFC 9207.' },
+    client_id_metadata_document_supported: {
+      type: 'boolean',
+      description: 'Always true: a client_id may be the https URL of the client’s metadata document.',
+    },
   },
 )
 
@@ -143,7 +147,7 @@ export function oauthPaths(publicUrl: string): Record<string, Json> {
           content: form(
             object(['grant_type', 'client_id'], {
               grant_type: text('What is exchanged.', { enum: ['authorization_code', 'refresh_token'] }),
-              client_id: text('Who asks.'),
+              client_id: text('Who asks: the id that was registered, or the URL of the client’s metadata document.'),
               code: text('With authorization_code: what came back with the person.'),
               code_verifier: text('With authorization_code: what the S256 challenge was made of.'),
               redirect_uri: text('With authorization_code: the same as in the request for the code.'),

@@ -28,7 +28,7 @@ code { font-size: .9em }
 /** Answers with a whole page. Its forms can be sent only to this server, and it cannot be framed. */
 export function page(
   context: Context,
-  status: 200 | 400 | 403 | 404 | 413 | 429,
+  status: 200 | 400 | 403 | 404 | 413 | 429 | 503,
   title: string,
   body: Html | Promise<Html>,
   { formTo = "'self'", heading = html`${title}` }: { formTo?: string; heading?: Html | Promise<Html> } = {},

@@ -8,6 +8,8 @@ import { page } from './pages.ts'
 export interface Form {
   /** The name that the program gave itself. */
   client: string
+  /** The host of its metadata document; undefined for one that registered itself. */
+  host?: string | undefined
   action: string
   request: string
   proof: string
@@ -28,8 +30,9 @@ export function signInPage(context: Context, form: Form, notice?: Notice): Respo
     notice?.status ?? 200,
     'Sign in to Postrider',
     html`<p>
-        <strong><bdi>${form.client}</bdi></strong> wants to use your mail. Sign in first; you are asked before anything
-        is allowed.
+        <strong><bdi>${form.client}</bdi></strong
+        >${form.host === undefined ? '' : html` of <strong>${form.host}</strong>`} wants to use your mail. Sign in
+        first; you are asked before anything is allowed.
       </p>
       ${notice ? html`<p class="bad" role="alert">${notice.text}</p>` : ''}
       <form method="post" action="${form.action}">
@@ -63,10 +66,24 @@ export function codePage(
   )
 }
 
+export interface Consent {
+  email: string
+  redirectUri: string
+  /** Whether the program can be led back to nowhere but the device of whoever is asked. */
+  onlyHere: boolean
+}
+
+/** What is known of the program: where its name comes from, and what that proves. */
+const originOf = ({ client, host }: Form, onlyHere: boolean) =>
+  host === undefined
+    ? html`The program registered itself under its name; nobody has checked it.`
+    : html`The program is described at <strong>${host}</strong>, which gives it its name; nobody has checked
+        it.${onlyHere ? html` <strong>Any program on this device could pass itself off as <bdi>${client}</bdi>.</strong>` : ''}`
+
 export function consentPage(
   context: Context,
   form: Form,
-  { email, redirectUri }: { email: string; redirectUri: string },
+  { email, onlyHere, redirectUri }: Consent,
 ): Response | Promise<Response> {
   return page(
     context,
@@ -79,8 +96,8 @@ export function consentPage(
         <li>see your domains, and draft campaigns (never start them)</li>
       </ul>
       <p class="soft">
-        The answer goes to <strong>${whereTo(redirectUri)}</strong>. The program registered itself under its name;
-        nobody has checked it. Allow it only if you have just started this yourself.
+        The answer goes to <strong>${whereTo(redirectUri)}</strong>. ${originOf(form, onlyHere)} Allow it only if you
+        have just started this yourself.
       </p>
       <form method="post" action="${form.action}">
         ${hidden(form)}

@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { programName } from '../accounts/oauth-documents.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
 import { withDesk, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -27,7 +28,7 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
             ? 'Nobody has let a program in.'
             : table(
                 ['ID', 'USER', 'PROGRAM', 'LED BACK TO', 'ALLOWED'],
-                list.map((one) => [one.id, one.user, one.client_name, one.redirect_uri, one.created_at]),
+                list.map((one) => [one.id, one.user, programName(one), one.redirect_uri, one.created_at]),
               ),
         )
       }),

@@ -14,6 +14,7 @@ import { inbound } from './schema-inbound.ts'
 import { lanes } from './schema-lanes.ts'
 import { notices } from './schema-notices.ts'
 import { oauthAllowed } from './schema-oauth-allowed.ts'
+import { oauthDocuments } from './schema-oauth-documents.ts'
 import { promises } from './schema-promises.ts'
 import { space } from './schema-space.ts'
 import { submission } from './schema-submission.ts'
@@ -36,4 +37,5 @@ export const migrations: readonly { name: string; sql: string }[] = [
   { name: 'console', sql: console_ },
   { name: 'digests', sql: digests },
   { name: 'lanes', sql: lanes },
+  { name: 'oauth-documents', sql: oauthDocuments },
 ]

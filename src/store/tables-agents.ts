@@ -56,13 +56,15 @@ export interface OauthAllowed {
 
 export interface OauthClients {
   key: Key
-  /** The client_id. */
+  /** The client_id: an id of ours, or the URL of the client's metadata document. */
   id: string
   name: string
   /** string[] */
   redirect_uris: Json
   created_at: number
   last_used_at: number
+  /** Until when what was read of the document counts; null: it registered itself. */
+  fresh_until: number | null
 }
 
 /** A user's grant to a client: first a code, then a family of tokens. */

@@ -67,6 +67,7 @@ test('the metadata documents name the issuer byte for byte, and each its own res
       token_endpoint_auth_methods_supported: ['none'],
       code_challenge_methods_supported: ['S256'],
       authorization_response_iss_parameter_supported: true,
+      client_id_metadata_document_supported: true,
     })
   }
   for (const [path, resource] of [

@@ -418,7 +418,7 @@ describe('time and network', () => {
     'webhooks/post.ts node:net': 'addresses in URLs',
     'webhooks/post.ts node:tls': 'the authorities that endpoints are checked against',
     'outbound/connect.ts node:tls': 'the list of certificate authorities; sockets are those of smtp/client.ts',
-    'outbound/fetch.ts node:https': 'attachments by URL and MTA-STS policies',
+    'outbound/fetch.ts node:https': 'attachments by URL, MTA-STS policies and documents of OAuth clients',
     'outbound/fetch.ts node:net': 'addresses in URLs',
     'outbound/fetch.ts node:tls': 'the list of certificate authorities',
   }

@@ -1,0 +1,112 @@
+// Fetches and keeps the metadata documents of OAuth clients (draft-ietf-oauth-client-id-metadata-document-02). Anybody
+// can make this server fetch a URL, so that the rules of outbound/fetch.ts hold, fetches are few for each address that
+// asks and few at once, and what was fetched is kept for a while.
+import type { IncomingHttpHeaders } from 'node:http'
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { allowedNow } from '../accounts/oauth-allowed.ts'
+import { clientById, keepClient, type OauthClient } from '../accounts/oauth-clients.ts'
+import { readDocument, urlFault } from '../accounts/oauth-documents.ts'
+import { RateLimit } from '../accounts/rates.ts'
+import { fetchFile, type FetchDesk } from '../outbound/fetch.ts'
+import type { Store } from '../store/database.ts'
+
+export interface ClientDocumentsDesk {
+  store: Store
+  clock: Clock
+  log: Log
+  config: Pick<Config, 'oauth'>
+  fetching: FetchDesk
+}
+
+/** The draft recommends 5 KB at most (§8.7); names in many languages and many redirect URIs may take more. */
+const RULES = { timeout: 5 * SECOND, maxBytes: 16 * 1024, redirects: 0 }
+/** Fetches for one address that asks, at once and in an hour. */
+const FETCHES = 20
+/** Fetches under way together. */
+const AT_ONCE = 10
+/** How long a document counts, whatever its headers say. */
+const SHORTEST = 5 * MINUTE
+const LONGEST = DAY
+
+/** Why there is no client: a sentence for the person who was sent here, and seconds until it may be tried again. */
+export interface NoClient {
+  status: 400 | 429 | 503
+  refused: string
+  retryAfter?: number
+}
+
+export class ClientDocuments {
+  readonly #desk: ClientDocumentsDesk
+  readonly #rates: RateLimit
+  readonly #underWay = new Map<string, Promise<OauthClient | NoClient>>()
+
+  constructor(desk: ClientDocumentsDesk) {
+    this.#desk = desk
+    this.#rates = new RateLimit(desk.clock, FETCHES / (HOUR / SECOND), FETCHES)
+  }
+
+  /** The client that a URL describes, from what is kept of it or from there; `asker` is the key of who asks. */
+  async find(url: string, asker: string): Promise<OauthClient | NoClient> {
+    const { clock, store } = this.#desk
+    const fault = urlFault(url)
+    if (fault !== undefined)
+      return { status: 400, refused: `The program that sent you here gives an address as its client_id that ${fault}.` }
+    const kept = clientById(store, url)
+    if (kept && clock.now() < (kept.fresh_until ?? 0)) return kept
+    const same = this.#underWay.get(url)
+    if (same) return same
+    const { allowed, reset } = this.#rates.take(asker)
+    if (!allowed)
+      return { status: 429, refused: `Too many programs were described; try again in ${reset} s.`, retryAfter: reset }
+    if (this.#underWay.size >= AT_ONCE)
+      return { status: 503, refused: 'Too many descriptions are being fetched; try again in a moment.', retryAfter: 5 }
+    const fetched = this.#fetch(url).finally(() => this.#underWay.delete(url))
+    this.#underWay.set(url, fetched)
+    return fetched
+  }
+
+  async #fetch(url: string): Promise<OauthClient | NoClient> {
+    const { clock, config, fetching, store } = this.#desk
+    const fetched = await fetchFile(fetching, url, RULES)
+    // A stranger is not told which addresses and ports of others this server reaches.
+    if ('refused' in fetched) return this.#refuse(url, 'It could not be fetched.', `It ${fetched.refused}.`)
+    if (!/^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(fetched.contentType ?? ''))
+      return this.#refuse(url, 'Its Content-Type must be application/json.')
+    let body: unknown
+    try {
+      body = JSON.parse(fetched.bytes.toString())
+    } catch {
+      return this.#refuse(url, 'It is not JSON.')
+    }
+    const registration = readDocument(url, body, allowedNow(store, config))
+    if ('error' in registration) return this.#refuse(url, registration.description)
+    const until = clock.now() + freshFor(fetched.headers, clock.now())
+    return (
+      (await keepClient(this.#desk, { ...registration, id: url, until })) ?? {
+        status: 503,
+        refused: 'There are too many programs; ask the operator of this server.',
+      }
+    )
+  }
+
+  /** Nothing is kept of what failed (§5.2); the operator reads the reason in the log. */
+  #refuse(url: string, sentence: string, reason = sentence): NoClient {
+    this.#desk.log.warn('client document not usable', { url, reason })
+    return { status: 400, refused: `The program that sent you here is described at ${url}. ${sentence}` }
+  }
+}
+
+/** Milliseconds for which a document counts (RFC 9111 §4.2.1), within our bounds. */
+function freshFor(headers: IncomingHttpHeaders, now: number): number {
+  const control = headers['cache-control'] ?? ''
+  const seconds = (name: string): number | undefined => {
+    const [, digits] = new RegExp(`(?:^|[\\s,])${name}="?(\\d{1,12})`, 'i').exec(control) ?? []
+    return digits === undefined ? undefined : Number(digits)
+  }
+  const expires = Date.parse(headers.expires ?? '') - (Date.parse(headers.date ?? '') || now)
+  const said = (seconds('s-maxage') ?? seconds('max-age') ?? (expires || 0) / SECOND) - (Number(headers.age) || 0)
+  const life = /\bno-(?:cache|store)\b/i.test(control) ? 0 : said * SECOND
+  return Math.min(LONGEST, Math.max(SHORTEST, life))
+}
