@@ -16,7 +16,7 @@ import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
-import { isRefused, lessonOf, sharing, slowedBy, type Lesson } from './lessons.ts'
+import { isRefused, lessonOf, localOf, sharing, slowedBy, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
@@ -113,9 +113,8 @@ export class DeliveryEngine {
       // Read to its end: a database that fails in the middle is read again.
       this.#rescan = false
     }
-    const window = config.delivery.max_connections * WINDOW_PER_CONNECTION
-    const lanes = [...this.#lanes.values()]
-    const { claimed, next, served } = await claimRound(this.#desk, lanes, { window, inMemory: this.#inMemory }, now)
+    const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
+    const { claimed, next, served } = await claimRound(this.#desk, [...this.#lanes.values()], space, now)
     for (const consignment of claimed) this.#dispatch(consignment)
     for (const lane of served) this.#lanes.served(lane)
     if (this.#lanes.sweep(now)) this.#memory.note()
@@ -140,15 +139,15 @@ export class DeliveryEngine {
     if (this.#stopping || lane.waiting.length === 0) return
     if (!lane.knowsWay(this.#desk.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
     const { max_connections } = this.#desk.config.delivery
-    const { limits } = lane
     while (
       lane.waiting.length > 0 &&
       lane.senders < lane.width &&
       this.#senders < lane.shareOf(max_connections) &&
-      this.#shaping.hasRoom(limits)
+      this.#shaping.hasRoom(lane.limits)
     ) {
       lane.senders++
       this.#senders++
+      const { limits } = lane
       this.#shaping.opened(limits)
       const sent = this.#send(lane, lane.waiting.shift()).finally(() => {
         lane.senders--
@@ -160,7 +159,7 @@ export class DeliveryEngine {
     }
     // A connection that is kept without work ends where another lane needs its place.
     if (lane.waiting.length > 0 && lane.senders < lane.width && this.#idle > 0)
-      someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : limits)?.(undefined)
+      someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : lane.limits)?.(undefined)
   }
 
   /** Runs a task in the background: its faults are logged, and stop() waits for it. */
@@ -180,7 +179,7 @@ export class DeliveryEngine {
       const route = await findRoute(this.#desk, lane.domain)
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
-        if (route.kind === 'waiting') this.#waitsForUs(lane, route)
+        this.#heedTrouble(lane, [route], now)
         // What comes in while the first are settled has the same fate.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
@@ -231,18 +230,20 @@ export class DeliveryEngine {
 
   /** Settles or releases one consignment in any case, unless its connection was refused. */
   async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
-    const { clock } = this.#desk
-    const begunAt = clock.now()
+    const begunAt = this.#desk.clock.now()
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
-    if (isRefused(lane, work, verdicts, clock.now())) {
+    // The time of the verdict: writing it down takes its own.
+    const now = this.#desk.clock.now()
+    if (isRefused(lane, work, verdicts, now)) {
       if (connection) void this.#sessions.leave(connection)
       return 'refused'
     }
-    if (withdrawn) {
-      await this.#fates.withdraw(lane, work)
-    } else {
-      const fates = slowedBy(lane, work, verdicts, { begunAt, now: clock.now() })
+    if (withdrawn) await this.#fates.withdraw(lane, work)
+    else {
+      const fates = slowedBy(lane, work, verdicts, { begunAt, now })
       const settled = this.#fates.settle(lane, work, fates)
+      // Heeded at once: writing may take long while there is trouble, and the lane must not go on as before meanwhile.
+      this.#heedTrouble(lane, fates, now)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (lane.bulk && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -251,7 +252,7 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      if (this.#heed(lane, lessonOf(lane, fates, connection, clock.now()))) {
+      if (this.#heed(lane, lessonOf(lane, fates, connection, now), now)) {
         if (connection) void this.#sessions.leave(connection)
         return 'narrowed'
       }
@@ -265,23 +266,23 @@ export class DeliveryEngine {
   }
 
   /** Acts on what a mail taught; true when its sender is one too many. */
-  #heed(lane: Lane, learned: Lesson): boolean {
+  #heed(lane: Lane, learned: Lesson, now: number): boolean {
     if (learned?.lesson === 'narrower') return true
-    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict), `settle ${lane.domain}`)
-    else if (learned) {
-      if (learned.lesson === 'local') this.#waitsForUs(lane, learned.verdict)
-      this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-    }
+    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict, now), `settle ${lane.domain}`)
+    else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
     return false
   }
 
-  #waitsForUs(lane: Lane, { cause }: Verdict): void {
-    this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', cause)
-    lane.pauseUntil(this.#desk.clock.now() + LOCAL_PAUSE)
+  /** Trouble of this server is reported, and the lane waits for its end. */
+  #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
+    const local = localOf(verdicts)
+    if (!local) return
+    this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+    lane.pauseUntil(now + LOCAL_PAUSE)
   }
 
-  async #leaveAlone(lane: Lane, verdict: Verdict): Promise<void> {
-    const { same, others } = sharing(lane.waiting.splice(0), verdict, this.#desk.clock.now())
+  async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {
+    const { same, others } = sharing(lane.waiting.splice(0), verdict, now)
     await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
   }
 

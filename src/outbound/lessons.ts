@@ -40,10 +40,14 @@ export function slowedBy(
 }
 
 /**
- * local: this server could not try. narrower: one connection was too many, others may work. closed: no connection
- * works; the lane pauses. slower: what was claimed is too much.
+ * local: this server could not try, and what waits is tried later. narrower: one connection was too many, others may
+ * work. closed: no connection works; the lane pauses. slower: what was claimed is too much.
  */
-export type Lesson = { lesson: 'local' | 'closed'; verdict: Verdict } | { lesson: 'narrower' | 'slower' } | undefined
+export type Lesson = { lesson: 'closed'; verdict: Verdict } | { lesson: 'local' | 'narrower' | 'slower' } | undefined
+
+/** The verdict that says that this server has trouble of its own. */
+export const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
+  verdicts.find(({ kind, record }) => kind === 'waiting' && record === undefined)
 
 /** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
 export function lessonOf(
@@ -52,8 +56,7 @@ export function lessonOf(
   connection: Connection | undefined,
   now: number,
 ): Lesson {
-  const local = verdicts.find(({ kind, record }) => kind === 'waiting' && record === undefined)
-  if (local) return { lesson: 'local', verdict: local }
+  if (localOf(verdicts)) return { lesson: 'local' }
   const host = verdicts.find(aboutTheHost)
   // A session that carried mail is merely at its end.
   if (host && !connection?.worked) {

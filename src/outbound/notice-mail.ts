@@ -79,18 +79,26 @@ export class NoticeMailer {
     if (free <= 0) return null
     const next = nextNotices(store, [...this.#busy.keys()], free + 1)
     const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
-    if (due.length > 0)
-      await store.write((tx) => {
-        for (const notice of due) beginAttempt(tx, notice, now)
-      })
+    if (due.length === 0) return next[0]?.next_attempt_at ?? null
+    const begun = store.write((tx) => {
+      for (const notice of due) beginAttempt(tx, notice, now)
+    })
+    // Under way from now on: a notice whose beginning is being written must not be begun again.
     for (const notice of due)
       this.#busy.set(
         notice.key,
-        this.#attempt(notice).finally(() => {
-          this.#busy.delete(notice.key)
-          this.ring()
-        }),
+        begun
+          .then(
+            () => this.#attempt(notice),
+            // The loop reports it.
+            () => {},
+          )
+          .finally(() => {
+            this.#busy.delete(notice.key)
+            this.ring()
+          }),
       )
+    await begun
     return next[due.length]?.next_attempt_at ?? null
   }
 

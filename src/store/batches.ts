@@ -1,12 +1,19 @@
-// Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
-// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit, or
-// gets one after a short time.
+// Decides which writes share a commit. Writes of one turn of the event loop share one. A commit waits until the one
+// before it is on the disk, and under load a little longer, so that more writes share it. A patient write is not
+// urgent: it joins the next commit, or gets one after a short time.
 
 /** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1
 const MAX_GATHER_MS = 4
 /** This many patient writes get a commit of their own. */
 const MANY = 256
+
+export interface Committed {
+  /** How many jobs were run. */
+  taken: number
+  /** Resolves when the disk is free for the next commit, and never rejects; undefined: it is free. */
+  synced: Promise<void> | undefined
+}
 
 interface Patient<Job> {
   job: Job
@@ -15,16 +22,18 @@ interface Patient<Job> {
 }
 
 export class Batches<Job> {
-  readonly #commit: (jobs: readonly Job[]) => number
+  readonly #commit: (jobs: readonly Job[]) => Committed
   #queue: Job[] = []
   #patient: Patient<Job>[] = []
   #scheduled = false
   #timer: NodeJS.Timeout | undefined
   #timerDue = Infinity
   #restUntil = 0
+  /** The last commit is being brought to the disk. */
+  #syncing = false
 
-  /** `commit` runs jobs from the front and returns how many; the others wait for the next turn. */
-  constructor(commit: (jobs: readonly Job[]) => number) {
+  /** `commit` runs jobs from the front; the others wait for the next turn. */
+  constructor(commit: (jobs: readonly Job[]) => Committed) {
     this.#commit = commit
   }
 
@@ -50,7 +59,7 @@ export class Batches<Job> {
   }
 
   #schedule(): void {
-    if (this.#scheduled) return
+    if (this.#scheduled || this.#syncing) return
     this.#scheduled = true
     const run = (): void => {
       this.#scheduled = false
@@ -75,7 +84,14 @@ export class Batches<Job> {
     const patient = this.#patient.filter((each) => !over(each))
     this.#queue = []
     this.#patient = []
-    const taken = this.#commit([...urgent, ...patient.map(({ job }) => job)])
+    const { synced, taken } = this.#commit([...urgent, ...patient.map(({ job }) => job)])
+    if (synced) {
+      this.#syncing = true
+      void synced.then(() => {
+        this.#syncing = false
+        if (this.#queue.length + this.#patient.length > 0) this.#schedule()
+      })
+    }
     // Jobs may have been added during the commit.
     this.#queue = [...urgent.slice(taken), ...this.#queue]
     this.#patient = [...patient.slice(Math.max(taken - urgent.length, 0)), ...this.#patient]
