@@ -1,9 +1,10 @@
 #!/bin/sh
 # Runs the Node that the lock file pins, with the arguments given: sh bin/node.sh FILE [ARGUMENT...]
 #
-# Every script of package.json goes through here, so that the machine's own Node need only be good enough for npm. It is a
-# shell script because a shell can exec: signals, exit code and terminal are Node's own, and no second process stays. The
-# pinned Node comes first in PATH for what the program starts itself. What keeps it from running is said in one sentence.
+# Every script of package.json goes through here, so that the machine's own Node need only be good enough for npm. It is
+# a shell script because a shell can exec: signals, exit code and terminal are Node's own, and no second process stays.
+# The pinned Node comes first in PATH for what the program starts itself. What keeps it from running is said in one
+# sentence.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Proves that two commands are enough on a stranger's machine: in a fresh clone, with npm 9, 10 and 11 on the oldest Node that
-# each runs on, PATH holds nothing but Node, npm and the basic tools (no compiler, no make, no Python). "npm ci" prints nothing
-# but what it added; the type check, the linter and a test run; "npm start" sends its printed mail and ends on SIGTERM.
+# Proves that two commands are enough on a stranger's machine: in a fresh clone, with npm 9, 10 and 11 on the oldest
+# Node that each runs on, PATH holds nothing but Node, npm and the basic tools (no compiler, no make, no Python). "npm
+# ci" prints nothing but what it added; the type check, the linter and a test run; "npm start" sends its printed mail
+# and ends on SIGTERM.
 #
 #   packaging/npm-matrix.sh [NPM...]       e.g. packaging/npm-matrix.sh 9.2
 #

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Proves what the Debian package does to a machine: installed, upgraded, removed and purged by dpkg in a copy of this machine's
-# root (an overlay in namespaces of its own: nothing outside changes). systemd does not run there; the guide's test has that.
-# The package of the other architecture is looked into, and its executable run by qemu-user-static where that is installed.
+# Proves what the Debian package does to a machine: installed, upgraded, removed and purged by dpkg in a copy of this
+# machine's root (an overlay in namespaces of its own: nothing outside changes). systemd does not run there; the guide's
+# test has that. The package of the other architecture is looked into, and its executable run by qemu-user-static where
+# that is installed.
 #
 #   packaging/package-smoke.sh       after npm run package; as root, on Debian or Ubuntu
 set -euo pipefail

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Proves that dist/postrider needs nothing but itself: copied to an empty directory and run without environment it says its
-# version, its help and its API, and as `postrider dev` takes the printed mail, signs it, delivers it to its own exchanger with
-# dkim=pass, receives the reply, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first failure.
+# Proves that dist/postrider needs nothing but itself: copied to an empty directory and run without environment it says
+# its version, its help and its API, and as `postrider dev` takes the printed mail, signs it, delivers it to its own
+# exchanger with dkim=pass, receives the reply, ends with 0 on SIGTERM and leaves nothing behind. Stops at the first
+# failure.
 #
-#   packaging/smoke.sh [EXECUTABLE]      POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L DIR" runs one of another architecture
+#   packaging/smoke.sh [EXECUTABLE]
+#
+# POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L DIR" runs one of another architecture.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Whether the tests know how fast the machine is: runs `npm test` again and again on a machine that has better things to do, and prints a
-# table. By hand, before a release; it takes hours.
+# Whether the tests know how fast the machine is: runs `npm test` again and again on a machine that has better things to
+# do, and prints a table. By hand, before a release; it takes hours.
 #
-#   test/steady.sh [N]               N times beside four processes that do nothing but work, and N times in half a core (default 10)
+#   test/steady.sh [N]               N times (10) beside four processes that do nothing but work, and N in half a core
 #   test/steady.sh [N] FILE...       the same with some test files only: quickly to find one that fails
 #
-# The half core is a quota in a control group (version 1 or 2, which wants root) or of systemd-run. What a failed run printed stays in a
-# folder that is named at the end.
+# The half core is a quota in a control group (version 1 or 2, which wants root) or of systemd-run. What a failed run
+# printed stays in a folder that is named at the end.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

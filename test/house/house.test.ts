@@ -491,23 +491,6 @@ describe('files', () => {
       }),
     )
   })
-
-  // The formatter breaks code at this column, and leaves comments alone.
-  test('comment lines end at column 120', () => {
-    assertNone(
-      ['src', 'test', 'bin', 'packaging'].flatMap((folder) =>
-        readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-          .filter((file) => file.endsWith('.ts') && !file.includes('node_modules'))
-          .flatMap((file) =>
-            readFileSync(join(ROOT, folder, file), 'utf8')
-              .split('\n')
-              .flatMap((line, index) =>
-                /^\s*(?:\/\/|\/?\*)/.test(line) && line.length > 120 ? [`${folder}/${file}:${index + 1}`] : [],
-              ),
-          ),
-      ),
-    )
-  })
 })
 
 describe('the package', () => {

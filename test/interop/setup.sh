@@ -1,8 +1,10 @@
 #!/bin/sh
-# setup.sh: put on a Debian or Ubuntu machine the foreign programs that test/interop and test/bench measure Postrider against.
+# setup.sh: put on a Debian or Ubuntu machine the foreign programs that test/interop and test/bench measure Postrider
+# against.
 #
 # May be run as often as you like, needs root, asks nothing, stops at the first failure. It starts no service: the rig
-# starts private instances of its own in temporary directories, so nothing here may sit on port 25 or be enabled at boot.
+# starts private instances of its own in temporary directories, so nothing here may sit on port 25 or be enabled at
+# boot.
 set -eu
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -13,8 +15,8 @@ command -v apt-get >/dev/null || { say 'needs a Debian or Ubuntu machine (no apt
 export DEBIAN_FRONTEND=noninteractive
 
 # python3-dkim brings python3-dnspython; openssl makes the receiving exchanger's certificate and the signing key.
-# spamassassin brings its rules with it, and no daemon. clamav-daemon is used without the world's signatures: the rig writes a
-# database of its own, so nothing has to be fetched.
+# spamassassin brings its rules with it, and no daemon. clamav-daemon is used without the world's signatures: the rig
+# writes a database of its own, so nothing has to be fetched.
 packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython libmail-dkim-perl swaks openssl ca-certificates spamassassin'
 # swaks needs the two Perl modules for STARTTLS and for mail with attachments.
 packages="$packages clamav-daemon libnet-ssleay-perl libmime-tools-perl"
@@ -79,7 +81,8 @@ if [ ! -x "$exim/usr/sbin/exim4" ]; then
   (cd "$exim" && apt-get -q download exim4-daemon-light && dpkg-deb -x exim4-daemon-light_*.deb . && rm -f exim4-daemon-light_*.deb)
 fi
 
-# What makes clients of the OpenAPI document, and what looks for faults in it: pinned, and no dependency of the project itself.
+# What makes clients of the OpenAPI document, and what looks for faults in it: pinned, and no dependency of the project
+# itself.
 clients=${POSTRIDER_CLIENTS:-/var/tmp/postrider-clients}
 if command -v npm >/dev/null; then
   say "npm ci in $clients"

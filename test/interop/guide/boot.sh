@@ -9,8 +9,9 @@
 #   NAME     its host name
 #   GROUP    control groups to live in; the last is of cgroup v2 and is the root that its systemd sees
 #
-# The machine waits for an interface eth0, which is moved into it from outside, and sets it up as PLACE/network says. It ends with
-# this process: unshare sends SIGKILL to its init, and with init the kernel ends everything below it and every mount.
+# The machine waits for an interface eth0, which is moved into it from outside, and sets it up as PLACE/network says. It
+# ends with this process: unshare sends SIGKILL to its init, and with init the kernel ends everything below it and every
+# mount.
 set -eu
 
 case ${BOOT_STEP:-outside} in

@@ -1,5 +1,5 @@
-# Judges letters with Mail::DKIM: the first argument is a JSON object of DNS name -> TXT record, each other one a letter.
-# Prints for each letter its path and "pass", or what Mail::DKIM says; nothing is asked of any name server.
+# Judges letters with Mail::DKIM: the first argument is a JSON object of DNS name -> TXT record, each other one a
+# letter. Prints for each letter its path and "pass", or what Mail::DKIM says; nothing is asked of any name server.
 use strict;
 use warnings;
 use JSON::PP;

@@ -1,5 +1,6 @@
-# What Python's own email package (policy=default, the strict modern one) makes of letters: argv[1:] are files, the answer is
-# one JSON list. `defects` collects what the parser complains of in the message, its parts and each of its header fields.
+# What Python's own email package (policy=default, the strict modern one) makes of letters: argv[1:] are files, the
+# answer is one JSON list. `defects` collects what the parser complains of in the message, its parts and each of its
+# header fields.
 
 import json
 import sys
