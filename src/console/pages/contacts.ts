@@ -73,6 +73,14 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   })
 }
 
+/** Fields as they are typed, one to a line: "name: value". Lines of another form are left out. */
+export const fieldsIn = (typed: string): (readonly [name: string, value: string])[] =>
+  typed.split('\n').flatMap((line) => {
+    const colon = line.indexOf(':')
+    const name = line.slice(0, Math.max(colon, 0)).trim()
+    return name === '' ? [] : [[name, line.slice(colon + 1).trim()] as const]
+  })
+
 export const contact: Place = {
   path: '/audiences/:audience/contacts/:id',
   show: (visit) => showContact(visit),
@@ -82,19 +90,12 @@ export const contact: Place = {
       const gone = await visit.ask('DELETE', `/contacts/${id}`)
       return gone.status === 204 ? lead(visit, `/audiences/${list_id}`, 'removed') : showContact(visit, gone.errors)
     }
-    const lines = given
-      .get('fields')
-      .split('\n')
-      .flatMap((line) => {
-        const [, name, value] = /^\s*([^:]+?)\s*:\s*(.*?)\s*$/.exec(line) ?? []
-        return name === undefined ? [] : [[name, value ?? ''] as const]
-      })
     const answer = await visit.ask('PATCH', `/contacts/${id}`, {
       type: 'contacts',
       id,
       attributes: {
         name: given.get('name') || null,
-        custom_fields: Object.fromEntries(lines),
+        custom_fields: Object.fromEntries(fieldsIn(given.get('fields'))),
         ...(given.get('status') === '' ? {} : { status: given.get('status') }),
       },
     })
