@@ -38,7 +38,8 @@ function asciiField(field: string): string | undefined {
   return addresses === undefined ? undefined : `${name}: ${addresses}\r\n`
 }
 
-const TOKEN = /"(?:[^"\\]|\\[\s\S])*"|\((?:[^()\\]|\\[\s\S])*\)|<[^<>]*>|[^\s"()<>,;:]+|\s+|[\s\S]/g
+/** A character behind a backslash begins nothing: a quote that is never closed is looked for once, not at every one. */
+const TOKEN = /"(?:[^"\\]|\\[\s\S])*"|\((?:[^()\\]|\\[\s\S])*\)|<[^<>]*>|(?:[^\s"()<>,;:\\]|\\[\s\S])+|\s+|[\s\S]/g
 // oxlint-disable-next-line no-control-regex
 const WIDE = /[^\0-\x7f]/
 
