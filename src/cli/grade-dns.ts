@@ -54,16 +54,21 @@ export function dnsOf({ dns }: Pick<Config, 'dns'>): AskDns {
     for (let tries = 0; tries < TRIES; tries++) {
       const reply = await byUdp(server, query, id)
       const packet = reply && (reply.readUInt16BE(2) & TRUNCATED ? await byTcp(server, query) : reply)
-      if (packet) return read(packet)
+      if (packet) return readAnswer(packet)
     }
     return undefined
   }
 }
 
-function read(packet: Buffer): DnsAnswer {
-  const flags = packet.readUInt16BE(2)
-  const { answers = [], rcode } = dnsPacket.decode(packet) as { answers?: Answer[]; rcode?: string }
-  return { code: rcode ?? 'NOERROR', secure: (flags & AUTHENTIC) !== 0, answers }
+/** The content of an answer; undefined when it cannot be read. */
+export function readAnswer(packet: Buffer): DnsAnswer | undefined {
+  try {
+    const flags = packet.readUInt16BE(2)
+    const { answers = [], rcode } = dnsPacket.decode(packet) as { answers?: Answer[]; rcode?: string }
+    return { code: rcode ?? 'NOERROR', secure: (flags & AUTHENTIC) !== 0, answers }
+  } catch {
+    return undefined
+  }
 }
 
 function byUdp({ host, port }: { host: string; port: number }, query: Buffer, id: number): Promise<Buffer | undefined> {
