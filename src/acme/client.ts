@@ -11,6 +11,17 @@ import {
 } from 'node:crypto'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
+import {
+  isAddress,
+  isAuthorization,
+  isDirectory,
+  isOrder,
+  isRenewal,
+  jsonOf,
+  problemOf,
+  type Directory,
+  type Problem,
+} from './documents.ts'
 import { certificateRequest } from './request.ts'
 
 /** A refusal of a certificate authority: its text, its type (RFC 8555 §6.7), and when it may be asked again. */
@@ -56,34 +67,6 @@ export interface Proof {
   keyAuthorization: string
 }
 
-interface Directory {
-  newNonce: string
-  newAccount: string
-  newOrder: string
-  renewalInfo?: string
-}
-
-interface Order {
-  status: string
-  authorizations: string[]
-  finalize: string
-  certificate?: string
-  error?: { type?: string; detail?: string }
-}
-
-interface Challenge {
-  type: string
-  url: string
-  token: string
-  status: string
-  error?: { type?: string; detail?: string }
-}
-
-interface Authorization {
-  status: string
-  challenges: Challenge[]
-}
-
 /** How often a request is repeated when its nonce was used before (RFC 8555 §6.5). */
 const NONCES = 20
 /** How often a pending order or authorization is polled, and how many times at most. */
@@ -114,7 +97,7 @@ export class AcmeClient {
     }
     const answer = await this.#post(newAccount, payload, { key })
     const url = answer.headers['location']
-    if (url === undefined) throw new NoAnswer(`${directory} gave the account no address`)
+    if (!isAddress(url)) throw new NoAnswer(`${directory} gave the account no address`)
     this.#account = { directory, url, key: key.export({ type: 'pkcs8', format: 'pem' }) as string }
     return this.#account
   }
@@ -133,12 +116,12 @@ export class AcmeClient {
     const { newOrder } = await this.#index()
     const made = await this.#post(newOrder, { identifiers: [{ type: 'dns', value: name }] })
     const url = made.headers['location']
-    if (url === undefined) throw new NoAnswer('the order has no address')
-    const order = read<Order>(made)
+    if (!isAddress(url)) throw new NoAnswer('the order has no address')
+    const order = read(made, isOrder)
     for (const authorization of order.authorizations) await this.#prove(name, authorization, ways, show)
-    await this.#until<Order>(url, ({ status }) => status !== 'pending')
+    await this.#until(url, isOrder, ({ status }) => status !== 'pending')
     await this.#post(order.finalize, { csr: certificateRequest(name, key).toString('base64url') })
-    const done = await this.#until<Order>(url, ({ status }) => status === 'valid' || status === 'invalid')
+    const done = await this.#until(url, isOrder, ({ status }) => status === 'valid' || status === 'invalid')
     if (done.certificate === undefined) throw refusalOf(done.error, `The order for ${name} was refused.`)
     const { text } = await this.#post(done.certificate, '')
     return text
@@ -150,13 +133,13 @@ export class AcmeClient {
     if (renewalInfo === undefined) return undefined
     const answer = await this.#options.fetch(`${renewalInfo}/${id}`)
     if (answer.status !== 200) return undefined
-    const { suggestedWindow } = read<{ suggestedWindow?: { start?: string; end?: string } }>(answer)
+    const { suggestedWindow } = read(answer, isRenewal)
     const [start, end] = [Date.parse(suggestedWindow?.start ?? ''), Date.parse(suggestedWindow?.end ?? '')]
     return Number.isNaN(start) || Number.isNaN(end) || end < start ? undefined : { start, end }
   }
 
   async #prove(name: string, url: string, ways: readonly Way[], show: (proof: Proof) => () => void): Promise<void> {
-    const authorization = read<Authorization>(await this.#post(url, ''))
+    const authorization = read(await this.#post(url, ''), isAuthorization)
     if (authorization.status === 'valid') return
     const { challenges } = authorization
     const way = ways.find((each) => challenges.some(({ type }) => type === each))
@@ -170,7 +153,7 @@ export class AcmeClient {
     const hide = show({ way, name, token: challenge.token, keyAuthorization })
     try {
       await this.#post(challenge.url, {})
-      const judged = await this.#until<Authorization>(url, ({ status }) => status !== 'pending')
+      const judged = await this.#until(url, isAuthorization, ({ status }) => status !== 'pending')
       if (judged.status === 'valid') return
       const failed = judged.challenges.find(({ error }) => error !== undefined)
       throw refusalOf(failed?.error, `${name} could not be proven (${judged.status}).`)
@@ -179,11 +162,11 @@ export class AcmeClient {
     }
   }
 
-  async #until<T>(url: string, over: (state: T) => boolean): Promise<T> {
+  async #until<T>(url: string, is: (value: unknown) => value is T, over: (state: T) => boolean): Promise<T> {
     const { clock } = this.#options
     for (let polls = 0; polls < POLLS; polls++) {
       const answer = await this.#post(url, '')
-      const state = read<T>(answer)
+      const state = read(answer, is)
       if (over(state)) return state
       const wait = Math.min(waitOf(answer) ?? POLL, 10 * POLL)
       await new Promise<void>((resolve) => clock.wake(clock.now() + wait, resolve))
@@ -200,11 +183,10 @@ export class AcmeClient {
     const answer = await this.#options.fetch(this.#options.directory)
     if (answer.status !== 200)
       throw new NoAnswer(`${this.#options.directory} answers ${answer.status}; is it an ACME directory?`)
-    const index = read<Partial<Directory>>(answer)
-    if (!index.newNonce || !index.newAccount || !index.newOrder)
-      throw new NoAnswer(`${this.#options.directory} is no ACME directory`)
-    this.#directory = index as Directory
-    return this.#directory
+    const index = jsonOf(answer)
+    if (!isDirectory(index)) throw new NoAnswer(`${this.#options.directory} is no ACME directory`)
+    this.#directory = index
+    return index
   }
 
   /** Sends a signed request (RFC 8555 §6.2); `''` only reads (POST-as-GET). */
@@ -258,12 +240,11 @@ const bound = ({ id, key }: { id: string; key: string }, url: string, account: K
     createHmac('sha256', Buffer.from(key, 'base64url')).update(input).digest(),
   )
 
-function read<T>({ text }: CaAnswer): T {
-  try {
-    return JSON.parse(text) as T
-  } catch {
-    throw new NoAnswer('its answer is no JSON')
-  }
+/** The document of an answer. Throws NoAnswer when it has another form. */
+function read<T>(answer: CaAnswer, is: (value: unknown) => value is T): T {
+  const document = jsonOf(answer)
+  if (!is(document)) throw new NoAnswer('its answer has another form than RFC 8555 gives it')
+  return document
 }
 
 /** The Retry-After of an answer in ms (RFC 9110 §10.2.3). */
@@ -272,17 +253,11 @@ function waitOf({ headers }: CaAnswer): number | undefined {
   return value !== undefined && /^\d{1,7}$/.test(value) ? Number(value) * SECOND : undefined
 }
 
-function refusalOf(error: { type?: string; detail?: string } | undefined, otherwise: string): AcmeRefusal {
+function refusalOf(error: Problem | undefined, otherwise: string): AcmeRefusal {
   return new AcmeRefusal((error?.type ?? '').replace(/^urn:ietf:params:acme:error:/, ''), error?.detail ?? otherwise)
 }
 
 function refusalFrom(answer: CaAnswer): AcmeRefusal {
-  let error: { type?: string; detail?: string } | undefined
-  try {
-    error = JSON.parse(answer.text) as { type?: string; detail?: string }
-  } catch {
-    error = undefined
-  }
-  const { kind, message } = refusalOf(error, `The authority answers ${answer.status}.`)
+  const { kind, message } = refusalOf(problemOf(answer), `The authority answers ${answer.status}.`)
   return new AcmeRefusal(kind, message, waitOf(answer))
 }

@@ -112,7 +112,8 @@ function authority(offered: readonly Way[]) {
     const { pathname } = new URL(url)
     if (pathname === '/dir')
       return answer({ newNonce: 'https://ca.test/n', newAccount: 'https://ca.test/a', newOrder: 'https://ca.test/o' })
-    if (pathname === '/o') return answer({ status: 'pending', authorizations: ['https://ca.test/z'], finalize: '' })
+    if (pathname === '/o')
+      return answer({ status: 'pending', authorizations: ['https://ca.test/z'], finalize: 'https://ca.test/f' })
     const [, , way] = pathname.split('/')
     if (way !== undefined) {
       tried.push(way)

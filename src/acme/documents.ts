@@ -1,0 +1,107 @@
+// The documents of a certificate authority (RFC 8555 §7.1): what is used of them, checked before it is used, because an
+// authority, or whoever stands between, may answer anything.
+import type { CaAnswer } from './http.ts'
+
+/** The error of an order, a challenge or an answer (RFC 7807). */
+export interface Problem {
+  type?: string | undefined
+  detail?: string | undefined
+}
+
+export interface Directory {
+  newNonce: string
+  newAccount: string
+  newOrder: string
+  renewalInfo?: string | undefined
+}
+
+interface Order {
+  status: string
+  authorizations: string[]
+  finalize: string
+  certificate?: string | undefined
+  error?: Problem | undefined
+}
+
+interface Challenge {
+  type: string
+  url: string
+  token: string
+  error?: Problem | undefined
+}
+
+interface Authorization {
+  status: string
+  challenges: Challenge[]
+}
+
+interface Renewal {
+  suggestedWindow?: { start?: string | undefined; end?: string | undefined } | undefined
+}
+
+type Is<T> = (value: unknown) => value is T
+type Shape<T> = { [K in keyof T]-?: Is<T[K]> }
+
+/** Whether a value is an object with members that are as their names ask for; others do not count. */
+const object =
+  <T>(shape: Shape<T>): Is<T> =>
+  (value): value is T =>
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries<Is<unknown>>(shape).every(([name, is]) => is((value as Record<string, unknown>)[name]))
+const listOf =
+  <T>(is: Is<T>): Is<T[]> =>
+  (value): value is T[] =>
+    Array.isArray(value) && value.every((each) => is(each))
+const maybe =
+  <T>(is: Is<T>): Is<T | undefined> =>
+  (value): value is T | undefined =>
+    value === undefined || is(value)
+const isText = (value: unknown): value is string => typeof value === 'string'
+
+/** Whether a value is the address of a document of an authority. */
+export const isAddress = (value: unknown): value is string =>
+  isText(value) && value.startsWith('https://') && URL.canParse(value)
+
+const isProblem = object<Problem>({ type: maybe(isText), detail: maybe(isText) })
+export const isDirectory = object<Directory>({
+  newNonce: isAddress,
+  newAccount: isAddress,
+  newOrder: isAddress,
+  renewalInfo: maybe(isAddress),
+})
+export const isOrder = object<Order>({
+  status: isText,
+  authorizations: listOf(isAddress),
+  finalize: isAddress,
+  certificate: maybe(isAddress),
+  error: maybe(isProblem),
+})
+/** A token is of the base64url alphabet (RFC 8555 §8.1): it becomes a part of a path. */
+const isToken = (value: unknown): value is string => isText(value) && /^[\w-]{1,1000}$/.test(value)
+const isChallenge = object<Challenge>({ type: isText, url: isAddress, token: isToken, error: maybe(isProblem) })
+const isKind = object<{ type: string }>({ type: isText })
+/** Challenges of kinds that are not known here may have other members (RFC 8555 §8). */
+const isKnown = (value: unknown): boolean =>
+  ['http-01', 'tls-alpn-01'].includes((value as { type?: string } | null)?.type ?? '')
+const isChallenges: Is<Challenge[]> = (value): value is Challenge[] =>
+  Array.isArray(value) && value.every((each) => isChallenge(each) || (isKind(each) && !isKnown(each)))
+export const isAuthorization = object<Authorization>({ status: isText, challenges: isChallenges })
+export const isRenewal = object<Renewal>({
+  suggestedWindow: maybe(object({ start: maybe(isText), end: maybe(isText) })),
+})
+
+/** The JSON of an answer, without members that are null; undefined when it is none. */
+export function jsonOf({ text }: CaAnswer): unknown {
+  try {
+    return JSON.parse(text, (_, value: unknown) => value ?? undefined)
+  } catch {
+    return undefined
+  }
+}
+
+/** The error that an answer tells; undefined when it tells none. */
+export function problemOf(answer: CaAnswer): Problem | undefined {
+  const document = jsonOf(answer)
+  return isProblem(document) ? document : undefined
+}
