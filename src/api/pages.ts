@@ -68,6 +68,18 @@ export function page(
 export const readText = async (request: Request, max: number): Promise<string | undefined> =>
   (await readBytes(request, max))?.toString('utf8')
 
+/** The JSON object in a request's body of at most `max` octets; empty where there is no body, undefined otherwise. */
+export async function readObject(request: Request, max: number): Promise<Record<string, unknown> | undefined> {
+  const text = await readText(request, max)
+  if (text === '') return {}
+  try {
+    const value: unknown = JSON.parse(text ?? '')
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : undefined
+  } catch {
+    return undefined
+  }
+}
+
 /** A request's body, read as far as `max` octets; undefined when it has more. */
 export async function readBytes(request: Request, max: number): Promise<Buffer<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = []

@@ -13,12 +13,13 @@ import { noticeOf } from '../api/authorize.ts'
 import { rateKey } from '../api/client-address.ts'
 import type { ApiDesk } from '../api/desk.ts'
 import type { People, Person } from '../api/person.ts'
-import { readText } from '../api/pages.ts'
+import { readObject, readText } from '../api/pages.ts'
 import { guard, plainPage } from './frame.ts'
 import { field } from './parts.ts'
 
 const MAX_FORM = 2 * 1024 * 1024
 const MAX_JSON = 64 * 1024
+const NO_OBJECT = { error: 'The body must be a JSON object.' }
 
 export interface SignInDeps {
   desk: ApiDesk
@@ -139,11 +140,10 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
   app.post('/sign-in/passkey', async (context) => {
     guard(context)
     if (!ours(context)) return context.json({ error: 'This request comes from another site.' }, 403)
-    const body = JSON.parse((await readText(context.req.raw, MAX_JSON)) || '{}') as {
-      response?: AuthenticationResponseJSON
-    }
-    if (!body.response) return context.json(await passkeys.ask())
-    const user = await passkeys.answered(body.response)
+    const body = await readObject(context.req.raw, MAX_JSON)
+    if (!body) return context.json(NO_OBJECT, 400)
+    if (!body['response']) return context.json(await passkeys.ask())
+    const user = await passkeys.answered(body['response'] as AuthenticationResponseJSON)
     if (!user) return context.json({ error: 'This passkey is not known here.' }, 403)
     await people.signIn(context, user)
     return context.json({ next: nextOf(context.req.query('next')) })
@@ -152,15 +152,14 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
   app.post('/account/passkeys', async (context) => {
     guard(context)
     const person = people.signedIn(context)
-    const body = JSON.parse((await readText(context.req.raw, MAX_JSON)) || '{}') as {
-      proof?: string
-      name?: string
-      response?: RegistrationResponseJSON
-    }
-    if (!ours(context) || !person || !people.proves(context, body.proof ?? '', person, 'console'))
+    const body = await readObject(context.req.raw, MAX_JSON)
+    if (!body) return context.json(NO_OBJECT, 400)
+    const { name = '', proof = '', response } = body
+    if (!ours(context) || !person || typeof proof !== 'string' || !people.proves(context, proof, person, 'console'))
       return context.json({ error: 'Sign in again.' }, 403)
-    if (!body.response) return context.json(await passkeys.register(person.user))
-    return (await passkeys.registered(person.user, body.name ?? '', body.response))
+    if (typeof name !== 'string') return context.json({ error: 'The name of a passkey is a text.' }, 400)
+    if (!response) return context.json(await passkeys.register(person.user))
+    return (await passkeys.registered(person.user, name, response as RegistrationResponseJSON))
       ? context.json({ next: '/account?done=added' })
       : context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
   })

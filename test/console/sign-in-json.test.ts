@@ -1,0 +1,30 @@
+// The requests that pages make by script hold JSON, and anybody may send anything in its place: it is answered, and is
+// no fault of the program.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+let postrider: TestAppliance
+before(async () => {
+  postrider = await startTestAppliance()
+})
+after(() => postrider.stop())
+
+const said = async (path: string, body: string): Promise<number> =>
+  (await postrider.page(path, { method: 'POST', body })).status
+
+test('a body that is no JSON object is refused', async () => {
+  for (const body of ['{', 'null', '[]', '7', '"a"', '\0', ' '.repeat(70_000)])
+    for (const path of ['/sign-in/passkey', '/account/passkeys']) assert.equal(await said(path, body), 400, path + body)
+})
+
+test('members of another form prove nothing', async () => {
+  for (const response of ['a', 7, [], {}, { id: 7 }, { id: 'a', response: null }])
+    assert.equal(await said('/sign-in/passkey', JSON.stringify({ response })), 403, JSON.stringify(response))
+  for (const body of [{ proof: 7 }, { proof: {} }, { name: [] }])
+    assert.equal(await said('/account/passkeys', JSON.stringify(body)), 403, JSON.stringify(body))
+})
+
+test('without a body a challenge is made', async () => {
+  assert.equal(await said('/sign-in/passkey', ''), 200)
+})
