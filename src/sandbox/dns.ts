@@ -25,7 +25,7 @@ const NXDOMAIN = 3
 export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
   const socket = createSocket('udp4')
   socket.on('message', (message, { address, port: from }) => {
-    const reply = answer(zone, message)
+    const reply = answerTo(zone, message)
     if (reply) socket.send(reply, from, address)
   })
   socket.on('error', () => {})
@@ -38,7 +38,8 @@ export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
 
 const closeSocket = (socket: Socket): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))
 
-function answer(zone: Zone, message: Buffer): Buffer | undefined {
+/** The answer to a question; undefined when it is none. */
+export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
   let query: Packet
   try {
     query = dnsPacket.decode(message)

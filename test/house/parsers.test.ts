@@ -1,0 +1,153 @@
+// Every file of src/ that takes text or octets apart is tried with mutations (test/mutations), or stands here with the
+// reason why it is not: a parser of strangers' octets cannot be written without somebody deciding this.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { PARSERS } from '../mutations/parsers.ts'
+
+const SRC = join(import.meta.dirname, '../../src')
+
+/** Libraries that take octets apart. */
+const LIBRARIES =
+  'csv-parse|dns-packet|html-to-text|libmime|mailauth|mailparser|sanitize-html|smol-toml|smtp-server|yauzl|@simplewebauthn/server'
+/** What taking apart looks like: patterns that are run, JSON, numbers and text in octets, functions that say so. */
+const SIGNS = new RegExp(
+  [
+    String.raw`\.(?:exec|match|matchAll)\(`,
+    String.raw`\bJSON\.parse\(`,
+    String.raw`\.readU?Int\w*\(`,
+    String.raw`\bnew (?:Text|String)Decoder\(`,
+    String.raw`^import (?!type\b)[^;]*?from '(?:${LIBRARIES})(?:/[^']*)?'`,
+    String.raw`\bfunction\*? (?:parse|read|decode|split|cut|classify)[A-Z]\w*\(`,
+  ].join('|'),
+  'm',
+)
+
+const REASONS: Record<string, readonly string[]> = {
+  'JSON of our own rows, which this program wrote': [
+    'api/campaign-tests.ts',
+    'campaigns/bring.ts',
+    'campaigns/letters.ts',
+    'campaigns/render.ts',
+    'cli/contacts-export.ts',
+    'cli/token.ts',
+    'inbound/record.ts',
+    'inbound/stored.ts',
+    'jsonapi/document.ts',
+    'message/worker.ts',
+    'outbound/body.ts',
+    'outbound/intact.ts',
+    'outbound/letter.ts',
+    'outbound/sts.ts',
+    'privacy/bundle.ts',
+    'submission/senders.ts',
+    'webhooks/fan-out.ts',
+    'webhooks/forget.ts',
+    'webhooks/inbound-payload.ts',
+    'webhooks/payload.ts',
+    'accounts/notices.ts',
+  ],
+  'files that this program or its operator wrote': [
+    'acme/shelf.ts',
+    'base/config.ts',
+    'base/keyring.ts',
+    'base/spooled.ts',
+    'base/units.ts',
+    'cli/acme.ts',
+    'cli/backup-archive.ts',
+    'cli/certificates.ts',
+    'cli/installation.ts',
+    'cli/open.ts',
+    'outbound/shaping.ts',
+    'privacy/ledger.ts',
+    'store/lock.ts',
+    'store/log-scan.ts',
+    'store/open.ts',
+  ],
+  'texts of the program itself: commands, statements, descriptions': [
+    'cli/completion-places.ts',
+    'cli/domain.ts',
+    'console/browser/chart.ts',
+    'console/browser/editor.ts',
+    'console/visit.ts',
+    'jsonapi/openapi-operations.ts',
+    'store/database.ts',
+  ],
+  'JSON.parse and a check of the result by a parser that is tried, or by a library of the protocol': [
+    'api/mcp.ts',
+    'api/oauth.ts',
+    'api/pages.ts',
+    'console/sign-in.ts',
+    'sandbox/receiver.ts',
+  ],
+  'one pattern from the beginning to the end of a short header field or path': [
+    'api/auth.ts',
+    'api/metrics.ts',
+    'api/public.ts',
+    'outbound/attachments.ts',
+  ],
+  'octets of a fixed length, or a text within a limit, of a server that the operator chose': [
+    'base/time-server.ts',
+    'cli/grade-tls.ts',
+    'cli/grade.ts',
+    'inbound/scan.ts',
+  ],
+  'it gives what came to parsers that are tried': ['inbound/reader.ts', 'inbound/receive.ts', 'jsonapi/body.ts'],
+  'sessions of SMTP: smtp/strict-stream.ts reads them, and test/hostile tries all of it': [
+    'smtp/listener.ts',
+    'smtp/server.ts',
+    'smtp/session.ts',
+  ],
+  'the sandbox on loopback: its own mail': ['sandbox/exchanger.ts'],
+}
+
+const withoutComments = (text: string): string =>
+  text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|[^:'"`\\])\/\/.*$/gm, '$1')
+
+/** Whether code takes text or octets apart. */
+const takesApart = (text: string): boolean => SIGNS.test(withoutComments(text))
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => /(?<!\.d)\.ts$/.test(file))
+const found = files.filter((file) => takesApart(readFileSync(join(SRC, file), 'utf8')))
+const tried = new Set(Object.values(PARSERS).flatMap(({ files: each }) => each))
+const reasoned = Object.values(REASONS).flat()
+
+test('every parser is tried with mutations, or has a reason', () => {
+  assert.ok(found.length > 80)
+  assert.deepEqual(
+    found.filter((file) => !tried.has(file) && !reasoned.includes(file)),
+    [],
+    'add it to test/mutations, or here with its reason',
+  )
+})
+
+test('no file is named that needs no reason, or is none', () => {
+  assert.deepEqual(
+    reasoned.filter((file) => !found.includes(file) || tried.has(file)),
+    [],
+  )
+  assert.deepEqual(
+    reasoned.filter((file, at) => reasoned.indexOf(file) !== at),
+    [],
+  )
+  assert.deepEqual(
+    [...tried].filter((file) => !files.includes(file)),
+    [],
+  )
+})
+
+test('what takes apart is seen', () => {
+  for (const code of [
+    'const [, a] = /a/.exec(text) ?? []',
+    'for (const a of text.matchAll(A)) b(a)',
+    'return JSON.parse(text)',
+    'bytes.readUInt16BE(0)',
+    "const decoder = new TextDecoder('utf-8')",
+    "import {\n  parse,\n} from 'csv-parse/sync'",
+    'export function parseThing(text: string): Thing {',
+  ])
+    assert.ok(takesApart(code), code)
+  for (const code of ['// JSON.parse(text)', "import type { A } from 'mailauth'", '/* a.exec(b) */', 'a.test(text)'])
+    assert.ok(!takesApart(code), code)
+})

@@ -1,0 +1,86 @@
+// Parsers of HTML and of what people type: pages, templates, searches.
+import { fieldsIn } from '../../src/console/pages/contacts.ts'
+import { picturesOf } from '../../src/console/checks.ts'
+import { harmless } from '../../src/console/shown-html.ts'
+import { plainText } from '../../src/message/compose.ts'
+import { languageOf, withFooter } from '../../src/message/footer.ts'
+import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
+import { cutTemplate, placesOfTags } from '../../src/message/template.ts'
+import { endOfBody, isHarmless, readLinks, readTargets } from '../../src/message/tracking.ts'
+import { addressesIn } from '../../src/privacy/held.ts'
+import { around, both, of, text, type Parser } from './parser.ts'
+
+const HTML = of(
+  '<p>Hello <b>you</b></p><ul><li>a</li></ul>',
+  '<a href="https://x.test/?a=b&amp;c">x</a>',
+  '<table><tr><td>',
+  '<div>',
+  '&amp;',
+  '<',
+  '<!--',
+  '<a ',
+  '<a<',
+  'href="',
+  "<a href='{{x}}",
+  '<iframe src=a>',
+  '<img src="cid:a" alt=',
+  '<img ',
+  '<p style="display:none">',
+  '</p>',
+  '<svg><math><style>',
+  '<a\thref=java\tscript:x>',
+)
+
+const LEAVING = around(
+  ['<style>', '.a,.b>#c{display:none}', '</style><p class="a">{{unsubscribe_url}}</p>'],
+  ['<style>', '{', '</style>'],
+  ['<style>', '/*', ''],
+  ['', '<style>', ''],
+  ['', '<style></style', ''],
+  ['<a href="{{unsubscribe_url}}">', '<b>&zwnj;', '</a>'],
+  ['', '<p><a href="{{unsubscribe_url}}">', ''],
+  ['<p style="', 'opacity : 0 ; ', '">{{unsubscribe_url}}'],
+  ['<p style="', '/* */', '">'],
+  ['', '<title>', ''],
+)
+
+export const PAGES: Record<string, Parser> = {
+  'links of pages': {
+    files: ['message/tracking.ts'],
+    seeds: HTML,
+    parse: (bytes) => [
+      [...readLinks(text(bytes))],
+      [...readTargets(text(bytes))],
+      isHarmless(text(bytes)),
+      endOfBody(text(bytes)),
+    ],
+  },
+  templates: {
+    files: ['message/template.ts'],
+    seeds: of('{{name}} ', '{{', '{{ a', '{{{{}}}}', 'a {{b c}}', '{{ '),
+    parse: (bytes) => [cutTemplate(text(bytes)), placesOfTags(text(bytes))],
+  },
+  'pages as text': { files: ['message/compose.ts'], seeds: HTML, parse: (bytes) => plainText(text(bytes)) },
+  'ways to leave': {
+    files: ['message/leave-link.ts'],
+    seeds: both(HTML, LEAVING),
+    parse: (bytes) => hasUnsubscribeLink(text(bytes)),
+  },
+  'footers of campaigns': {
+    files: ['message/footer.ts'],
+    seeds: both(HTML, LEAVING, of('<html lang=', '<html ', '<body lang = "de" ', '<head', '</head ', '<script>')),
+    parse: (bytes) => [languageOf(text(bytes)), withFooter({ html: text(bytes), text: text(bytes) }, true)],
+  },
+  'pages in the console': { files: ['console/shown-html.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
+  'pictures of pages': { files: ['console/checks.ts'], seeds: HTML, parse: (bytes) => picturesOf(text(bytes)) },
+  'fields of a form': {
+    files: ['console/pages/contacts.ts'],
+    seeds: of('city: Köln\r\n', ' ', ' :', 'a ', ':', '\n'),
+    parse: (bytes) => fieldsIn(text(bytes)),
+  },
+  'addresses in texts': {
+    files: ['privacy/held.ts'],
+    seeds: of('Ann <ann@there.test>, ', 'a', 'a@', '@', 'a@b.', "a@b.test'}.", '.'),
+    parse: (bytes) => [...addressesIn(text(bytes))],
+  },
+}

@@ -1,0 +1,232 @@
+// Parsers of requests: JSON:API, registrations of programs, passkeys, sealed tokens.
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readRegistration } from '../../src/accounts/oauth-clients.ts'
+import { Passkeys } from '../../src/accounts/passkeys.ts'
+import { addUser } from '../../src/accounts/users.ts'
+import { resources } from '../../src/api/server.ts'
+import { Refusal } from '../../src/base/errors.ts'
+import { Keyring } from '../../src/base/keyring.ts'
+import { parseEndpoint } from '../../src/base/network.ts'
+import { readUnsubscribeToken, unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
+import { readCursor, writeCursor } from '../../src/jsonapi/cursor.ts'
+import { JsonGuard } from '../../src/jsonapi/json-guard.ts'
+import { checkAccept, checkContentType } from '../../src/jsonapi/media.ts'
+import { parseQuery, type Types } from '../../src/jsonapi/query.ts'
+import { checkForbidden, checkIdentity, parseDocument, readRelationships, validate } from '../../src/jsonapi/request.ts'
+import type { Param, Resource } from '../../src/jsonapi/resource.ts'
+import {
+  readReturnPathToken,
+  readUnsubscribeLocalPart,
+  returnPathToken,
+  unsubscribeLocalPart,
+} from '../../src/message/return-path.ts'
+import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
+import { searched } from '../../src/outbound/search.ts'
+import { openStore } from '../../src/store/open.ts'
+import { raw } from '../../src/store/query.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { around, both, of, text, type Parser } from './parser.ts'
+
+const refused = (thrown: unknown): boolean => thrown instanceof Refusal
+
+const TYPES: Types = new Map(resources.map((each) => [each.type, each as Resource<never>]))
+const MAILS = TYPES.get('outbound-emails')!
+const PARAMS: readonly Param[] = ['filter', 'sort', 'include', 'fields', 'page']
+
+const DOCUMENTS = (): Buffer[] =>
+  [
+    { type: 'outbound-emails', attributes: { from: 'a@here.test', to: 'b@there.test', subject: 'x', html: '<p>x' } },
+    { type: 'webhooks', attributes: { url: 'https://x.test', event_types: ['email.sent'] } },
+    {
+      type: 'campaigns',
+      id: '1',
+      attributes: {},
+      relationships: { audience: { data: { type: 'audiences', id: '1' } } },
+    },
+    { type: 'contacts', attributes: { contacts: [{ email: 'a@b.test', custom_fields: { a: null, b: [1, {}] } }] } },
+  ].map((data) => Buffer.from(JSON.stringify({ data })))
+
+function readDocument(bytes: Buffer): void {
+  const guard = new JsonGuard()
+  for (let at = 0; at < bytes.length; at += 5000) guard.push(bytes.subarray(at, at + 5000))
+  const document = parseDocument(bytes.toString('utf8'))
+  const asCreation = (resource: Resource<never>): void => {
+    checkForbidden(document, resource)
+    readRelationships(document, resource)
+    checkIdentity(document, resource.type)
+  }
+  for (const resource of TYPES.values())
+    for (const each of [
+      () => asCreation(resource),
+      () => checkIdentity(document, resource.type, '1'),
+      () => validate(resource, 'create', document),
+      () => validate(resource, 'update', document),
+    ])
+      try {
+        each()
+      } catch (thrown) {
+        if (!refused(thrown)) throw thrown
+      }
+}
+
+const clock = new ManualClock()
+const keyring = new Keyring(Buffer.alloc(32))
+
+const PUBLIC_URL = 'https://here.test'
+
+async function opened() {
+  const store = openStore(mkdtempSync(join(tmpdir(), 'postrider-store-')))
+  const user = await addUser({ store, clock }, { email: 'ann@here.test', name: 'Ann' })
+  return { store, user, passkeys: new Passkeys({ store, clock, config: { http: { public_url: PUBLIC_URL } } }) }
+}
+let desk: ReturnType<typeof opened> | undefined
+/** A database with one person, made when a parser asks for it. */
+const deskNow = (): ReturnType<typeof opened> => (desk ??= opened())
+
+/** An attestation of no statement (WebAuthn §8.7), its key one of P-256. */
+const ATTESTATION = Buffer.concat([
+  Buffer.from('a363666d74646e6f6e656761747453746d74a068617574684461746158a4', 'hex'),
+  Buffer.alloc(32, 1),
+  Buffer.from('4500000000', 'hex'),
+  Buffer.alloc(16),
+  Buffer.from('0020', 'hex'),
+  Buffer.alloc(32, 2),
+  Buffer.from('a5010203262001215820', 'hex'),
+  Buffer.alloc(32, 3),
+  Buffer.from('225820', 'hex'),
+  Buffer.alloc(32, 4),
+])
+
+async function registered(bytes: Buffer): Promise<boolean> {
+  const { passkeys, user } = await deskNow()
+  const { challenge } = (await passkeys.register(user)) as { challenge: string }
+  const said = JSON.stringify({ type: 'webauthn.create', challenge, origin: PUBLIC_URL })
+  const id = Buffer.alloc(32, 2).toString('base64url')
+  return passkeys.registered(user, 'key', {
+    id,
+    rawId: id,
+    type: 'public-key',
+    clientExtensionResults: {},
+    response: {
+      clientDataJSON: Buffer.from(said).toString('base64url'),
+      attestationObject: bytes.toString('base64url'),
+    },
+  })
+}
+
+const SCOPE = { userKey: 1, collection: '/outbound-emails', sort: '-created_at' }
+const TRACKING = { base: PUBLIC_URL, key: 'AAAA' }
+const lastOf = (path: string): string =>
+  path
+    .split('/')
+    .at(-1)!
+    .replace(/\.gif.*$/, '')
+const TOKENS = (): Buffer[] =>
+  [
+    writeCursor(keyring, SCOPE, { values: [1], key: 1 }, 'after', 0),
+    lastOf(unsubscribeUrl(keyring, PUBLIC_URL, { delivery: 1, domain: 1, audience: 1, email: 'a@b.test' })),
+    returnPathToken(keyring, 1),
+    unsubscribeLocalPart(keyring, 1),
+    lastOf(trackedUrl(TRACKING, 1, 'https://x.test')),
+    lastOf(pixelOf(TRACKING, 1)),
+  ].map((token) => Buffer.from(token))
+
+export const REQUESTS: Record<string, Parser> = {
+  'documents of requests': {
+    files: ['jsonapi/json-guard.ts', 'jsonapi/request.ts', 'base/issues.ts'],
+    seeds: both(DOCUMENTS, of('[', '{"a":', '"\\u', ',', '"a":1,', '{"data":{"type":"a","attributes":{"a":[[')),
+    parse: readDocument,
+    declared: refused,
+  },
+  queries: {
+    files: ['jsonapi/query.ts'],
+    seeds: of(
+      'filter[search]=a&sort=-created_at,subject&include=deliveries&fields[outbound-emails]=subject,to&page[size]=10&',
+      'page%5Bcursor%5D=a&',
+      'filter[status]=sent,',
+      'include=a.b,',
+      'sort=-',
+      '%',
+      '[]',
+    ),
+    parse: (bytes) => parseQuery(new URLSearchParams(text(bytes)), MAILS, PARAMS, TYPES),
+    declared: refused,
+  },
+  'media types': {
+    files: ['jsonapi/media.ts'],
+    seeds: of('application/vnd.api+json; profile="a, b"; q=0.5, ', ';', '"', '\\', ' = ', 'q=1,'),
+    parse(bytes) {
+      for (const check of [checkAccept, checkContentType])
+        try {
+          check(text(bytes))
+        } catch (thrown) {
+          if (!refused(thrown)) throw thrown
+        }
+    },
+  },
+  searches: {
+    files: ['outbound/search.ts'],
+    seeds: of(
+      'to:ann@there.test subject:"two words" after:2026-01-01 from:shop status:sent ',
+      'a"',
+      ':',
+      '%_\\',
+      'before:9 ',
+      'campaign:"',
+      '\0',
+    ),
+    async parse(bytes) {
+      const { store } = await deskNow()
+      const { parameters, sql } = searched(store, bytes.toString('utf8').slice(0, 500))
+      return store.all(raw(`select key from outbound_emails where ${sql}`, parameters))
+    },
+    declared: refused,
+  },
+  'registrations of programs': {
+    files: ['accounts/oauth-clients.ts'],
+    seeds: both(
+      of('https://x.test/a?b=c', 'http://127.0.0.1:', 'a:', '%', 'http://[::1]/', '*'),
+      around(['{"redirect_uris":["https://a.test/', 'b/', '"],"client_name":"A"}']),
+    ),
+    parse(bytes) {
+      const said = bytes.toString('utf8')
+      const allowed = { origins: ['https://a.test', 'http://127.0.0.1'], addresses: ['https://b.test/c/*', 'd:e'] }
+      readRegistration({ redirect_uris: [said], client_name: said.slice(0, 200) }, allowed)
+      let body: unknown
+      try {
+        body = JSON.parse(said)
+      } catch {
+        return
+      }
+      readRegistration(body, allowed)
+    },
+  },
+  'answers of passkeys': {
+    files: ['accounts/passkeys.ts'],
+    seeds: both(() => [ATTESTATION], of('\xa1', '\x81', '\xbf\x61a', '\x9f', '\x5f\x41a', '\xc2')),
+    parse: registered,
+  },
+  'sealed tokens': {
+    files: ['jsonapi/cursor.ts', 'campaigns/unsubscribe-token.ts', 'message/return-path.ts', 'message/tracking.ts'],
+    seeds: both(TOKENS, of('a', '-_', '=', '\xff')),
+    parse(bytes) {
+      const token = text(bytes)
+      const key = keyring.derive('tracking')
+      return [
+        readCursor(keyring, SCOPE, token, 0),
+        readUnsubscribeToken(keyring, token),
+        readReturnPathToken(keyring, token),
+        readUnsubscribeLocalPart(keyring, token),
+        readOpenToken(key, token),
+        readClickToken(key, token),
+      ]
+    },
+  },
+  endpoints: {
+    files: ['base/network.ts'],
+    seeds: of('127.0.0.1:25', '[::1]:25', ':', '[', 'a'),
+    parse: (bytes) => parseEndpoint(text(bytes)),
+  },
+}
