@@ -5,7 +5,7 @@
 // POSTRIDER_HOSTILE is the number of hostile mails (`npm run test:hostile`: 2,000). Times are told, not judged: they
 // are the machine's.
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -17,53 +17,12 @@ import { ManualClock } from '../kit/clock.ts'
 import { deliver } from '../kit/sender.ts'
 import { configFor, startServer } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
-import { mutate } from '../mutations/mutate.ts'
-import { BODY_BOMBS, HEADER_BOMBS } from './bombs.ts'
+import { hostile, MANY } from './mails.ts'
 
-const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 60)
-const SEED = Number(process.env['POSTRIDER_HOSTILE_SEED'] ?? 1)
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
-/**
- * A header bomb fills what a header may have; the others have so many octets, and in the long run every fifth so many.
- */
-const HEADER = 250_000
-const BODY = 200_000
-const LARGE = 8_000_000
 const LANES = 4
 const EVERY = 20
 /** Honest mail has another client, where loopback has more than one address. */
 const HONEST = process.platform === 'linux' ? { localAddress: '127.0.0.2' } : {}
-
-function corpus(): Buffer[] {
-  const files = (folder: string): string[] =>
-    existsSync(folder)
-      ? readdirSync(folder, { recursive: true, encoding: 'utf8' })
-          .filter((name) => /\.(?:msg|eml|txt)$/.test(name) && !/LICENSE|decoded/.test(name))
-          .map((name) => join(folder, name))
-      : []
-  return ['bounces', 'mime', 'dkim', 'reports']
-    .flatMap((folder) => files(join(CORPORA, folder)))
-    .map((file) => readFileSync(file))
-}
-
-/** SMTP takes whole lines. */
-const lines = (bytes: Buffer): Buffer => Buffer.from(bytes.toString('latin1').replace(/\r\n?|\n/g, '\r\n'), 'latin1')
-
-function* hostile(): Iterable<Buffer> {
-  const mails = corpus()
-  const bombs = [
-    ...Object.values(HEADER_BOMBS).map((make) => make(HEADER)),
-    ...Object.values(BODY_BOMBS).map((make, at) => make(MANY >= 1000 && at % 5 === 0 ? LARGE : BODY)),
-  ]
-  const seeds = [...mails, ...bombs.map((bomb) => bomb.subarray(0, 20_000))]
-  const all = [...bombs, ...mails]
-  // The short run takes some of each.
-  const step = Math.max(1, Math.ceil(all.length / (MANY * 0.75)))
-  let count = 0
-  for (let at = SEED % step; at < all.length && count < MANY; at += step, count++) yield lines(all[at]!)
-  for (; count < MANY; count++)
-    yield lines(mutate(seeds[count % seeds.length]!, seeds[(count * 7) % seeds.length]!, SEED * 1_000_000 + count))
-}
 
 const share = (values: number[], part: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? 0
