@@ -37,6 +37,16 @@ ${positions.join('\n')}
 
 const names = (choices: readonly Choice[]): string => choices.map(({ name }) => name).join(' ')
 
+/** The part of the loop over the words that bash and zsh share: where a word leads. */
+const WALK = `    if [[ -n $kind ]]; then
+      kind=""
+    elif [[ $word == -?* ]]; then
+      kind="$(_postrider_value "$at" "$word")"
+    else
+      next="\${at:+$at }$word"
+      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
+    fi`
+
 function bash(places: readonly Place[]): string {
   const [root] = places
   const cases = places.map(
@@ -49,16 +59,8 @@ _postrider() {
   local current="\${COMP_WORDS[COMP_CWORD]}" at="" kind="" word next commands="" options="" count=0 i
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="\${COMP_WORDS[i]}"
-    if [[ $word == "=" ]]; then
-      continue
-    elif [[ -n $kind ]]; then
-      kind=""
-    elif [[ $word == -?* ]]; then
-      kind="$(_postrider_value "$at" "$word")"
-    else
-      next="\${at:+$at }$word"
-      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
-    fi
+    if [[ $word == "=" ]]; then continue; fi
+${WALK}
   done
   if [[ $current == "=" ]]; then current=""; fi
   case "$at" in
@@ -104,14 +106,7 @@ _postrider() {
   local -a commands options
   for ((i = 2; i < CURRENT; i++)); do
     word="\${(Q)words[i]}"
-    if [[ -n $kind ]]; then
-      kind=""
-    elif [[ $word == -?* ]]; then
-      kind="$(_postrider_value "$at" "$word")"
-    else
-      next="\${at:+$at }$word"
-      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
-    fi
+${WALK}
   done
   case "$at" in
 ${cases.join('\n')}
