@@ -1,11 +1,10 @@
 // Changes of a campaign by its owner: it is created, edited while it is a draft, and moved along the state table. The
 // edits and the move of one request are one transaction.
 import type { Clock } from '../base/clock.ts'
-import { refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
+import { refuse, refuseAttribute, Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { inFamily, parseAddress } from '../message/address.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
-import { requireSubscription } from '../outbound/admit.ts'
+import { requireSubscription, strangers, untracked } from '../outbound/admit.ts'
 import { listed, type OneOrMore } from '../outbound/recipients.ts'
 import { campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -111,27 +110,8 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
       .select(['name', 'open_tracking_enabled', 'click_tracking_enabled'])
       .where('key', '=', domainKey),
   )!
-  const problems: Problem[] = []
   const addresses = [...listed('from_address', given.from_address), ...listed('reply_to', given.reply_to)]
-  for (const { pointer, text } of addresses) {
-    const address = parseAddress(text)!
-    if (!inFamily(domain.name, address.domain))
-      problems.push({
-        code: 'address_outside_domain',
-        detail: `${address.address} is outside the family of ${domain.name} (the domain itself, its subdomains and parents).`,
-        source: { pointer: `/data/attributes/${pointer}` },
-      })
-  }
-  for (const [name, wanted, enabled] of [
-    ['track_opens', given.track_opens, domain.open_tracking_enabled],
-    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
-  ] as const)
-    if (wanted === true && enabled === 0)
-      problems.push({
-        code: 'tracking_disabled',
-        detail: `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`,
-        source: { pointer: `/data/attributes/${name}` },
-      })
+  const problems = [...strangers(domain.name, addresses), ...untracked(domain, given)]
   if (problems.length > 0) throw new Refusal(problems)
 }
 

@@ -6,7 +6,7 @@ import { inFamily, parseAddress, type Address } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { listed, type OneOrMore, type Recipient } from './recipients.ts'
+import { listed, type Recipient } from './recipients.ts'
 import type { NewEmail } from './email.ts'
 import { stopsOf } from './stops.ts'
 
@@ -72,17 +72,7 @@ export function admit(
           : 'publish its DNS records and wait until they are verified.'
       }`,
     )
-  const problems = strangers(domain.name, given.reply_to)
-  for (const [name, wanted, enabled] of [
-    ['track_opens', given.track_opens, domain.open_tracking_enabled],
-    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
-  ] as const)
-    if (wanted === true && enabled === 0)
-      problems.push({
-        code: 'tracking_disabled',
-        detail: `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`,
-        source: { pointer: `/data/attributes/${name}` },
-      })
+  const problems = [...strangers(domain.name, listed('reply_to', given.reply_to)), ...untracked(domain, given)]
   const stops = stopsOf(
     reader,
     keyring,
@@ -112,12 +102,28 @@ function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain
   return domain
 }
 
-/** Reply addresses outside the sending domain's family (specification "Outbound email"). */
-function strangers(domain: string, replyTo: OneOrMore): Problem[] {
-  return listed('reply_to', replyTo).flatMap(({ text, pointer }): Problem[] => {
+/** Addresses outside the sending domain's family (specification "Outbound email"). */
+export function strangers(domain: string, addresses: readonly Pick<Recipient, 'text' | 'pointer'>[]): Problem[] {
+  return addresses.flatMap(({ text, pointer }): Problem[] => {
     const address = parseAddress(text)!
     if (inFamily(domain, address.domain)) return []
     const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
     return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]
+  })
+}
+
+/** Tracking that is asked for and that the sending domain does not allow. */
+export function untracked(
+  domain: Pick<SendingDomain, 'name' | 'open_tracking_enabled' | 'click_tracking_enabled'>,
+  given: { track_opens?: boolean | null | undefined; track_clicks?: boolean | null | undefined },
+): Problem[] {
+  const asked = [
+    ['track_opens', given.track_opens, domain.open_tracking_enabled],
+    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
+  ] as const
+  return asked.flatMap(([name, wanted, enabled]): Problem[] => {
+    if (wanted !== true || enabled !== 0) return []
+    const detail = `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`
+    return [{ code: 'tracking_disabled', detail, source: { pointer: `/data/attributes/${name}` } }]
   })
 }
