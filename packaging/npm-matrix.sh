@@ -14,21 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 versions=("$@")
 [ $# -gt 0 ] || versions=(9.2 10.8 11)
 
-place=$(mktemp -d)
-server=
-finish() {
-  if [ -n "$server" ]; then kill -KILL -- "-$server" 2>/dev/null || true; fi
-  rm -rf "$place"
-}
-trap finish EXIT
-trap 'exit 1' HUP INT TERM
-
-say() { printf 'npm-matrix: %s\n' "$*"; }
-fail() {
-  say "FAILED: $*" >&2
-  for file in "$place"/out "$place"/log; do if [ -s "$file" ]; then sed 's/^/  /' "$file" >&2; fi; done
-  exit 1
-}
+. "$root/packaging/proof.sh"
 
 # The file behind a command of a package, which npx fetches.
 fetched() { (cd "$place" && npx --yes --package "$1" -c "readlink -f \"\$(command -v $2)\"" 2>/dev/null); }
@@ -68,16 +54,6 @@ make_path() {
 clean=(env -i PATH="$place/path" HOME="$place/home" TMPDIR="$place/tmp" LANG=C.UTF-8 NODE_ENV=production "${settings[@]}")
 if [ -n "${NODE_EXTRA_CA_CERTS:-}" ]; then clean+=(NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"); fi
 
-# Waits at most 60 seconds for a line in the log of "npm start".
-await() {
-  for _ in $(seq 600); do
-    if grep -q -- "$1" "$place/log" 2>/dev/null; then return 0; fi
-    kill -0 "$server" 2>/dev/null || fail "npm start ended before it said $1"
-    sleep 0.1
-  done
-  fail "npm start did not say $1 within 60 s"
-}
-
 for version in "${versions[@]}"; do
   began=$SECONDS
   rm -rf "$place"/*
@@ -108,12 +84,12 @@ for version in "${versions[@]}"; do
   "${clean[@]}" npm start -- --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/log" 2>&1 &
   server=$!
   set +m
-  await '^ *curl '
+  await '^ *curl ' "$place/log" 'npm start'
   line=$(sed -n 's/^ *\(curl .*-d .*\)$/\1/p' "$place/log" | head -n 1)
   answer=$(eval "$line --noproxy '*'") || fail "the printed line ended with $?: $line"
   case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
-  await 'received .*dkim.*pass'
-  await 'result.*delivered'
+  await 'received .*dkim.*pass' "$place/log" 'npm start'
+  await 'result.*delivered' "$place/log" 'npm start'
   # npm passes the signal on, and nothing else of the group gets one.
   kill -TERM "$server"
   code=0

@@ -16,30 +16,7 @@ built=${1:-$root/dist/postrider}
 read -ra with <<<"${POSTRIDER_SMOKE_WITH:-}"
 [ ${#with[@]} = 0 ] || with[0]=$(command -v "${with[0]}")
 
-place=$(mktemp -d)
-server=
-finish() {
-  if [ -n "$server" ]; then kill -KILL "$server" 2>/dev/null || true; fi
-  rm -rf "$place"
-}
-trap finish EXIT
-trap 'exit 1' HUP INT TERM
-
-say() { printf 'smoke: %s\n' "$*"; }
-fail() {
-  say "FAILED: $*" >&2
-  for file in "$place"/out "$place"/err; do if [ -s "$file" ]; then sed "s/^/  /" "$file" >&2; fi; done
-  exit 1
-}
-# Waits at most 60 seconds for a line in a file.
-await() {
-  for _ in $(seq 600); do
-    if grep -q -- "$1" "$2" 2>/dev/null; then return 0; fi
-    kill -0 "$server" 2>/dev/null || fail "it ended before it said $1"
-    sleep 0.1
-  done
-  fail "it did not say $1 within 60 s"
-}
+. "$root/packaging/proof.sh"
 # The value of a key in the one-line JSON document that dev prints; none of these values holds an escape.
 value() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$place/out"; }
 
@@ -60,7 +37,7 @@ if postrider no-such-command 2>/dev/null; then fail 'an unknown command was take
 say 'dev, on free ports'
 env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/out" 2>"$place/err" &
 server=$!
-await '"token"' "$place/out"
+await '"token"' "$place/out" it
 [ "$(wc -l <"$place/out")" = 1 ] || fail 'dev --json printed more than one document'
 
 say 'the printed mail'
@@ -83,7 +60,7 @@ else
   exec 3>&-
   case $answer in *' 201 '*) ;; *) fail "it answered $answer" ;; esac
 fi
-await '"event":"received".*"dkim":"pass"' "$place/err"
+await '"event":"received".*"dkim":"pass"' "$place/err" it
 if command -v curl >/dev/null; then
   say 'the reply, through the API'
   for try in $(seq 600); do
