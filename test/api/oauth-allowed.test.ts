@@ -1,21 +1,10 @@
 // `postrider oauth allow`, beside a running server: known programs by name, their documented addresses and no others,
 // from the next request on.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { Commands } from '../cli/command.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
+import { startBeside } from '../cli/beside.ts'
 
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  postrider = await startTestAppliance()
-  commands = Commands.beside(postrider)
-})
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+const { commands, postrider } = await startBeside()
 
 async function register(uri: string): Promise<{ status: number; body: { client_id: string } }> {
   postrider.clock.leap(3_600_000)

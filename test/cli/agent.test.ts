@@ -1,21 +1,11 @@
 // `postrider agent list` and the reputation of `domain list`, beside a running server.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { Commands } from './command.ts'
+import { document } from '../kit/appliance.ts'
+import { startBeside } from './beside.ts'
 
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  postrider = await startTestAppliance()
-  commands = Commands.beside(postrider)
-})
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+const { commands, postrider } = await startBeside()
 
 test('agents with their pool, pace and figures; a warned domain', async () => {
   assert.deepEqual(await commands.json('agent', 'list'), [])

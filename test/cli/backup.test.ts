@@ -1,34 +1,17 @@
 // backup while the server runs, restore into an empty directory, what restore refuses, and what verify finds.
 import assert from 'node:assert/strict'
-import {
-  createWriteStream,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-  readFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { createWriteStream, existsSync, readdirSync, rmSync, truncateSync, writeFileSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { filesWith } from '../kit/files-with.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { until } from '../kit/until.ts'
-import { Commands } from './command.ts'
+import { inFolder } from './beside.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-backup-'))
-const commands = new Commands(folder)
-after(async () => {
-  await commands.close()
-  rmSync(folder, { recursive: true, force: true })
-})
+const { commands, folder, place } = inFolder('postrider-backup-')
 
-let places = 0
-const place = (): string => join(folder, `place-${++places}`)
 const run = (dataDir: string, ...argv: string[]) =>
   commands.run(argv, { env: { POSTRIDER_DATA_DIR: dataDir }, bare: true })
 async function well(dataDir: string, ...argv: string[]): Promise<string> {

@@ -2,23 +2,12 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
 import { campaignKit } from '../kit/campaign.ts'
 import { until } from '../kit/until.ts'
-import { Commands } from './command.ts'
+import { startBeside } from './beside.ts'
 
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  postrider = await startTestAppliance()
-  commands = Commands.beside(postrider)
-})
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+const { commands, postrider } = await startBeside()
 
 test('requests are listed, a bundle is fetched once into a file, and never over one', async () => {
   assert.match((await commands.run(['export', 'list'])).stdout, /There are no privacy requests/)

@@ -1,21 +1,10 @@
 // `postrider grant …` beside a running server: what people let in over OAuth, and its end, which counts at once.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
 import { letIn } from '../kit/oauth-client.ts'
-import { Commands } from './command.ts'
+import { startBeside } from './beside.ts'
 
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  postrider = await startTestAppliance()
-  commands = Commands.beside(postrider)
-})
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+const { commands, postrider } = await startBeside()
 
 test('a grant is listed with who gave it to whom, and is over at once when it is revoked', async () => {
   assert.deepEqual(await commands.json('grant', 'list'), [])

@@ -1,20 +1,10 @@
 // Which ledgers of erasures tell a restore who was forgotten since the backup (D67): one of the same installation that
 // goes as far as the backup. All others, and what is no ledger, stop it.
 import assert from 'node:assert/strict'
-import {
-  appendFileSync,
-  copyFileSync,
-  createWriteStream,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, copyFileSync, createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { ZipFile } from 'yazl'
 import { parseConfig } from '../../src/base/config.ts'
 import { createLog, silentLog } from '../../src/base/log.ts'
@@ -23,21 +13,14 @@ import { isMark, LEDGER, readContent, textOf, type Line } from '../../src/privac
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { filesWith } from '../kit/files-with.ts'
-import { Commands } from './command.ts'
+import { inFolder } from './beside.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-ledgers-'))
-const commands = new Commands(folder)
-after(async () => {
-  await commands.close()
-  rmSync(folder, { recursive: true, force: true })
-})
+const { commands, folder, place } = inFolder('postrider-ledgers-')
 
 const PERSON = 'ann.somebody@there.test'
 const zip = join(folder, 'b.zip')
 /** The installation that the backup is of, and its ledger after the person was forgotten. */
 const source = join(folder, 'source')
-let places = 0
-const place = (): string => join(folder, `place-${++places}`)
 const run = (dataDir: string, ...argv: string[]) =>
   commands.run(argv, { env: { POSTRIDER_DATA_DIR: dataDir }, bare: true })
 async function refused(dataDir: string, ...argv: string[]): Promise<string> {
