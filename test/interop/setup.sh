@@ -28,6 +28,8 @@ packages="$packages chromium chromium-driver"
 packages="$packages zsh fish bsdutils"
 # Languages in which receivers of webhooks verify signatures: the examples of src/webhooks/README.md run in each.
 packages="$packages golang-go php-cli ruby"
+# What a server writes, syncs and answers, in order.
+packages="$packages strace"
 
 # A certificate authority for tests, a judge of TLS, and programs that send by SMTP with a password.
 packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libauthen-sasl-perl libsasl2-modules"
@@ -109,6 +111,7 @@ go version | sed 's/^/  /'
 php --version | sed -n '1s/^/  /p'
 ruby --version | sed 's/^/  /'
 dpkg-query -W -f '  ${Package} ${Version}\n' pebble testssl.sh msmtp libphp-phpmailer git-email
+strace --version | sed -n '1s/^/  /p'
 nsd -v 2>&1 | sed -n '1s/^/  /p'
 mmdebstrap --version | sed 's/^/  /'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
