@@ -1,0 +1,101 @@
+// System calls as strace(1) saw them, with every octet that was written. The order of the lines is the order of what
+// happened: strace prints a call before it lets it begin, and its result before its thread runs on. So a call whose
+// result stands above the beginning of another was over before the other began, whatever their threads.
+import { resolve } from 'node:path'
+
+/** What changes files and what they are called, what syncs, and what answers. */
+const NAMES = [
+  'pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,sendmmsg,sendfile,splice,copy_file_range',
+  'fsync,fdatasync,sync_file_range,ftruncate,truncate,fallocate,lseek',
+  'open,openat,openat2,creat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,unlink,unlinkat,link,linkat,symlink,symlinkat',
+]
+
+/** Every sync takes so many µs longer, as on a slow disk: other threads go on meanwhile. */
+const SYNC = 20_000
+
+/** The command that runs another one and writes its calls into a file, for `parse`. */
+export const tracedInto = (file: string): string[] => {
+  const shown = ['--seccomp-bpf', '-yy', '-xx', '-s', String(1 << 26), '-e', 'signal=none']
+  const slow = ['-e', `inject=fsync,fdatasync:delay_exit=${SYNC}`]
+  return ['strace', '-f', ...shown, '-e', `trace=${NAMES.join(',')}`, ...slow, '-o', file]
+}
+
+/** A stretch of a trace: the lines at which something began and ended. `ended` is Infinity when it was cut off. */
+export interface Span {
+  began: number
+  ended: number
+}
+
+/** A call that succeeded or was cut off: what failed has changed nothing. */
+export interface Call extends Span {
+  name: string
+  /** The first argument, where it is a descriptor, and what it is open on: a path, or "TCP:[from->to]". */
+  fd: number
+  on: string
+  /** The arguments that are strings, in order. */
+  strings: Buffer[]
+  /** The line without the content of the strings. */
+  line: string
+  /** What the call returned; 0 when it was cut off. */
+  result: number
+}
+
+/** All calls of a trace, in the order in which they began. Throws for a line that does not show all octets. */
+export function parse(trace: string): Call[] {
+  const calls: Call[] = []
+  const begun = new Map<string, { began: number; text: string }>()
+  const add = (span: Span, text: string): void => {
+    const call = callOf(span, text)
+    if (call) calls.push(call)
+  }
+  for (const [at, line] of trace.split('\n').entries()) {
+    const space = line.indexOf(' ')
+    const thread = line.slice(0, space)
+    const text = line.slice(space).trimStart()
+    const cut = text.lastIndexOf(' <unfinished ...>')
+    if (text.startsWith('<... ')) {
+      const first = begun.get(thread)
+      if (!first) throw new Error(`line ${at + 1} ends a call that did not begin`)
+      begun.delete(thread)
+      add({ began: first.began, ended: at }, first.text + text.slice(text.indexOf('>') + 1))
+    } else if (cut >= 0) begun.set(thread, { began: at, text: text.slice(0, cut) })
+    else if (/^\w+\(/.test(text)) add({ began: at, ended: at }, text)
+  }
+  for (const { began, text } of begun.values()) add({ began, ended: Infinity }, text)
+  return calls.sort((one, two) => one.began - two.began)
+}
+
+function callOf({ began, ended }: Span, text: string): Call | undefined {
+  const parts = text.split('"')
+  const strings = parts.filter((_, n) => n % 2 === 1).map(octetsOf)
+  const plain = parts.filter((_, n) => n % 2 === 0)
+  if (plain.some((part, n) => n > 0 && part.startsWith('...'))) throw new Error(`cut short: ${plain.join('""')}`)
+  const line = plain.join('""')
+  const [, name, fd = 'NaN', on = ''] = /^(\w+)\((?:(\d+)<(.*?)>(?=[,)( ]|$))?/.exec(line) ?? []
+  if (name === undefined) throw new Error(`not a call: ${line}`)
+  const result = /\) += (-?\d+|\?)[^"]*$/.exec(line)?.[1] ?? '?'
+  if (result.startsWith('-')) return undefined
+  const known = result !== '?'
+  const place = octetsOf(on.startsWith('\\x') ? on : '').toString() || on
+  const returned = known ? Number(result) : 0
+  return { name, began, ended: known ? ended : Infinity, fd: Number(fd), on: place, strings, line, result: returned }
+}
+
+/** "\x61\x62" as octets. */
+const octetsOf = (shown: string): Buffer => Buffer.from(shown.replaceAll('\\x', ''), 'hex')
+
+/** The octets that a call has written. */
+export const written = ({ result, strings }: Call): Buffer => Buffer.concat(strings).subarray(0, result)
+
+/** The paths that a call names, absolute. */
+export function pathsOf({ line, strings }: Call): string[] {
+  const folders = [...line.matchAll(/[(,] ?(?:AT_FDCWD|\d+)<([^>]*)>, ""/g)].map(([, shown]) => octetsOf(shown!))
+  return strings.map((path, n) => resolve(folders[n]?.toString() ?? '/', path.toString()))
+}
+
+/** The calls without those that sync what `which` chooses. */
+export const withoutSyncs = (calls: readonly Call[], which: (on: string) => boolean = () => true): Call[] =>
+  calls.filter((call) => !(isSync(call) && which(call.on)))
+
+/** Whether a call makes durable what was written before it began (fsync(2)). */
+export const isSync = ({ name }: Call): boolean => name === 'fsync' || name === 'fdatasync'
