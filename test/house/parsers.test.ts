@@ -72,9 +72,10 @@ const REASONS: Record<string, readonly string[]> = {
     'console/browser/editor.ts',
     'console/visit.ts',
     'jsonapi/openapi-operations.ts',
-    'store/database.ts',
+    'store/effects.ts',
   ],
   'JSON.parse and a check of the result by a parser that is tried, or by a library of the protocol': [
+    'api/mcp-modern.ts',
     'api/mcp.ts',
     'api/oauth.ts',
     'api/pages.ts',
@@ -83,6 +84,7 @@ const REASONS: Record<string, readonly string[]> = {
   ],
   'one pattern from the beginning to the end of a short header field or path': [
     'api/auth.ts',
+    'api/client-documents.ts',
     'api/metrics.ts',
     'api/public.ts',
     'outbound/attachments.ts',

@@ -3,6 +3,7 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRegistration } from '../../src/accounts/oauth-clients.ts'
+import { hostOf, readDocument as readDescription, urlFault } from '../../src/accounts/oauth-documents.ts'
 import { Passkeys } from '../../src/accounts/passkeys.ts'
 import { addUser } from '../../src/accounts/users.ts'
 import { resources } from '../../src/api/server.ts'
@@ -116,6 +117,7 @@ async function registered(bytes: Buffer): Promise<boolean> {
   })
 }
 
+const PROGRAM = 'https://program.test/client.json'
 const SCOPE = { userKey: 1, collection: '/outbound-emails', sort: '-created_at' }
 const TRACKING = { base: PUBLIC_URL, key: 'AAAA' }
 const lastOf = (path: string): string =>
@@ -201,6 +203,26 @@ export const REQUESTS: Record<string, Parser> = {
         return
       }
       readRegistration(body, allowed)
+    },
+  },
+  'descriptions of programs': {
+    files: ['accounts/oauth-documents.ts'],
+    seeds: both(
+      of('https://a.test/', 'https://a.test/../', 'https://%', 'https://[::1]:1/', 'https://\xe9.test/x?', 'x'),
+      around([`{"client_id":"${PROGRAM}","redirect_uris":["https://a.test/`, 'b/","https://b.test/c/', '"]}']),
+      around([`{"client_id":"${PROGRAM}","redirect_uris":["https://a.test/"],"grant_types":["`, 'code","', '"]}']),
+    ),
+    parse(bytes) {
+      const said = bytes.toString('utf8')
+      const allowed = { origins: ['https://a.test'], addresses: ['https://b.test/c/*'] }
+      const faults = [urlFault(said), hostOf(`https:${said}`)]
+      let body: unknown
+      try {
+        body = JSON.parse(said)
+      } catch {
+        return faults
+      }
+      return [...faults, readDescription(PROGRAM, body, allowed)]
     },
   },
   'answers of passkeys': {
