@@ -72,6 +72,7 @@ const REASONS: Record<string, readonly string[]> = {
     'console/browser/editor.ts',
     'console/visit.ts',
     'jsonapi/openapi-operations.ts',
+    'store/database.ts',
     'store/effects.ts',
   ],
   'JSON.parse and a check of the result by a parser that is tried, or by a library of the protocol': [
