@@ -88,10 +88,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
   // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
   const earlier = hash && replay(store, userKey, given.idempotency_key!, hash)
-  if (earlier) {
-    await store.settled()
-    return { email: earlier, replayed: true }
-  }
+  if (earlier) return { email: earlier, replayed: true }
   const from = parseAddress(given.from)!
   const recipients = recipientsOf(given)
 

@@ -1,19 +1,12 @@
-// Decides which writes share a commit. Writes of one turn of the event loop share one. A commit waits until the one
-// before it is on the disk, and under load a little longer, so that more writes share it. A patient write is not
-// urgent: it joins the next commit, or gets one after a short time.
+// Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
+// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit, or
+// gets one after a short time.
 
 /** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1
 const MAX_GATHER_MS = 4
 /** This many patient writes get a commit of their own. */
 const MANY = 256
-
-export interface Committed {
-  /** How many jobs were run. */
-  taken: number
-  /** Resolves when the disk is free for the next commit, and never rejects; undefined: it is free. */
-  synced: Promise<void> | undefined
-}
 
 interface Patient<Job> {
   job: Job
@@ -22,18 +15,16 @@ interface Patient<Job> {
 }
 
 export class Batches<Job> {
-  readonly #commit: (jobs: readonly Job[]) => Committed
+  readonly #commit: (jobs: readonly Job[]) => number
   #queue: Job[] = []
   #patient: Patient<Job>[] = []
   #scheduled = false
   #timer: NodeJS.Timeout | undefined
   #timerDue = Infinity
   #restUntil = 0
-  /** The last commit is being brought to the disk. */
-  #syncing = false
 
-  /** `commit` runs jobs from the front; the others wait for the next turn. */
-  constructor(commit: (jobs: readonly Job[]) => Committed) {
+  /** `commit` runs jobs from the front and returns how many; the others wait for the next turn. */
+  constructor(commit: (jobs: readonly Job[]) => number) {
     this.#commit = commit
   }
 
@@ -59,7 +50,7 @@ export class Batches<Job> {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#syncing) return
+    if (this.#scheduled) return
     this.#scheduled = true
     const run = (): void => {
       this.#scheduled = false
@@ -84,14 +75,7 @@ export class Batches<Job> {
     const patient = this.#patient.filter((each) => !over(each))
     this.#queue = []
     this.#patient = []
-    const { synced, taken } = this.#commit([...urgent, ...patient.map(({ job }) => job)])
-    if (synced) {
-      this.#syncing = true
-      void synced.then(() => {
-        this.#syncing = false
-        if (this.#queue.length + this.#patient.length > 0) this.#schedule()
-      })
-    }
+    const taken = this.#commit([...urgent, ...patient.map(({ job }) => job)])
     // Jobs may have been added during the commit.
     this.#queue = [...urgent.slice(taken), ...this.#queue]
     this.#patient = [...patient.slice(Math.max(taken - urgent.length, 0)), ...this.#patient]

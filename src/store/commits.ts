@@ -1,6 +1,5 @@
 // Runs writes in transactions: jobs of the same moment share one, each in its own savepoint, so that one that fails
 // does not undo the others.
-import type { Committed } from './batches.ts'
 import { Sums } from './sums.ts'
 import type { Statements } from './statements.ts'
 import type { Tx } from './tx.ts'
@@ -25,10 +24,6 @@ const BATCH_MS = 6
 export interface Connection {
   statements: Statements
   inTransaction(): boolean
-  /** Resolves when what was committed is on the disk; undefined: the commit itself has brought it there. */
-  sync(): Promise<void> | undefined
-  /** Throws when a sync has failed: what is committed may never reach the disk. */
-  demandSync(): void
   /** Throws when what was committed is not there any more. */
   demandPresence(): void
 }
@@ -52,13 +47,12 @@ export class Commits {
     this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
-  /** Runs and commits jobs from the front for as long as a batch may take. They are told once it is on the disk. */
-  commit(jobs: readonly Job[]): Committed {
+  /** Runs and commits jobs from the front for as long as a batch may take; returns how many. */
+  commit(jobs: readonly Job[]): number {
     const settled: (() => void)[] = []
     let taken = 0
     this.#sums.clear()
     try {
-      this.#connection.demandSync()
       this.#statements.step('begin immediate')
       this.#statements.lookAgain()
       const end = performance.now() + BATCH_MS
@@ -66,53 +60,28 @@ export class Commits {
         settled.push(this.#perform(jobs[taken++]!))
       this.#write(this.#sums)
       this.#statements.step('commit')
+      // When the file was removed, the commit is lost: then it must not count.
+      this.#connection.demandPresence()
+      this.failing = undefined
     } catch (thrown) {
+      this.failing = thrown
       if (this.#connection.inTransaction()) this.#statements.step('rollback')
       this.#statements.undone()
       const failed = jobs.slice(0, Math.max(taken, 1))
-      this.#fail(failed, thrown)
-      return { taken: failed.length, synced: undefined }
+      for (const job of failed) job.reject(thrown)
+      return failed.length
     } finally {
       this.#statements.committed()
     }
-    const done = jobs.slice(0, taken)
-    const sync = this.#connection.sync()
-    if (sync) return { taken, synced: this.#tellAfter(sync, done, settled) }
-    this.#tell(done, settled)
-    return { taken, synced: undefined }
-  }
-
-  async #tellAfter(sync: Promise<void>, jobs: readonly Job[], settled: readonly (() => void)[]): Promise<void> {
-    try {
-      await sync
-    } catch (thrown) {
-      return this.#fail(jobs, thrown)
-    }
-    this.#tell(jobs, settled)
-  }
-
-  /** Tells those whose jobs are on the disk. */
-  #tell(jobs: readonly Job[], settled: readonly (() => void)[]): void {
-    try {
-      // When the file was removed, the commit is lost: then it must not count.
-      this.#connection.demandPresence()
-    } catch (thrown) {
-      return this.#fail(jobs, thrown)
-    }
-    this.failing = undefined
     for (const settle of settled) settle()
-    const news = new Set(jobs.flatMap((job) => job.signals))
+    const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
     for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
-  }
-
-  #fail(jobs: readonly Job[], thrown: unknown): void {
-    this.failing = thrown
-    for (const job of jobs) job.reject(thrown)
+    return taken
   }
 
   /**
    * Runs one job in its savepoint.
-   * The returned function resolves or rejects its promise; it is called when the commit is on the disk.
+   * The returned function resolves or rejects its promise; it is called after the commit.
    */
   #perform(job: Job): () => void {
     this.#statements.step('savepoint job')

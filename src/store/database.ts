@@ -1,15 +1,14 @@
-// The store: one SQLite file (WAL, foreign keys on), opened by the server and at the same time by commands.
+// The store: one SQLite file (WAL, synchronous=FULL, foreign keys on), opened by the server and at the same time by
+// commands.
 //
 // Guarantees: `write` resolves only when its transaction is on the disk. Writes of one turn of the event loop share one
-// transaction, each in its own savepoint: so one sync is enough for all of them, and one that fails does not undo the
-// others. Transactions are synchronous: work that returns a promise is refused. A commit is brought to the disk outside
-// the event loop (log-sync.ts): until then others can read what nobody was promised yet.
+// transaction, each in its own savepoint: so one fsync is enough for all of them, and one that fails does not undo the
+// others. Transactions are synchronous: work that returns a promise is refused.
 import type Database from 'better-sqlite3'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
 import { Commits, jobOf, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
-import { LogSync } from './log-sync.ts'
 import { Presence } from './presence.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
@@ -33,25 +32,18 @@ export class Store implements Reader {
   readonly #commits: Commits
   readonly #batches: Batches<Job>
   readonly #presence: Presence | undefined
-  readonly #log: LogSync | undefined
   /** What `changedOutside` has told already. */
   #outside = 0
 
-  /**
-   * `file` is watched: once the file is gone, every write is rejected; and its log is synced here. Without it the
-   * database syncs by itself.
-   */
+  /** `file` is watched: once the file is gone, every write is rejected. */
   constructor(database: Database.Database, file?: string) {
     this.#db = database
     defineDigest(database)
     this.#presence = file === undefined ? undefined : new Presence(file)
-    this.#log = file === undefined ? undefined : new LogSync(file)
     this.#statements = new Statements(database)
     this.#commits = new Commits({
       statements: this.#statements,
       inTransaction: () => database.inTransaction,
-      sync: () => this.#log?.synced(),
-      demandSync: () => this.#log?.demand(),
       demandPresence: () => this.#presence?.demand(),
     })
     this.#batches = new Batches((jobs) => this.#commits.commit(jobs))
@@ -112,15 +104,9 @@ export class Store implements Reader {
     })
   }
 
-  /** Throws an OperatorError when the database's files were moved, removed or replaced, or could not be synced. */
+  /** Throws an OperatorError when the database's files were moved, removed or replaced. */
   demandPresence(): void {
-    this.#log?.demand()
     this.#presence?.demand()
-  }
-
-  /** Resolves when everything that can be read now is on the disk; for a promise that is made of what was read. */
-  async settled(): Promise<void> {
-    await this.#log?.settled()
   }
 
   /** True when another process has changed the database since the last call. */
@@ -190,7 +176,6 @@ export class Store implements Reader {
   /** Commits all waiting writes and closes the file. */
   close(): void {
     this.#batches.drain()
-    this.#log?.close()
     this.#db.close()
   }
 }

@@ -58,8 +58,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     // What is free can go back to the disk a little at a time.
     if (database.pragma('page_count', { simple: true }) === 0) database.pragma('auto_vacuum = INCREMENTAL')
     database.pragma('journal_mode = WAL')
-    // A commit is synced by log-sync.ts; SQLite itself syncs when it copies the log into the database.
-    database.pragma('synchronous = NORMAL')
+    database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')
     // Deleted content is overwritten: an erased address must not be found in free space.
     database.pragma('secure_delete = ON')

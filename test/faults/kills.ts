@@ -2,7 +2,7 @@
 // as they are, with what was promised and heard by then. That is what kill -9 leaves: the system keeps what was
 // written, synced or not. Each copy is then started. A power cut leaves less: what was not synced by then is thrown
 // away first.
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { control, files, ROOT } from './layer.ts'
@@ -17,25 +17,13 @@ import { messageOf } from '../../src/base/errors.ts'
 interface Lasting {
   content: boolean
   entry: boolean
-  /** Of the write-ahead log: its octets at the last sync. Commits wait for a sync under way. */
-  octets?: Buffer
 }
 
-const LOG = /\.db-wal$/
-
-/**
- * Keeps account of what was synced, by what node:fs was asked to do. SQLite syncs its own files when it copies the log
- * into the database; the log is synced by store/log-sync.ts.
- */
+/** Keeps account of what was synced, by what node:fs was asked to do. SQLite syncs its own files at each commit. */
 export class Syncs {
   readonly #files = new Map<string, Lasting>()
 
   see(what: string, path: string, to?: string): void {
-    if (LOG.test(path)) {
-      if (/^fd?a?t?a?sync/.test(what))
-        this.#files.set(path, { content: true, entry: true, octets: control.quiet(() => readFileSync(path)) })
-      return
-    }
     const known = this.#files.get(path)
     if (what === 'mkdir' && !known) this.#files.set(path, { content: true, entry: false })
     else if (what === 'open' || what === 'writeFile' || what === 'appendFile') {
@@ -118,15 +106,15 @@ async function shoot(world: World, scenario: Scenario) {
   return { calls: shots.length, shots, ready, stage }
 }
 
-/** Mails of which the database does not say that their end is known, though the exchanger has them. */
-function unwritten(dir: string, heard: ReadonlyMap<string, Heard[]>): Set<string> {
+/** Mails of which the database at a shot does not say that their end is known, though the exchanger has them. */
+function unwritten(shot: Shot): Set<string> {
   return control.quiet(() => {
-    const database = new Database(join(dir, 'postrider.db'), { readonly: true })
+    const database = new Database(join(shot.dir, 'postrider.db'), { readonly: true })
     try {
       const done = new Set(
         database.prepare(`select address from deliveries where status in ('delivered', 'bounced')`).pluck().all(),
       )
-      return new Set([...heard.keys()].filter((to) => !done.has(to)))
+      return new Set([...shot.heard.keys()].filter((to) => !done.has(to)))
     } finally {
       database.close()
     }
@@ -135,12 +123,10 @@ function unwritten(dir: string, heard: ReadonlyMap<string, Heard[]>): Set<string
 
 /** Throws away what a power cut would. */
 function cut(dir: string, origin: string, lasting: Map<string, Lasting>): void {
-  for (const [path, { content, entry, octets }] of lasting) {
+  for (const [path, { content, entry }] of lasting) {
     const here = path.replace(origin, dir)
     if (!path.startsWith(`${origin}/`) || !existsSync(here)) continue
-    // A log that became shorter was copied into the database, which SQLite synced.
-    if (octets !== undefined && statSync(here).size >= octets.length) writeFileSync(here, octets)
-    else if (!entry) rmSync(here, { recursive: true, force: true })
+    if (!entry) rmSync(here, { recursive: true, force: true })
     else if (!content && statSync(here).isFile()) truncateSync(here, 0)
   }
 }
@@ -164,9 +150,9 @@ export async function killEverywhere(
   for (const n of chosen(shots.length))
     for (const power of [false, true]) {
       const shot = shots[n - 1]!
+      const doubted = unwritten(shot)
       const dir = copyOf(shot.dir)
       if (power) cut(dir, stage.dataDir, shot.lasting)
-      const doubted = unwritten(dir, shot.heard)
       world.heard.clear()
       for (const [to, heard] of shot.heard) world.heard.set(to, [...heard])
       world.receiver.requests.splice(0, Infinity, ...pushed.slice(0, shot.pushed))

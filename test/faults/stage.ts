@@ -61,16 +61,6 @@ const STOP = 60_000
 
 let subjects = 0
 
-/** Whether its store has to be opened anew. */
-function isAtItsEnd({ desk }: Appliance): boolean {
-  try {
-    control.quiet(() => desk.store.demandPresence())
-    return false
-  } catch {
-    return true
-  }
-}
-
 export class Stage {
   readonly world: World
   readonly dataDir: string
@@ -81,8 +71,6 @@ export class Stage {
   logged: string[] = []
   /** What it said it could not write down before it had to stop: such mail may be sent again. */
   givenUp: string[] = []
-  /** Why the server ended by itself; it is started again, as the system does. */
-  #ended: string | undefined
   #appliance: Appliance | undefined
   #app: ReturnType<typeof createApp> | undefined
 
@@ -99,7 +87,7 @@ export class Stage {
   }
 
   get runs(): boolean {
-    return this.#appliance !== undefined && this.#ended === undefined
+    return this.#appliance !== undefined
   }
 
   async start(): Promise<void> {
@@ -114,9 +102,7 @@ export class Stage {
       },
     }
     const { clock, config, world } = this
-    this.#ended = undefined
-    const fatal = (reason: OperatorError): void => void (this.#ended = reason.message)
-    this.#appliance = await startAppliance({ config, clock, log, resolver: world.dns.resolver, fatal })
+    this.#appliance = await startAppliance({ config, clock, log, resolver: world.dns.resolver })
     this.#app = createApp(this.#appliance.desk)
     ports.own.clear()
     for (const { port } of [this.#appliance.http, ...this.#appliance.smtp]) ports.own.add(port)
@@ -141,13 +127,7 @@ export class Stage {
     this.#appliance = undefined
     this.#app = undefined
     if (!appliance) return
-    let over = false
-    const ended = appliance.stop().finally(() => (over = true))
-    // A server that can write nothing any more gives up when its time is over.
-    for (let turns = 0; turns < 60 && !over && isAtItsEnd(appliance); turns++) {
-      await this.breathe(1)
-      this.turn(1000)
-    }
+    const ended = appliance.stop()
     const late = Promise.withResolvers<never>()
     const limit = setTimeout(() => late.reject(new Error(`the stop had no end within ${STOP} ms`)), STOP)
     try {
@@ -250,7 +230,6 @@ export class Stage {
     let end = Infinity
     for (;;) {
       await this.breathe(1)
-      if (this.#ended !== undefined) await this.restart()
       const left = open()
       if (left.length === 0) return []
       const step = steps.shift()

@@ -18,7 +18,7 @@ import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/register.ts'
 import { ManualClock } from './clock.ts'
-import { settling, until } from './until.ts'
+import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
 
 export const JSON_API = 'application/vnd.api+json'
@@ -103,7 +103,6 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
   })
   const { desk } = appliance
-  settling.add(desk.store)
   const app = createApp(desk)
   const console_ = createConsole(desk, apiInside(desk), () => appliance.notices.ring())
   app.route('/', console_.app)
@@ -172,7 +171,6 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     },
     async stop() {
       console_.close()
-      settling.delete(desk.store)
       await appliance.stop()
       await dns.close()
       if (options.dataDir === undefined) rmSync(dataDir, { recursive: true, force: true })

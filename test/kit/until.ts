@@ -9,18 +9,12 @@ const LONGEST_PAUSE = 10
 /** In ms; POSTRIDER_PATIENCE sets it for runs of other sizes. */
 export const LIMIT = Number(process.env['POSTRIDER_PATIENCE'] ?? 180_000)
 
-/** Stores of this process: what can be read of them has been told to those who wrote it when `until` resolves. */
-export const settling = new Set<{ settled(): Promise<void> }>()
-
 /** Resolves with the first truthy value of `look`; throws when there is none for minutes. */
 export async function until<T>(look: () => T | Promise<T>, what = 'the expected'): Promise<NonNullable<T>> {
   const end = performance.now() + LIMIT
   for (let looks = 1; ; looks++) {
     const value = await look()
-    if (value) {
-      for (const store of settling) await store.settled().catch(() => {})
-      return value as NonNullable<T>
-    }
+    if (value) return value as NonNullable<T>
     if (performance.now() > end) throw new Error(`${what} did not come within ${LIMIT} ms`)
     await (looks < AT_ONCE ? turn() : pause(Math.min(Math.ceil((looks - AT_ONCE + 1) / 5), LONGEST_PAUSE)))
   }

@@ -23,7 +23,7 @@ describe('batches', () => {
     return new Batches<string>((jobs) => {
       const taken = Math.min(jobs.length, most)
       commits.push(jobs.slice(0, taken))
-      return { taken, synced: undefined }
+      return taken
     })
   }
 
@@ -106,36 +106,12 @@ describe('batches', () => {
         queue.add('urgent')
         queue.addSoon('patient', 1)
       }
-      return { taken: jobs.length, synced: undefined }
+      return jobs.length
     })
     queue.add('first')
     await until(() => seen.flat().length >= 3)
     assert.deepEqual(seen[0], ['first'])
     assert.deepEqual(seen.flat().toSorted(), ['first', 'patient', 'urgent'])
-  })
-})
-
-describe('a commit that takes its time to be synced', () => {
-  test('holds back the next one, in which all that came meanwhile goes', async () => {
-    const seen: string[][] = []
-    const ends: (() => void)[] = []
-    const queue = new Batches<string>((jobs) => {
-      seen.push([...jobs])
-      return { taken: jobs.length, synced: new Promise((resolve) => ends.push(resolve)) }
-    })
-    queue.add('a')
-    await until(() => seen.length === 1)
-    queue.add('b')
-    queue.addSoon('c', 1)
-    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve))
-    assert.equal(seen.length, 1)
-    ends[0]!()
-    await until(() => seen.length === 2)
-    assert.deepEqual(seen, [['a'], ['b', 'c']])
-    // At the end nothing waits any more.
-    queue.add('d')
-    queue.drain()
-    assert.deepEqual(seen[2], ['d'])
   })
 })
 

@@ -321,11 +321,11 @@ describe('a full disk', () => {
 })
 
 describe('the file', () => {
-  test('is WAL with foreign keys, synced by itself at checkpoints, readable by its owner alone', (t) => {
+  test('is WAL with synchronous FULL and foreign keys, readable by its owner alone', (t) => {
     const { store, dir } = fresh(t)
     const pragma = (name: string): unknown => Object.values(store.first(raw<object>(`pragma ${name}`)) ?? {})[0]
     assert.equal(pragma('journal_mode'), 'wal')
-    assert.equal(pragma('synchronous'), 1)
+    assert.equal(pragma('synchronous'), 2)
     assert.equal(pragma('foreign_keys'), 1)
     assert.equal(pragma('user_version'), migrations.length)
     assert.equal(statSync(dir).mode & 0o777, 0o700)
