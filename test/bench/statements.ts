@@ -3,7 +3,9 @@
 //
 // Mails are posted one after the other by a few posters, so that little is shared between them. `begin`, `commit`,
 // savepoints and `pragma data_version` are counted apart: all writes or reads of a moment share them.
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import Database from 'better-sqlite3'
 import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { smtpSource } from './peer/postfix.ts'
@@ -27,8 +29,9 @@ export async function statements(count: number): Promise<void> {
     await counted(server, 'one recipient', count, (many) => posted(1, many))
     await counted(server, 'five recipients', count, (many) => posted(5, many))
     await makeInbox(server)
-    await counted(server, 'inbound message', count, (many) =>
-      smtpSource({
+    await counted(server, 'inbound message', count, async (many) => {
+      const before = read(server)
+      await smtpSource({
         port: server.smtpPort,
         count: many,
         bytes: 4096,
@@ -36,8 +39,9 @@ export async function statements(count: number): Promise<void> {
         reconnect: false,
         timeoutMs: TIMEOUT,
         to: INBOX,
-      }),
-    )
+      })
+      while (read(server) < before + many) await sleep(50)
+    })
     const { id } = await draft(server, 4 * count)
     await counted(server, 'campaign recipient', 4 * count, async (many) => {
       // Everybody at once: what is read once for a campaign is part of its cost.
@@ -48,6 +52,16 @@ export async function statements(count: number): Promise<void> {
   } finally {
     await server.stop()
     sink.stop()
+  }
+}
+
+/** How many messages were read and stand in an inbox. */
+function read({ dataDir }: Server): number {
+  const database = new Database(join(dataDir, 'postrider.db'), { readonly: true })
+  try {
+    return database.prepare('select count(*) from inbound_emails').pluck().get() as number
+  } finally {
+    database.close()
   }
 }
 
