@@ -9,7 +9,7 @@ import type { Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import type { Consignment } from './claim.ts'
 import { withdraw } from './bulk.ts'
-import { settle } from './settle.ts'
+import { emailOf, settle, type EmailKeys } from './settle.ts'
 
 /** How long (ms) the results of campaign mail wait for each other, to share one commit. */
 const PATIENCE = 20
@@ -40,7 +40,7 @@ export async function conclude(
       const verdict = verdicts[index]!
       if (untried(verdict))
         move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
-      else settle(tx, { delivery, email, verdict, now, config })
+      else settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
     }
   })
   for (const [index, { address }] of work.deliveries.entries()) {
@@ -58,6 +58,10 @@ export async function conclude(
     })
   }
 }
+
+/** The agent of a mail may have been renamed since it was claimed: an address in its name may have been erased. */
+const asNow = (tx: Tx, email: EmailKeys): EmailKeys =>
+  email.agent_id === null ? email : (tx.first(emailOf({ key: email.key })) ?? email)
 
 /** Whether a result gets a line in the log, by the setting `log.deliveries`. */
 const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>

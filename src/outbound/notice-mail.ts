@@ -87,16 +87,15 @@ export class NoticeMailer {
     for (const notice of due)
       this.#busy.set(
         notice.key,
-        begun
-          .then(
-            () => this.#attempt(notice),
-            // The loop reports it.
-            () => {},
-          )
-          .finally(() => {
-            this.#busy.delete(notice.key)
-            this.ring()
-          }),
+        begun.then(
+          () =>
+            this.#attempt(notice).finally(() => {
+              this.#busy.delete(notice.key)
+              this.ring()
+            }),
+          // The loop reports it, and looks again after a pause.
+          () => void this.#busy.delete(notice.key),
+        ),
       )
     await begun
     return next[due.length]?.next_attempt_at ?? null

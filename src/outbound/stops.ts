@@ -87,9 +87,17 @@ export const knownStops = (...[reader, ...asked]: Parameters<typeof stopsOf>): K
   stops: stopsOf(reader, ...asked),
 })
 
-/** What was found is read again once an entry was added, changed or removed. */
-export const stopsNow = (known: KnownStops, ...[reader, ...asked]: Parameters<typeof stopsOf>): (Stop | undefined)[] =>
-  known.generation === reader.generation('suppressions', 'changed') ? known.stops : stopsOf(reader, ...asked)
+/**
+ * What was found is read again once an entry was added, changed or removed; and so is an entry that was found, because
+ * it may have expired.
+ */
+export function stopsNow(
+  { generation, stops }: KnownStops,
+  ...[reader, ...asked]: Parameters<typeof stopsOf>
+): (Stop | undefined)[] {
+  const free = stops.every((stop) => stop === undefined)
+  return free && generation === reader.generation('suppressions', 'changed') ? stops : stopsOf(reader, ...asked)
+}
 
 /** Why mail from a domain to one address is stopped; undefined: it is not. See `stopsOf`. */
 export const suppressedFor = (

@@ -54,7 +54,7 @@ export class Commits {
     this.#sums.clear()
     try {
       this.#statements.step('begin immediate')
-      this.#statements.lookAgain()
+      this.#statements.begun()
       const end = performance.now() + BATCH_MS
       while (taken < jobs.length && (taken === 0 || performance.now() < end))
         settled.push(this.#perform(jobs[taken++]!))

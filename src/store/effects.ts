@@ -13,7 +13,7 @@ export interface Effects {
 
 /** A statement's or a trigger's targets: of `insert into`, `replace into`, `update` and `delete from`. */
 const TARGET =
-  /\b(?:(insert\s+or\s+replace\s+into|replace\s+into|delete\s+from)|insert\s+(?:or\s+\w+\s+)?into|update(?:\s+or\s+\w+)?)\s+"?(\w+)"?/gi
+  /\b(?:((?:insert|update)\s+or\s+replace(?:\s+into)?|replace\s+into|delete\s+from)|insert\s+(?:or\s+\w+\s+)?into|update(?:\s+or\s+\w+)?)\s+"?(\w+)"?/gi
 
 interface Schema {
   tables: ReadonlySet<string>

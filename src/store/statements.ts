@@ -22,8 +22,9 @@ export class Statements {
   readonly #touched = new Set<Effects>()
   /** How often another process has changed the database, as far as is known. */
   #outside = 0
-  /** The database was asked in this turn of the event loop whether another process has changed it. */
+  /** The database was asked in this callback of the event loop whether another process has changed it. */
   #asked = false
+  #transaction = false
   #version: unknown
   watch: Watch | undefined
   /** Called before each statement of a transaction, with what it may read and change. */
@@ -81,7 +82,13 @@ export class Statements {
     return (this.#generations[by].get(table) ?? 0) + this.#outside
   }
 
-  /** A transaction has begun: it sees the database as it is now. Returns how often others have changed it so far. */
+  /** A transaction has begun: until `committed` it sees the database as it is now. */
+  begun(): void {
+    this.lookAgain()
+    this.#transaction = true
+  }
+
+  /** Looks whether another process has changed the database. Returns how often one has so far. */
   lookAgain(): number {
     const version = this.#dataVersion()
     if (version !== this.#version) {
@@ -92,8 +99,9 @@ export class Statements {
     return this.#outside
   }
 
-  /** What the transaction has changed is kept. */
+  /** The transaction has ended, and what it has changed is kept, but for what `undone` was told. */
   committed(): void {
+    this.#transaction = false
     this.#touched.clear()
   }
 
@@ -103,14 +111,14 @@ export class Statements {
   }
 
   /**
-   * Forgets what is kept in memory when another process has changed the database. It is asked once in a turn of the
-   * event loop: a request that came after another process's commit is handled in a later turn.
+   * Forgets what is kept in memory when another process has changed the database. It is asked once in a callback of the
+   * event loop: a request that came after another process's commit is handled in a later one.
    */
   #lookOutside(): void {
-    if (this.#asked) return
-    this.#asked = true
-    setImmediate(() => (this.#asked = false))
+    if (this.#asked || this.#transaction) return
     this.lookAgain()
+    this.#asked = true
+    process.nextTick(() => (this.#asked = false))
   }
 
   /** Forgets what is kept in memory of the tables that a statement may have changed. */

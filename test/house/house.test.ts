@@ -356,7 +356,6 @@ describe('time and network', () => {
     'store/batches.ts setTimeout': 'under load a commit waits for more writes to share it',
     'store/batches.ts performance.now': 'a commit waits as long as the one before took',
     'store/commits.ts performance.now': 'a batch is cut off so that the event loop turns',
-    'store/statements.ts setImmediate': 'another process is looked for once in a turn of the event loop',
     'base/hand.ts setImmediate': 'jobs of one turn of the event loop go in one message',
     'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',
     'base/jobs.ts setTimeout': 'an answer may take so long',

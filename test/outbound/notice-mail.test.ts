@@ -183,3 +183,22 @@ test('without a word in the configuration the first user is the operator', async
   const { to } = await until(() => exchanger.heard[0], 'the notice')
   assert.deepEqual(to, ['ann@owner.test'])
 })
+
+test('a store that cannot write is asked again after a pause, not at once', async () => {
+  await begin()
+  const { store } = desk()
+  const { write } = store
+  let asked = 0
+  await tell('Full disk')
+  await attempts('Full disk', 1).catch(() => {})
+  await store.write((tx) => tx.run(raw('update notices set mailed = 0, next_attempt_at = 0')))
+  store.write = (() => {
+    asked++
+    return Promise.reject(Object.assign(new Error('full'), { code: 'SQLITE_FULL' }))
+  }) as never
+  postrider.appliance.notices.ring()
+  await until(() => asked > 0)
+  for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve))
+  store.write = write
+  assert.ok(asked < 5, `${asked} writes`)
+})

@@ -1,7 +1,7 @@
 // Facts, generations and sums: what the store keeps in memory is what the database holds, whoever changed it and
 // whatever was undone.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, stat } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test, type TestContext } from 'node:test'
@@ -142,6 +142,23 @@ describe('facts', () => {
     assert.equal(store.changedOutside(), false)
   })
 
+  test('change for a request that comes after another process’s commit, in the same turn of the event loop', async (t) => {
+    const { dir, store } = fresh(t)
+    const key = await store.write((tx) => addUser(tx, 'ann'))
+    const other = new Database(join(dir, 'postrider.db'))
+    t.after(() => other.close())
+    defineDigest(other)
+    const seen = await new Promise<(string | undefined)[]>((resolve) => {
+      setImmediate(() => {
+        const before = store.fact(nameOf(key))?.name
+        other.prepare(`update users set name = 'bea'`).run()
+        // It is answered in the next poll, before the immediates of this turn's immediates run.
+        stat(dir, () => resolve([before, store.fact(nameOf(key))?.name]))
+      })
+    })
+    assert.deepEqual(seen, ['ann', 'bea'])
+  })
+
   test('are so many and no more', (t) => {
     const { ran, store } = fresh(t)
     for (let key = 1; key <= 1001; key++) store.fact(nameOf(key))
@@ -195,12 +212,13 @@ describe('what a statement may change', () => {
       'replace into sts_policies values (1)',
       'update sts_policies set a = 1',
       'update or ignore "sts_policies" set a = 1',
+      'update or replace sts_policies set a = 1',
       'delete from sts_policies',
       'with x as (select 1) insert into sts_policies select * from x on conflict do update set a = 1',
     ]
     for (const sql of forms) assert.deepEqual(effects.of(sql).changes, ['sts_policies'], sql)
     const removed = forms.filter((sql) => effects.of(sql).removes.length > 0)
-    assert.deepEqual(removed, [forms[2], forms[3], forms[6]])
+    assert.deepEqual(removed, [forms[2], forms[3], forms[6], forms[7]])
     assert.deepEqual(effects.of('select * from sts_policies').changes, [])
   })
 

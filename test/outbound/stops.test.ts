@@ -1,0 +1,75 @@
+// What was found of a recipient when a mail was claimed (outbound/stops.ts): believed while it says that nothing stops
+// the mail and no entry has changed.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/outbound/stops.ts'
+import { suppress, type NewSuppression } from '../../src/outbound/suppressions.ts'
+import type { Domain } from '../../src/domains/find.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+let postrider: TestAppliance
+let domain: Domain
+let statements = 0
+
+before(async () => {
+  postrider = await startTestAppliance()
+  domain = await postrider.activeDomain('here.test')
+  postrider.appliance.desk.store.watch((sql) => (statements += Number(sql.includes('"suppressions"'))))
+})
+after(() => postrider.stop())
+
+const NOW = 1_000_000
+const wanted = (...names: string[]) => names.map((name) => ({ domain_key: domain.key, address: `${name}@there.test` }))
+const stop = (name: string, more: Partial<NewSuppression> = {}) =>
+  postrider.appliance.desk.store.write((tx) =>
+    suppress(
+      tx,
+      {
+        user_key: domain.user_key,
+        domain_key: domain.key,
+        address: `${name}@there.test`,
+        reason: 'hard_bounce',
+        source: 'smtp',
+        scope: 'all',
+        ...more,
+      },
+      NOW,
+    ),
+  )
+const known = (names: string[], now = NOW): KnownStops => {
+  const { keyring, store } = postrider.appliance.desk
+  return knownStops(store, keyring, wanted(...names), now)
+}
+const reasons = (found: KnownStops, names: string[], now = NOW) => {
+  const { keyring, store } = postrider.appliance.desk
+  return stopsNow(found, store, keyring, wanted(...names), now).map((each) => each?.reason)
+}
+
+test('many recipients are read by one statement, each for itself', async () => {
+  const { keyring, store } = postrider.appliance.desk
+  await stop('bea')
+  await stop('cid', { reason: 'unsubscribe', scope: 'marketing' })
+  known(['x'])
+  statements = 0
+  const both = (scope: 'all' | 'marketing') =>
+    stopsOf(store, keyring, wanted('ann', 'Bea', 'cid'), NOW, scope).map((each) => each?.reason)
+  assert.deepEqual(both('all'), [undefined, 'hard_bounce', undefined])
+  assert.deepEqual(both('marketing'), [undefined, 'hard_bounce', 'unsubscribe'])
+  assert.equal(statements, 2)
+})
+
+test('what stops nothing is believed until an entry changes', async () => {
+  const found = known(['dan'])
+  statements = 0
+  assert.deepEqual(reasons(found, ['dan']), [undefined])
+  assert.equal(statements, 0)
+  await stop('dan')
+  assert.deepEqual(reasons(found, ['dan']), ['hard_bounce'])
+})
+
+test('an entry that was found is read again: it may have expired', async () => {
+  await stop('eve', { reason: 'soft_bounce', expires_at: NOW + 1000 })
+  const found = known(['eve'])
+  assert.deepEqual(reasons(found, ['eve'], NOW + 999), ['soft_bounce'])
+  assert.deepEqual(reasons(found, ['eve'], NOW + 1000), [undefined])
+})
