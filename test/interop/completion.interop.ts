@@ -49,15 +49,15 @@ const SHELLS: Record<string, Shell> = {
 
 /**
  * What was typed, with the Tab key and then the letters that it has to bring between "→" and "←", and the words that
- * the command got.
+ * the command got. Those letters stand nowhere else in the line: fish writes the whole of it again while it is typed.
  */
 const TYPED: [string, string][] = [
   ['domain ro→tate-dkim← x', '<domain><rotate-dkim><x>'],
   ['domain add x --tls→-policy← Require', '<domain><add><x><--tls-policy><Require>'],
   ['token create --duration 6→_months←', '<token><create><--duration><6_months>'],
-  ['suppression import - --from mailg→un← --fo→rce←', '<suppression><import><-><--from><mailgun><--force>'],
+  ['suppression import - --from send→grid← --fo→rce←', '<suppression><import><-><--from><sendgrid><--force>'],
   ['completion z→sh←', '<completion><zsh>'],
-  ['--config here.t→oml← user li→st←', '<--config><here.toml><user><list>'],
+  ['--config here.t→oml← user l→ist←', '<--config><here.toml><user><list>'],
   ['contacts import Readers readers.c→sv←', '<contacts><import><Readers><readers.csv>'],
   ['--json dev --data kept→-here←', '<--json><dev><--data><kept-here/>'],
 ]
