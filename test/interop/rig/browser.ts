@@ -23,6 +23,9 @@ export const LOOKS = [
 
 export type Browser = Awaited<ReturnType<typeof startBrowser>>
 
+/** How often an element is looked for that a live page replaces. */
+const TRIES = 5
+
 export async function startBrowser() {
   const profile = mkdtempSync(join(tmpdir(), 'postrider-chromium-'))
   const driver = spawn('/usr/bin/chromedriver', ['--port=0'], { stdio: ['ignore', 'pipe', 'ignore'] })
@@ -51,6 +54,15 @@ export async function startBrowser() {
   const cdp = (cmd: string, params: unknown) => ask('POST', `${session}/goog/cdp/execute`, { cmd, params })
   const find = async (value: string): Promise<string> =>
     (await ask('POST', `${session}/element`, { using: 'css selector', value }))[NAME]
+  /** Does something with an element. A live page may replace it in between: then it is looked for again. */
+  const withElement = async (selector: string, deed: string, body: unknown): Promise<unknown> => {
+    for (let tries = 1; ; tries++)
+      try {
+        return await ask('POST', `${session}/element/${await find(selector)}/${deed}`, body)
+      } catch (thrown) {
+        if (tries === TRIES || !/stale element reference/.test(String(thrown))) throw thrown
+      }
+  }
   const shoot = async (name: string): Promise<void> => {
     if (SHOTS)
       writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(await ask('GET', `${session}/screenshot`), 'base64'))
@@ -61,9 +73,8 @@ export async function startBrowser() {
     shoot,
     open: (url: string) => ask('POST', `${session}/url`, { url }),
     at: (): Promise<string> => ask('GET', `${session}/url`),
-    click: async (selector: string) => ask('POST', `${session}/element/${await find(selector)}/click`, {}),
-    type: async (selector: string, text: string) =>
-      ask('POST', `${session}/element/${await find(selector)}/value`, { text }),
+    click: (selector: string) => withElement(selector, 'click', {}),
+    type: (selector: string, text: string) => withElement(selector, 'value', { text }),
     /** Presses and releases one key. */
     press: (value: string) =>
       ask('POST', `${session}/actions`, {
