@@ -187,7 +187,7 @@ test('without a word in the configuration the first user is the operator', async
 test('a store that cannot write is asked again after a pause, not at once', async () => {
   await begin()
   const { store } = desk()
-  const { write } = store
+  const write = store.write.bind(store)
   let asked = 0
   await tell('Full disk')
   await attempts('Full disk', 1).catch(() => {})
