@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
-import { figure, html, percentile, post, startServer, startSink, type Server, type Sink } from './rig.ts'
+import { figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
 
 const BENCH = 'backlog'
 const MILLION = 1_000_000
@@ -42,18 +42,7 @@ function fill(server: Server, rows: number, status: 'delivered' | 'queued', doma
 
 async function measure(server: Server, sink: Sink, count: number): Promise<number> {
   const before = sink.count()
-  const body = (index: number): string =>
-    JSON.stringify({
-      data: {
-        type: 'outbound-emails',
-        attributes: {
-          from: 'hello@bench.example',
-          to: `reader${index}@receiver.example`,
-          subject: `Mail ${index}`,
-          html: html(index),
-        },
-      },
-    })
+  const body = (index: number): string => mailBody(index)
   const start = performance.now()
   await post({ port: server.port, token: server.token, count, posters: 50, body })
   while (sink.count() < before + count) {

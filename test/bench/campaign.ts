@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { figure, installed, percentile, post, startServer, startSink, type Server } from './rig.ts'
+import { figure, installed, mailBody, percentile, post, type Server, startServer, startSink } from './rig.ts'
 
 const BENCH = 'campaign'
 const DOMAINS = 5
@@ -126,17 +126,11 @@ async function run(count: number): Promise<number> {
 /** Somebody sends mails of another kind meanwhile: how long their 201 takes. */
 async function transactional(server: Server): Promise<number[]> {
   const body = (index: number): string =>
-    JSON.stringify({
-      data: {
-        type: 'outbound-emails',
-        attributes: {
-          from: 'hello@bench.example',
-          to: `one${index}@other.example`,
-          subject: 'A receipt',
-          html: '<p>Paid.</p>',
-          text: 'Paid.',
-        },
-      },
+    mailBody(index, {
+      to: `one${index}@other.example`,
+      subject: 'A receipt',
+      html: '<p>Paid.</p>',
+      text: 'Paid.',
     })
   return (await post({ ...server, count: 100, posters: 4, body, rate: 50 })).latencies
 }

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { large } from './large.ts'
 import { spread } from './spread.ts'
-import { figure, html, installed, percentile, post, startServer, startSink } from './rig.ts'
+import { figure, installed, mailBody, percentile, post, startServer, startSink } from './rig.ts'
 
 const BENCH = 'outbound'
 const POSTERS = 50
@@ -41,19 +41,7 @@ async function run(count: number, told: boolean, withText = true): Promise<numbe
   const server = await startServer(sink.port)
   try {
     const idle = await server.ask('report')
-    const body = (index: number): string =>
-      JSON.stringify({
-        data: {
-          type: 'outbound-emails',
-          attributes: {
-            from: 'hello@bench.example',
-            to: `reader${index}@receiver.example`,
-            subject: `Mail ${index}`,
-            html: html(index),
-            ...(withText ? { text: `Mail ${index}` } : {}),
-          },
-        },
-      })
+    const body = (index: number): string => mailBody(index, withText ? { text: `Mail ${index}` } : {})
     // A first few hundred warm up caches and compilers, as a server that has been running is.
     await post({ port: server.port, token: server.token, count: 300, posters: POSTERS, body })
     while (sink.count() < 300) await sleep(5)

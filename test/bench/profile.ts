@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Runtime } from 'node:inspector'
 import { Session } from 'node:inspector/promises'
-import { figure, html, post, startServer, startSink } from './rig.ts'
+import { figure, mailBody, post, startServer, startSink } from './rig.ts'
 
 const BENCH = 'profile'
 const ROWS = 25
@@ -65,19 +65,7 @@ export async function profile(count: number): Promise<void> {
   const sink = await startSink()
   const server = await startServer(sink.port)
   try {
-    const body = (index: number): string =>
-      JSON.stringify({
-        data: {
-          type: 'outbound-emails',
-          attributes: {
-            from: 'hello@bench.example',
-            to: `reader${index}@receiver.example`,
-            subject: `Mail ${index}`,
-            html: html(index),
-            text: `Mail ${index}`,
-          },
-        },
-      })
+    const body = (index: number): string => mailBody(index, { text: `Mail ${index}` })
     await post({ port: server.port, token: server.token, count: 300, posters: POSTERS, body })
     while (sink.count() < 300) await sleep(5)
     await server.ask('profile')

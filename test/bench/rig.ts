@@ -144,6 +144,21 @@ async function ownSink(): Promise<Sink> {
   return { port: (server.address() as AddressInfo).port, count: () => count, stop: () => void server.close() }
 }
 
+/** The body of a posted mail: about 4 KB of html, without a text unless `more` has one. */
+export const mailBody = (index: number, more: Record<string, unknown> = {}): string =>
+  JSON.stringify({
+    data: {
+      type: 'outbound-emails',
+      attributes: {
+        from: 'hello@bench.example',
+        to: `reader${index}@receiver.example`,
+        subject: `Mail ${index}`,
+        html: html(index),
+        ...more,
+      },
+    },
+  })
+
 export interface Posted {
   /** Milliseconds of each 201, in order of arrival. */
   latencies: number[]

@@ -1,7 +1,7 @@
 // Mail spread over many recipient domains, and what one exchanger that stands still costs the others.
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { figure, html, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
+import { figure, mailBody, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
 
 const BENCH = 'outbound'
 const POSTERS = 50
@@ -29,16 +29,8 @@ async function deliver(count: number, domains: number, tarpit: boolean): Promise
   const server = await startServer(sink.port)
   try {
     const body = (index: number): string =>
-      JSON.stringify({
-        data: {
-          type: 'outbound-emails',
-          attributes: {
-            from: 'hello@bench.example',
-            to: `reader${index}@${index % domains === 0 && tarpit ? TARPIT : `d${index % domains}.example`}`,
-            subject: `Mail ${index}`,
-            html: html(index),
-          },
-        },
+      mailBody(index, {
+        to: `reader${index}@${index % domains === 0 && tarpit ? TARPIT : `d${index % domains}.example`}`,
       })
     // Warm caches and compilers, with a domain that nobody else has.
     const warm = (index: number): string => body(index).replace(/"to":"[^"]*"/, `"to":"r${index}@warm.example"`)

@@ -9,7 +9,7 @@ import Database from 'better-sqlite3'
 import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { smtpSource } from './peer/postfix.ts'
-import { figure, html, post, startServer, startSink, type Cost, type Report, type Server } from './rig.ts'
+import { figure, mailBody, post, startServer, startSink, type Cost, type Report, type Server } from './rig.ts'
 
 const BENCH = 'statements'
 const POSTERS = 10
@@ -67,22 +67,10 @@ function read({ dataDir }: Server): number {
 
 const bodyTo =
   (recipients: number) =>
-  (index: number): string =>
-    JSON.stringify({
-      data: {
-        type: 'outbound-emails',
-        attributes: {
-          from: 'hello@bench.example',
-          to: `reader${index}@receiver.example`,
-          ...(recipients > 1
-            ? { cc: Array.from({ length: recipients - 1 }, (_, each) => `copy${each}.${index}@receiver.example`) }
-            : {}),
-          subject: `Mail ${index}`,
-          html: html(index),
-          text: `Mail ${index}`,
-        },
-      },
-    })
+  (index: number): string => {
+    const copies = Array.from({ length: recipients - 1 }, (_, each) => `copy${each}.${index}@receiver.example`)
+    return mailBody(index, { text: `Mail ${index}`, ...(copies.length > 0 ? { cc: copies } : {}) })
+  }
 
 /** Waits until the store has had no new statement that writes for a while. */
 async function quiet(server: Server): Promise<void> {

@@ -302,6 +302,9 @@ test('what was learned stands in the store, is taken over by the next process, a
   const learned = () => learnedLanes(server.appliance.desk.store, clock.now())
   const ids = await Promise.all(Array.from({ length: 20 }, (_, n) => mails.post({ to: `n${n}@narrow.test` })))
   for (const id of ids) await mails.attempted(id, 1)
+  // Connections that wait for more mails count as open; a third one would be turned away.
+  exchanger.cut()
+  await until(() => exchanger.open === 0, 'the end of all connections')
   await mails.post({ to: 'slow@slow.test' })
   await mails.post({ to: 'a@away.test' })
   const shown = await until(() => {
