@@ -100,10 +100,21 @@ export async function attemptOrWait(
     }
     return await attempt(desk, lane, work, open, sessions)
   } catch (thrown) {
-    desk.log.fault(`delivery of ${work.email.message_id}`, thrown)
-    const verdict = waitsForUs({ stage: 'compose' }, messageOf(thrown))
+    const verdict = afterFault(desk, work, thrown)
     return { verdicts: work.deliveries.map(() => verdict), connection: open }
   }
+}
+
+/** A mail that was deleted takes its files with it: composing it fails then, which is no trouble of this server. */
+function afterFault({ log, store }: AttemptDesk, work: Consignment, thrown: unknown): Verdict {
+  try {
+    const stopped = stoppedBy(store, work)
+    if (stopped) return stopped
+  } catch (alsoThrown) {
+    log.fault(`why ${work.email.message_id} was not delivered`, alsoThrown)
+  }
+  log.fault(`delivery of ${work.email.message_id}`, thrown)
+  return waitsForUs({ stage: 'compose' }, messageOf(thrown))
 }
 
 async function attempt(

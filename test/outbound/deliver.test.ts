@@ -2,6 +2,7 @@
 // another, and what an owner or operator does meanwhile. Standards SC5 to SC9, decisions D18, D20, D23 to D26, D34.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { Pool } from '../../src/base/pool.ts'
 import { checkDomain } from '../../src/domains/check.ts'
 import { signingKeyOf } from '../../src/domains/keys.ts'
 import { raw } from '../../src/store/query.ts'
@@ -509,6 +510,31 @@ test('an email deleted while it waits for a connection is not sent either', asyn
   exchanger.cut()
   await become(kept, 'delivered')
   assert.equal(heardBy('deleted@full.test').length, 0)
+})
+
+test('an email deleted while it is composed is no trouble of this server: its lane goes on', async (t) => {
+  receiver('composed.test')
+  const { value: run } = Object.getOwnPropertyDescriptor(Pool.prototype, 'run') as {
+    value: Pool<unknown, unknown>['run']
+  }
+  let id = ''
+  t.mock.method(Pool.prototype, 'run', async function (this: Pool<unknown, unknown>, job: { content?: object }) {
+    // The content is a file: it is gone with the mail before the composer reads it.
+    if (job.content && 'file' in job.content) {
+      await until(() => id)
+      assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
+    }
+    return run.call(this, job)
+  })
+  id = await post({ to: 'a@composed.test', html: `<p>${'large '.repeat(60_000)}</p>` })
+  await until(async () => (await postrider.api('GET', `/outbound-emails/${id}`)).status === 404)
+  // The clock is not turned: a lane that waits for this server would keep this one.
+  await become(await post({ to: 'b@composed.test' }), 'delivered')
+  assert.equal(heardBy('a@composed.test').length, 0)
+  assert.deepEqual(
+    postrider.appliance.desk.troubles.list().filter(({ name }) => name === 'delivery'),
+    [],
+  )
 })
 
 test('what becomes of a deleted email does not befall the one posted next', async () => {

@@ -1,6 +1,7 @@
 // What the tests of this folder share: post a mail, look at it, wait for its status, read its events.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
+import { learnedLanes } from '../../src/outbound/lane-memory.ts'
 import { document, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { until } from '../kit/until.ts'
 
@@ -70,6 +71,20 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
         data: JSON.parse(data) as Record<string, unknown>,
         at: created_at,
       }))
+  /** What is known of an email that does not become what it should. */
+  const stateOf = async (id: string): Promise<unknown> => {
+    const { clock, appliance } = postrider()
+    const { store, troubles } = appliance.desk
+    return {
+      now: clock.now(),
+      shown: await show(id),
+      deliveries: store.all(
+        raw('select * from deliveries where email_key = (select key from outbound_emails where id = ?)', [id]),
+      ),
+      lanes: learnedLanes(store, clock.now()),
+      troubles: troubles.list(),
+    }
+  }
   return {
     tryPost,
     async post(attributes) {
@@ -80,20 +95,28 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
     },
     show,
     become: (id, status) =>
-      until(async () => {
-        const shown = await show(id)
-        return shown.status === status ? shown : undefined
-      }, `${status} of ${id}`),
+      until(
+        async () => {
+          const shown = await show(id)
+          return shown.status === status ? shown : undefined
+        },
+        `${status} of ${id}`,
+        () => stateOf(id),
+      ),
     attempted: (id, attempts) =>
-      until(async () => {
-        const [row] = postrider().appliance.desk.store.all(
-          raw<{ attempts: number; status: string }>(
-            'select attempts, status from deliveries where email_key = (select key from outbound_emails where id = ?)',
-            [id],
-          ),
-        )
-        return row && row.attempts >= attempts && row.status !== 'active' ? show(id) : undefined
-      }, `attempt ${attempts} of ${id}`),
+      until(
+        async () => {
+          const [row] = postrider().appliance.desk.store.all(
+            raw<{ attempts: number; status: string }>(
+              'select attempts, status from deliveries where email_key = (select key from outbound_emails where id = ?)',
+              [id],
+            ),
+          )
+          return row && row.attempts >= attempts && row.status !== 'active' ? show(id) : undefined
+        },
+        `attempt ${attempts} of ${id}`,
+        () => stateOf(id),
+      ),
     events,
     eventTypes: (id) => events(id).map(({ type }) => type),
     async turnToNext(id) {
