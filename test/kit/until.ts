@@ -10,7 +10,10 @@ const LONGEST_PAUSE = 10
 /** In ms; POSTRIDER_PATIENCE sets it for runs of other sizes. */
 export const LIMIT = Number(process.env['POSTRIDER_PATIENCE'] ?? 180_000)
 
-/** Resolves with the first truthy value of `look`; throws when there is none for minutes. `state` tells what is instead. */
+/**
+ * Resolves with the first truthy value of `look`; throws when there is none for minutes. `state` tells what is there
+ * instead.
+ */
 export async function until<T>(
   look: () => T | Promise<T>,
   what = 'the expected',
