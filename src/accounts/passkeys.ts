@@ -1,13 +1,6 @@
 // Passkeys (WebAuthn): made and used in the browser, proven here. A challenge is made for one ceremony, lasts five
 // minutes and is kept in memory alone: after a restart the person presses the button again.
-import {
-  generateAuthenticationOptions,
-  generateRegistrationOptions,
-  verifyAuthenticationResponse,
-  verifyRegistrationResponse,
-  type AuthenticationResponseJSON,
-  type RegistrationResponseJSON,
-} from '@simplewebauthn/server'
+import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -16,6 +9,9 @@ import type { RowOf } from '../store/tables.ts'
 import type { User } from './users.ts'
 
 export type Passkey = RowOf<'passkeys'>
+
+/** Loaded with the first ceremony: the library has nine hundred files, and most commands and days need none of them. */
+const library = (): Promise<typeof import('@simplewebauthn/server')> => import('@simplewebauthn/server')
 
 const LASTS = 5 * MINUTE
 const MAX_CHALLENGES = 10_000
@@ -37,6 +33,7 @@ export class Passkeys {
 
   /** What the browser makes a new passkey from. */
   async register(user: Pick<User, 'key' | 'id' | 'email' | 'name'>): Promise<object> {
+    const { generateRegistrationOptions } = await library()
     const options = await generateRegistrationOptions({
       rpName: 'Postrider',
       rpID: this.#host,
@@ -54,6 +51,7 @@ export class Passkeys {
   /** Keeps a new passkey. False when the answer proves nothing. */
   async registered(user: Pick<User, 'key'>, name: string, response: RegistrationResponseJSON): Promise<boolean> {
     const { clock, store } = this.#desk
+    const { verifyRegistrationResponse } = await library()
     const result = await verifyRegistrationResponse({
       response,
       expectedChallenge: (challenge) => this.#takes(challenge),
@@ -81,6 +79,7 @@ export class Passkeys {
 
   /** What the browser signs to sign in; it finds the person's passkey itself. */
   async ask(): Promise<object> {
+    const { generateAuthenticationOptions } = await library()
     const options = await generateAuthenticationOptions({ rpID: this.#host, userVerification: 'preferred' })
     this.#remember(options.challenge)
     return options
@@ -94,6 +93,7 @@ export class Passkeys {
         ? store.first(db.selectFrom('passkeys').selectAll().where('id', '=', response.id))
         : undefined
     if (!known) return undefined
+    const { verifyAuthenticationResponse } = await library()
     const result = await verifyAuthenticationResponse({
       response,
       expectedChallenge: (challenge) => this.#takes(challenge),

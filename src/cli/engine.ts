@@ -1,9 +1,8 @@
 // Assembles the delivery engine and its parts, for the server and for `postrider send`.
 import { MINUTE, type Clock } from '../base/clock.ts'
-import { authoritiesOf, type Config } from '../base/config.ts'
+import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import { allowPublicAnd } from '../base/network.ts'
 import { Pool } from '../base/pool.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../base/resolver.ts'
@@ -15,7 +14,7 @@ import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 import { OpenKeys } from '../domains/keys.ts'
 import { DeliveryEngine } from '../outbound/deliver.ts'
-import type { FetchDesk } from '../outbound/fetch.ts'
+import { fetchingOf } from '../outbound/fetch.ts'
 import { NoticeMailer } from '../outbound/notice-mail.ts'
 import { StsPolicies } from '../outbound/sts.ts'
 
@@ -49,11 +48,6 @@ export interface Engine {
 
 /** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
 const COMPOSING = MINUTE
-
-/** The rules for fetching foreign URLs, from the configuration. */
-export function fetchingOf({ config, resolver }: Pick<EngineDesk, 'config' | 'resolver'>): FetchDesk {
-  return { resolver, allowed: allowPublicAnd(config.network.allow_private), caFile: authoritiesOf(config) }
-}
 
 export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)

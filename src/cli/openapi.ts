@@ -1,13 +1,14 @@
 // `postrider openapi`: the OpenAPI document, the same as at /api/v1/openapi.json.
 import type { Command } from 'commander'
-import { openApi } from '../api/server.ts'
 import { configOf, type Invocation } from './open.ts'
 
 export function openapiCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('openapi')
     .description('print the OpenAPI document of the API')
-    .action(() => {
+    .action(async () => {
+      // Loaded here: the description of all resources brings the whole API.
+      const { openApi } = await import('../api/server.ts')
       const now = invocation()
       now.terminal.out(`${JSON.stringify(openApi(configOf(now).http.public_url), null, now.terminal.json ? 0 : 2)}\n`)
     })

@@ -7,10 +7,10 @@ import { OperatorError } from '../base/errors.ts'
 import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
 import { listDomains } from '../domains/find.ts'
+import { fetchingOf } from '../outbound/fetch.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
-import { createEngine, fetchingOf } from './engine.ts'
 import { withDesk, type Desk, type Invocation } from './open.ts'
 import { detail, showMail } from './queue.ts'
 import { answer } from './terminal.ts'
@@ -55,7 +55,7 @@ async function followed(desk: Desk, id: string): Promise<QueuedMail> {
   const release = takeLock(desk.config.data_dir)
   const own =
     release &&
-    createEngine(
+    (await import('./engine.ts')).createEngine(
       { ...desk, troubles: new Troubles(desk) },
       { workers: 1, home: (domain) => (isHosted(desk.store, domain) ? 'closed' : undefined) },
     )

@@ -5,7 +5,7 @@ import { messageOf, type OperatorError } from '../base/errors.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { explainedFile } from '../store/open.ts'
-import { startAppliance, type Appliance } from './appliance.ts'
+import type { Appliance } from './appliance.ts'
 import { configOf, serverLog, type Invocation } from './open.ts'
 import { complain, standardTerminal } from './terminal.ts'
 
@@ -41,6 +41,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
     complain(now.terminal, reason.message)
     process.exit(1)
   }
+  // Loaded here: most commands need no server.
+  const { startAppliance } = await import('./appliance.ts')
   const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
   const readAgain = async (): Promise<void> => {
     try {

@@ -7,13 +7,23 @@ import { isIP } from 'node:net'
 import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
+import { authoritiesOf, type Config } from '../base/config.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
+import { allowPublicAnd } from '../base/network.ts'
+import type { Resolver } from '../base/resolver.ts'
 
 export interface FetchDesk extends Guard {
   /** Extra certificate authorities (PEM file), '' for none. */
   caFile: string
 }
+
+/** What a server fetches with, by its configuration. */
+export const fetchingOf = ({ config, resolver }: { config: Config; resolver: Resolver }): FetchDesk => ({
+  resolver,
+  allowed: allowPublicAnd(config.network.allow_private),
+  caFile: authoritiesOf(config),
+})
 
 export interface Fetched {
   bytes: Buffer
