@@ -3,15 +3,18 @@
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
 import type { Bulk, BulkLetter, BulkWork } from '../outbound/attempt.ts'
+import { damaged } from '../outbound/intact.ts'
 import { stopsNow, type KnownStops, type Recipient } from '../outbound/stops.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
+import { digestNumber, isIntact } from '../store/digests.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
@@ -20,23 +23,45 @@ export interface LettersDesk {
   store: Store
   clock: Clock
   keyring: Keyring
+  log: Log
   config: Pick<Config, 'http'>
 }
 
 type Campaign = RowOf<'campaigns'>
-type Contact = Pick<RowOf<'contacts'>, 'audience_key' | 'name' | 'custom_fields' | 'status'>
+type Digest = { digest: Uint8Array | null }
+type Contact = Digest &
+  Pick<RowOf<'contacts'>, 'audience_key' | 'name' | 'custom_fields' | 'status' | 'email' | 'preferences'>
+
+const [OF_CAMPAIGN, OF_CONTACT, OF_AUDIENCE] = ['campaigns', 'contacts', 'audiences'].map(digestNumber) as [
+  number,
+  number,
+  number,
+]
 
 const campaignByKey = statement<{ key: number }>()((arg) =>
-  db.selectFrom('campaigns').selectAll().where('key', '=', arg.key),
+  db
+    .selectFrom('campaigns as c')
+    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_CAMPAIGN).onRef('d.row_key', '=', 'c.key'))
+    .selectAll('c')
+    .select('d.digest')
+    .where('c.key', '=', arg.key),
 )
 const stateOf = statement<{ key: number }>()((arg) =>
   db.selectFrom('campaigns').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 const contactByKey = statement<{ key: number }>()((arg) =>
-  db.selectFrom('contacts').select(['audience_key', 'name', 'custom_fields', 'status']).where('key', '=', arg.key),
+  db
+    .selectFrom('contacts as c')
+    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_CONTACT).onRef('d.row_key', '=', 'c.key'))
+    .select(['c.audience_key', 'c.name', 'c.custom_fields', 'c.status', 'c.email', 'c.preferences', 'd.digest'])
+    .where('c.key', '=', arg.key),
 )
 const audienceByKey = statement<{ key: number }>()((arg) =>
-  db.selectFrom('audiences').select(['id', 'name']).where('key', '=', arg.key),
+  db
+    .selectFrom('audiences as a')
+    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_AUDIENCE).onRef('d.row_key', '=', 'a.key'))
+    .select(['a.id', 'a.name', 'a.user_key', 'a.domain_key', 'a.description', 'd.digest'])
+    .where('a.key', '=', arg.key),
 )
 
 /** The most campaigns that are kept in memory. */
@@ -49,6 +74,8 @@ type TemplateName = [key: number, domain: string, prefix: string, base: string, 
 interface Known {
   campaign: Campaign
   listId: string
+  /** What of it is damaged in the database, as a sentence. */
+  damage?: string | undefined
 }
 
 export class CampaignLetters implements Bulk {
@@ -96,13 +123,15 @@ export class CampaignLetters implements Bulk {
 
   /** The letter for one delivery of a campaign, or the reason why there is none. */
   letter({ base, delivery, email, known: stops }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
-    const { keyring, store } = this.#desk
+    const { keyring, log, store } = this.#desk
     if (delivery.attempts === 1) this.taken(email.campaign_key!)
     const halted = this.halted(email.campaign_key!)
     if (halted) return halted
     const known = this.#know(email.campaign_key!)!
     const { campaign } = known
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
+    const harm = known.damage ?? (contact && damageIn('contacts', contact))
+    if (harm !== undefined) return damaged(log, email.id, `Mail ${email.id} is not sent: ${harm}`)
     const test = campaign.test_mode === 1
     const unwanted = this.#unwanted(campaign, contact, delivery, stops)
     if (unwanted) return unwanted
@@ -198,12 +227,19 @@ export class CampaignLetters implements Bulk {
       .trim()
       .slice(0, MAX_LIST_NAME)
     const listId = `${name === '' ? '' : `"${name}" `}<${audience?.id ?? campaign.id}.{domain}>`
+    const damage = damageIn('campaigns', campaign) ?? (audience && damageIn('audiences', audience))
+    // Not kept: it is read again with the next mail, which may be after its repair.
+    if (damage !== undefined) return { campaign, listId, damage }
     // Kept without an end: a campaign that has begun does not change.
     if (this.#known.size >= MAX_KNOWN) this.#known.clear()
     this.#known.set(key, { campaign, listId })
     return { campaign, listId }
   }
 }
+
+/** A row that is not what was written, as a sentence. */
+const damageIn = (table: string, row: Digest): string | undefined =>
+  isIntact(table, { ...row }, row.digest) ? undefined : `its row of ${table} in the database is not what was written.`
 
 const address = (text: string): Address => parseAddress(text) ?? { name: '', address: text, local: text, domain: '' }
 

@@ -16,7 +16,7 @@ import { db, statement } from '../store/query.ts'
 import type { ClaimedEmail, Consignment } from './claim.ts'
 import { aboutTheHost, endsSession, maybeTheMail } from './conclude.ts'
 import { connectAlong, type ConnectDesk } from './connect.ts'
-import { damageOf } from './intact.ts'
+import { damaged, damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
 import { sendToAll } from './send-all.ts'
 import type { Delivery } from './settle.ts'
@@ -94,8 +94,7 @@ export async function attemptOrWait(
   try {
     const damage = damageOf(work)
     if (damage !== undefined) {
-      desk.log.error('mail is damaged', { id: work.email.id, error: damage })
-      const verdict = waitsForUs({ stage: 'compose' }, damage)
+      const verdict = damaged(desk.log, work.email.id, damage)
       return { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
     return await attempt(desk, lane, work, open, sessions)

@@ -275,9 +275,12 @@ export class DeliveryEngine {
 
   /** Trouble of this server is reported, and the lane waits for its end. */
   #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
+    const { troubles } = this.#desk
+    const damaged = verdicts.find((verdict) => verdict.damaged)
+    if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
     const local = localOf(verdicts)
     if (!local) return
-    this.#desk.troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+    troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
     lane.pauseUntil(now + LOCAL_PAUSE)
   }
 

@@ -1,10 +1,18 @@
 // Whether a claimed mail is what was accepted: its texts and its sending domain by their digests, its recipients by the
 // mail itself, in whose texts each of them stands. Damage in the database is never sent, and to nobody whom no mail
 // names.
+import type { Log } from '../base/log.ts'
 import { parseAddress } from '../message/address.ts'
+import { waitsForRepair, type Verdict } from '../smtp/verdict.ts'
 import { isIntact } from '../store/digests.ts'
 import type { Consignment } from './claim.ts'
 import { domainOf } from './lane-names.ts'
+
+/** Logs what of a mail is damaged, and gives the verdict: it waits for its repair. */
+export function damaged(log: Log, id: string, damage: string): Verdict {
+  log.error('mail is damaged', { id, error: damage })
+  return waitsForRepair({ stage: 'compose' }, damage)
+}
 
 /** What of a mail is damaged, in a sentence that names its id; undefined when it is whole. Reads its texts once. */
 export function damageOf({ deliveries, email, lane }: Consignment): string | undefined {

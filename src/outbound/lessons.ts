@@ -45,9 +45,9 @@ export function slowedBy(
  */
 export type Lesson = { lesson: 'closed'; verdict: Verdict } | { lesson: 'local' | 'narrower' | 'slower' } | undefined
 
-/** The verdict that says that this server has trouble of its own. */
+/** The verdict that says that this server has trouble of its own, which other mail would meet as well. */
 export const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
-  verdicts.find(({ kind, record }) => kind === 'waiting' && record === undefined)
+  verdicts.find(({ damaged, kind, record }) => kind === 'waiting' && record === undefined && !damaged)
 
 /** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
 export function lessonOf(

@@ -39,6 +39,8 @@ export interface Verdict {
   cause?: string
   /** Of a mail that waits: for a record of its sending domain, and not for this server. */
   record?: string
+  /** Of a mail that waits: it is damaged in the database, which says nothing of other mail. */
+  damaged?: true
   /**
    * Of a deferral: the receiver asked for less at once. The mail goes back without an attempt, and its lane goes more
    * slowly.
@@ -81,6 +83,12 @@ export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict 
   )
   return cause === undefined ? verdict : { ...verdict, cause }
 }
+
+/** The mail is not in the database as it was accepted: it waits until it is whole again. `cause` as in `waitsForUs`. */
+export const waitsForRepair = (circumstance: Circumstance, cause: string): Verdict => ({
+  ...waitsForUs(circumstance, cause),
+  damaged: true,
+})
 
 /**
  * The sending domain's DKIM record was not seen at the last check: nothing can be signed that receivers could verify

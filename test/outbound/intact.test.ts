@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { retryNow } from '../../src/outbound/queue.ts'
 import { raw } from '../../src/store/query.ts'
+import { campaignKit } from '../kit/campaign.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
@@ -54,6 +55,22 @@ const DAMAGE: readonly [what: string, table: string, harm: string, mend: string,
   ['the return path', 'domains', `mail_from_prefix = 'counce'`, `mail_from_prefix = 'bounce'`, /sending domain/],
 ]
 
+/** Damage fires no trigger. */
+async function write(table: string, sql: string): Promise<void> {
+  const { store } = postrider.appliance.desk
+  const triggers = store.all(
+    raw<{ name: string; sql: string }>(
+      `select name, sql from sqlite_schema where type = 'trigger' and tbl_name = ? and name like '%_digest_of_changed'`,
+      [table],
+    ),
+  )
+  await store.write((tx) => {
+    for (const { name } of triggers) tx.run(raw(`drop trigger ${name}`))
+    tx.run(raw(`update ${table} set ${sql}`))
+    for (const trigger of triggers) tx.run(raw(trigger.sql))
+  })
+}
+
 for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
   test(`${what} is another one: the mail waits and is not sent, until it is whole`, async () => {
     const { desk } = postrider.appliance
@@ -64,19 +81,7 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     await mails.attempted(id, 1)
     delete exchanger.script.answer
     const before = exchanger.heard.length
-    // Damage fires no trigger.
-    const triggers = desk.store.all(
-      raw<{ name: string; sql: string }>(
-        `select name, sql from sqlite_schema where type = 'trigger' and tbl_name = ? and name like '%_digest_of_changed'`,
-        [table],
-      ),
-    )
-    const set = (sql: string) =>
-      desk.store.write((tx) => {
-        for (const { name } of triggers) tx.run(raw(`drop trigger ${name}`))
-        tx.run(raw(`update ${table} set ${sql}`))
-        for (const trigger of triggers) tx.run(raw(trigger.sql))
-      })
+    const set = (sql: string) => write(table, sql)
     const again = async (): Promise<void> => {
       await retryNow(desk, id)
       postrider.appliance.engine.ring()
@@ -84,7 +89,10 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     await set(harm)
     await again()
     await until(() => desk.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
-    assert.ok(desk.troubles.list().some(({ name }) => name === 'delivery'))
+    assert.deepEqual(
+      desk.troubles.list().map(({ name }) => name),
+      ['damage'],
+    )
     const lines = said.filter((line) => line.includes('mail is damaged') && line.includes(id))
     assert.match(lines.join(), part)
     assert.equal(exchanger.heard.length, before)
@@ -93,4 +101,52 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     await again()
     await mails.become(id, 'delivered')
     assert.equal(exchanger.heard.length, before + 1)
+  })
+
+test('one damaged mail holds up no other mail to its domain', async () => {
+  mails.receiver('both.test')
+  exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
+  const harmed = await mails.post({ to: 'harmed@both.test' })
+  await mails.attempted(harmed, 1)
+  delete exchanger.script.answer
+  await write('outbound_bodies', `content = replace(content, 'Hello', 'Hemlo')`)
+  await retryNow(postrider.appliance.desk, harmed)
+  postrider.appliance.engine.ring()
+  await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(harmed)))
+  // The clock is not turned.
+  await mails.become(await mails.post({ to: 'whole@both.test' }), 'delivered')
+  await write('outbound_bodies', `content = replace(content, 'Hemlo', 'Hello')`)
+  await retryNow(postrider.appliance.desk, harmed)
+  postrider.appliance.engine.ring()
+  await mails.become(harmed, 'delivered')
+})
+
+const CAMPAIGN_DAMAGE: readonly [what: string, table: string, one: string, other: string][] = [
+  ['the text of a campaign', 'campaigns', 'body_html', 'Hello'],
+  ['a contact’s name', 'contacts', 'name', 'Bob'],
+  ['an audience’s name', 'audiences', 'name', 'Readers'],
+]
+
+for (const [index, [what, table, column, good]] of CAMPAIGN_DAMAGE.entries())
+  test(`${what} is another one: the campaign’s mail waits and is not sent, until it is whole`, async () => {
+    const { desk, engine } = postrider.appliance
+    const kit = campaignKit(() => postrider)
+    const domain = `list${index}.test`
+    mails.receiver(domain)
+    const audience = await kit.audience(await postrider.activeDomain(`sender${index}.test`))
+    await kit.fill(audience, [{ email: `bob@${domain}`, name: 'Bob' }])
+    const campaign = await kit.draft(audience)
+    const replaced = (from: string, to: string) => write(table, `${column} = replace(${column}, '${from}', '${to}')`)
+    await replaced(good, 'Harm')
+    assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
+    await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(`row of ${table}`)))
+    const before = exchanger.heard.length
+    await replaced('Harm', good)
+    await until(() => desk.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
+    postrider.clock.leap(60_000)
+    await retryNow(desk, undefined)
+    engine.ring()
+    await until(async () => (await kit.show(campaign))['status'] === 'sent', 'sent')
+    assert.equal(exchanger.heard.length, before + 1)
+    assert.match(exchanger.heard.at(-1)!.message, /Hello Bob/)
   })
