@@ -9,7 +9,7 @@ import { parseTextRules, TEXT_RULES } from '../../src/message/bounce-text.ts'
 import { parseTree } from '../../src/message/mime-tree.ts'
 import { readReport, type Report } from '../../src/message/report.ts'
 import type { ReportedRecipient } from '../../src/message/reported.ts'
-import { classify, type BounceClass } from '../../src/smtp/bounce-class.ts'
+import { classify, type BounceClass, type SaidAt } from '../../src/smtp/bounce-class.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
@@ -586,6 +586,42 @@ describe('the corpora', { skip }, () => {
       lost.map(({ name }) => name),
       [],
     )
+  })
+
+  test('the tables of docs/receivers.md are what is found, by source and by stage', () => {
+    const SOURCES: [string, RegExp][] = [
+      ['Sendmail', /sendmail$/],
+      ['DragonFly', /dragonfly/],
+      ['qmail', /qmail/],
+      ['Amazon SES', /ses$/],
+      ['Yahoo and AOL', /yahoo|aol/],
+      ['Microsoft', /exchange|outlook|office365/],
+      ['Google', /google|gsuite/],
+      ['others', /./],
+    ]
+    const sourceOf = (name: string): string =>
+      SOURCES.find(([, pattern]) => pattern.test(name.replace(/-\d+\.eml$/, '')))![0]
+    const bySource = SOURCES.map(([source]) => {
+      const from = rows.filter(({ name }) => sourceOf(name) === source && !FOREIGN.includes(name))
+      const gone = from.filter(({ label }) => label.class === 'hard')
+      const told = gone.filter(({ hard, right }) => right.some((each) => hard.includes(each)))
+      const others = from.filter(({ label }) => !label.class.includes('hard'))
+      return `| ${source} | ${told.length} of ${gone.length} | ${others.filter(({ hard }) => hard.length > 0).length} of ${others.length} |`
+    })
+    const said = rows.flatMap(({ hard }) => hard).filter(({ code }) => code !== null)
+    const STAGES: [string, SaidAt][] = [
+      ['a greeting', 'greeting'],
+      ['MAIL', 'mail'],
+      ['RCPT', 'rcpt'],
+      ['DATA', 'data'],
+      ['the final dot', 'final dot'],
+    ]
+    const byStage = STAGES.map(([words, stage]) => {
+      const held = said.filter(({ code, status, text }) => classify({ stage, code, enhanced: status, text }) === 'hard')
+      return `| ${words} | ${held.length} of ${said.length} |`
+    })
+    const document = readFileSync(new URL('../../docs/receivers.md', import.meta.url), 'utf8')
+    for (const row of [...bySource, ...byStage]) assert.ok(document.includes(`\n${row}\n`), row)
   })
 
   test('feedback, aggregate and TLS reports are no bounces', () => {

@@ -2,6 +2,7 @@
 // says how many attempts are charged, how many connections there are at most, and how long it may take by the clock,
 // which is turned by hand (D34, D64).
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { learnedLanes, learnedOf } from '../../src/outbound/lane-memory.ts'
@@ -165,13 +166,103 @@ const BEHAVIOURS: Behaviour[] = [
     charged: 3 * MAILS,
   },
   { name: 'the first exchanger is dead', exchangers: ['10 dead', '20 mx'] },
+  {
+    name: '421 in place of the greeting for ten minutes',
+    script: () => {
+      const until = postrider.clock.now() + 10 * MINUTE
+      return { greeting: (open) => (postrider.clock.now() < until ? '421 4.3.2 Busy' : taking(Infinity)(open)) }
+    },
+    charged: [MAILS, 3 * MAILS],
+    within: 45 * MINUTE,
+  },
+  {
+    name: '421 at EHLO of two in three connections',
+    script: () => ({
+      answer: (command, connection) =>
+        /^EHLO|^HELO/.test(command) && connection % 3 !== 0 ? '421 4.7.0 Too many' : undefined,
+    }),
+  },
+  {
+    name: 'HELO only',
+    script: () => ({ answer: (command) => (command.startsWith('EHLO') ? '502 5.5.1 What?' : undefined) }),
+  },
+  { name: 'no keywords at all', script: () => ({ keywords: [] }) },
+  { name: 'STARTTLS with a certificate of nobody', script: () => ({ tls: true }) },
+  {
+    name: 'STARTTLS that is offered and refused',
+    script: () => ({
+      tls: true,
+      answer: (command) => (command.startsWith('STARTTLS') ? '454 4.7.0 Not now' : undefined),
+    }),
+    connections: 2 * MOST,
+  },
+  {
+    name: 'one mail for each session, cut at the next MAIL',
+    script: () => ({ answer: afterMails(1, 'MAIL', 'close') }),
+  },
+  {
+    name: 'a cut after the final dot of each fifth mail, which it has not taken',
+    script: () => {
+      let dots = 0
+      return { final: () => (++dots % 5 === 0 ? 'close' : undefined) }
+    },
+    charged: [MAILS + 1, 2 * MAILS],
+    within: 120 * MINUTE,
+  },
+  {
+    name: '451 after the final dot, once for each mail',
+    script: () => {
+      const known = new Set<string>()
+      return {
+        final: ({ to }) => {
+          if (known.has(to[0]!)) return undefined
+          known.add(to[0]!)
+          return '451 4.3.0 Try again'
+        },
+      }
+    },
+    charged: 2 * MAILS,
+    within: 6 * MINUTE,
+  },
+  {
+    name: 'a full disk for five minutes, 452 at MAIL',
+    script: () => {
+      const until = postrider.clock.now() + 5 * MINUTE
+      return {
+        answer: (command) =>
+          command.startsWith('MAIL') && postrider.clock.now() < until ? '452 4.3.1 Insufficient storage' : undefined,
+      }
+    },
+    charged: [MAILS, 3 * MAILS],
+    within: 45 * MINUTE,
+  },
+  {
+    name: 'a tarpit: each final dot is answered late, and more than five connections are turned away',
+    script: () => ({
+      greeting: (open) => (open > 5 ? '421 4.7.0 Slowly' : taking(5)(open)),
+      final: () => new Promise((resolve) => void setImmediate(() => setImmediate(() => resolve('250 2.0.0 At last')))),
+    }),
+    connections: 5,
+  },
 ]
+
+/** A row of the table in docs/receivers.md: what the test of a behaviour demands. */
+function rowOf({ charged, connections = MOST, mails = MAILS, name, recipients = 1, within = 0 }: Behaviour): string {
+  const [least, most] = Array.isArray(charged) ? charged : [charged ?? mails, charged ?? mails]
+  const attempts = least === most ? String(least) : `${least} to ${most}`
+  return `| ${name} | ${mails * recipients} | ${attempts} | ${connections} | ${within === 0 ? 'none' : `${within / MINUTE} min`} |`
+}
+
+test('the table of docs/receivers.md is what is demanded here', () => {
+  const document = readFileSync(new URL('../../docs/receivers.md', import.meta.url), 'utf8')
+  for (const behaviour of BEHAVIOURS) assert.ok(document.includes(`\n${rowOf(behaviour)}\n`), rowOf(behaviour))
+})
 
 for (const [index, behaviour] of BEHAVIOURS.entries()) {
   const { exchangers, name, recipients = 1, script = () => ({}), within = 0 } = behaviour
   const { connections = MOST, mails = MAILS } = behaviour
   const { charged = mails } = behaviour
-  test(`an exchanger with ${name}: all are delivered`, async () => {
+  test(`an exchanger with ${name}: all are delivered`, async (t) => {
     const domain = `kind-${index}.test`
     receiver(domain)
     if (exchangers) {
@@ -217,11 +308,12 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
       // What is not under way waits for the clock: for its own time, or for its lane's.
       if (within > 0 && active === 0) {
         if (next !== null && next > clock.now()) clock.leap(next - clock.now())
-        else clock.advance(100)
+        else clock.advance(within > 30 * MINUTE ? within / 500 : 100)
       }
       return false
     }, `all mails: ${name}`)
     const total = appliance.desk.store.first(state)!.charged
+    t.diagnostic(`${mails} mails | ${total} attempts | ${peak} connections | ${(clock.now() - begun) / 1000} s`)
     const [least, most] = typeof charged === 'number' ? [charged, charged] : charged
     assert.ok(total >= least && total <= most, `${total} attempts`)
     assert.ok(!scripted.answer || refusals > 0, 'the exchanger did what the test is about')
