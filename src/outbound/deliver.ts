@@ -16,7 +16,7 @@ import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
 import { heldByProvider, shareOf, someIdle, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
-import { isRefused, lessonOf, localOf, sharing, slowedBy, type Lesson } from './lessons.ts'
+import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 
@@ -275,13 +275,7 @@ export class DeliveryEngine {
 
   /** Trouble of this server is reported, and the lane waits for its end. */
   #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
-    const { troubles } = this.#desk
-    const damaged = verdicts.find((verdict) => verdict.damaged)
-    if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
-    const local = localOf(verdicts)
-    if (!local) return
-    troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
-    lane.pauseUntil(now + LOCAL_PAUSE)
+    if (tellTrouble(this.#desk.troubles, verdicts)) lane.pauseUntil(now + LOCAL_PAUSE)
   }
 
   async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {

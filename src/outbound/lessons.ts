@@ -1,5 +1,6 @@
 // What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a
 // second, or nothing for a while. Whoever asks acts on it; here a lane only learns.
+import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
 import type { Consignment } from './claim.ts'
@@ -46,8 +47,17 @@ export function slowedBy(
 export type Lesson = { lesson: 'closed'; verdict: Verdict } | { lesson: 'local' | 'narrower' | 'slower' } | undefined
 
 /** The verdict that says that this server has trouble of its own, which other mail would meet as well. */
-export const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
+const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
   verdicts.find(({ damaged, kind, record }) => kind === 'waiting' && record === undefined && !damaged)
+
+/** Reports what keeps mail waiting on this server's side. True when other mail would meet it too. */
+export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): boolean {
+  const damaged = verdicts.find((verdict) => verdict.damaged)
+  if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
+  const local = localOf(verdicts)
+  if (local) troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+  return local !== undefined
+}
 
 /** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
 export function lessonOf(
