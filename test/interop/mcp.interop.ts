@@ -2,13 +2,18 @@
 // in headless Chromium. With POSTRIDER_SHOTS set to a folder it leaves pictures of both pages in light, dark and on a
 // phone.
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { listGrants, revokeGrantById } from '../../src/accounts/oauth-grants.ts'
 import { setPassword } from '../../src/accounts/users.ts'
+import { makeCertificate } from '../../src/base/certificate.ts'
 import { HOUR } from '../../src/base/clock.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
@@ -27,11 +32,33 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
   /** The program's own listener, where the browser is led back to. */
   let program: Server
   const cameBack: URL[] = []
+  /** Where a program's description lies, and its certificate. */
+  let described: TlsServer
+  let dir = ''
+  let clientId = ''
   let url = ''
 
   before(async () => {
     exchanger = await startTestExchanger()
-    postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+    dir = mkdtempSync(join(tmpdir(), 'postrider-described-'))
+    const certificate = makeCertificate('agent.test', Date.now())
+    writeFileSync(join(dir, 'ca.pem'), certificate.cert)
+    described = createTlsServer(certificate, (_, response) => {
+      const redirect_uris = [redirect('/described')]
+      response
+        .setHeader('content-type', 'application/json')
+        .end(JSON.stringify({ client_id: clientId, client_name: 'Travel agent', redirect_uris }))
+    }).listen(0, '127.0.0.1')
+    await new Promise((resolve) => described.once('listening', resolve))
+    clientId = `https://agent.test:${(described.address() as AddressInfo).port}/client.json`
+    postrider = await startTestAppliance({
+      config: {
+        delivery: { port: exchanger.port },
+        network: { allow_private: ['127.0.0.0/8'] },
+        tls: { ca_file: join(dir, 'ca.pem') },
+      },
+    })
+    postrider.dns.set('agent.test', 'A', ['127.0.0.1'])
     url = `http://127.0.0.1:${postrider.appliance.http.port}`
     postrider.config.http.public_url = url
     await postrider.activeDomain('here.test')
@@ -48,9 +75,29 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
   after(async () => {
     await browser.stop()
     program.close()
+    described.closeAllConnections()
+    described.close()
     await exchanger.close()
     await postrider.stop()
+    rmSync(dir, { recursive: true, force: true })
   })
+
+  /** An address of the program itself. */
+  const redirect = (path: string): string => `http://127.0.0.1:${(program.address() as AddressInfo).port}${path}`
+  const connecting = (auth: ReturnType<typeof oauthProvider>): Promise<void> =>
+    new Client({ name: 'test', version: '1' }).connect(
+      new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth }),
+    )
+  /** Opens the page that asks; who has signed in already is not asked for a password. */
+  const asked = async ({ opened }: ReturnType<typeof oauthProvider>, heading: string): Promise<void> => {
+    await browser.open(opened!.href)
+    const page = await until(() => browser.run('return document.querySelector("h1")?.textContent'), 'a page')
+    if (page === 'Sign in to Postrider') {
+      await browser.type('#email', postrider.user.email)
+      await browser.type('#password', `${PASSWORD}\uE007`)
+    }
+    await browser.headed(heading)
+  }
 
   const looks = async (name: string, parts: string[]): Promise<void> => {
     for (const [scheme, width] of LOOKS) {
@@ -61,7 +108,7 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
   }
 
   test('discovers, registers, is let in, sends, reads, refreshes, and is refused after revocation', async () => {
-    const auth = oauthProvider(`http://127.0.0.1:${(program.address() as AddressInfo).port}/callback`)
+    const auth = oauthProvider(redirect('/callback'))
     const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
     const connect = async (): Promise<Client> => {
       const client = new Client({ name: 'test', version: '1' })
@@ -117,23 +164,34 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
   })
 
   test('who says no is led back with access_denied', async () => {
-    const auth = oauthProvider(`http://127.0.0.1:${(program.address() as AddressInfo).port}/denied`)
-    const client = new Client({ name: 'test', version: '1' })
-    await assert.rejects(
-      client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })),
-    )
-    await browser.open(auth.opened!.href)
-    // Who has signed in already is not asked again.
-    const asked = await until(() => browser.run('return document.querySelector("h1")?.textContent'), 'a page')
-    if (asked === 'Sign in to Postrider') {
-      await browser.type('#email', postrider.user.email)
-      await browser.type('#password', `${PASSWORD}\uE007`)
-    }
-    await browser.headed('Allow Test agent?')
+    const auth = oauthProvider(redirect('/denied'))
+    await assert.rejects(connecting(auth))
+    await asked(auth, 'Allow Test agent?')
     await browser.click('button[value=deny]')
     await browser.headed('Back in the program')
     const { searchParams } = cameBack.find(({ pathname }) => pathname === '/denied')!
     assert.equal(searchParams.get('error'), 'access_denied')
     assert.equal(searchParams.get('code'), null)
+  })
+
+  test('a program that is described at an address: the page names its host, and it is let in', async () => {
+    const auth = Object.assign(oauthProvider(redirect('/described')), { clientMetadataUrl: clientId })
+    await assert.rejects(connecting(auth))
+    assert.equal(auth.opened!.searchParams.get('client_id'), clientId)
+    await asked(auth, 'Allow Travel agent?')
+    await looks('described', ['h1', 'p', 'strong', 'button', 'button.plain'])
+    const words: string = await browser.run('return document.querySelector("main").innerText')
+    assert.match(words, new RegExp(`described at ${new URL(clientId).host}`))
+    assert.match(words, /The answer goes to 127\.0\.0\.1/)
+    assert.match(words, /could pass itself off as/)
+    await browser.click('button[value=allow]')
+    await browser.headed('Back in the program')
+    const { searchParams } = cameBack.find(({ pathname }) => pathname === '/described')!
+    const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+    await transport().finishAuth(searchParams.get('code')!)
+    const client = new Client({ name: 'test', version: '1' })
+    await client.connect(transport())
+    assert.notEqual((await client.callTool({ name: 'list_domains', arguments: {} })).isError, true)
+    await client.close()
   })
 })
