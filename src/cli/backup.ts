@@ -42,8 +42,14 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
         const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
         const { faults, files } = await backUp(desk, target, force === true, tell)
-        // For the monitoring system, which wants to know when there was one.
-        writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
+        // For the monitoring system, which wants to know when there was one. The backup is there without it.
+        try {
+          writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
+        } catch (thrown) {
+          tell(
+            `The backup is made, but its time cannot be noted for /metrics (${codeOf(thrown) || messageOf(thrown)}).`,
+          )
+        }
         answer(invocation().terminal, { file: target, files, faults }, () =>
           [
             `${files} files are in ${target}. It holds the keys: keep it as safe as the server.`,

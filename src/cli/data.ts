@@ -11,11 +11,14 @@ import { explained } from '../store/open.ts'
 
 /** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
 export function openData({ data_dir, privacy }: Config, clock: Clock, log: Log): Instance & { release: () => void } {
-  // First the lock: nothing is opened, made or migrated under a server that runs.
-  const release = takeLock(data_dir)
-  if (!release)
-    throw new OperatorError(`Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`)
+  let release: (() => void) | undefined
   try {
+    // First the lock: nothing is opened, made or migrated under a server that runs.
+    release = takeLock(data_dir)
+    if (!release)
+      throw new OperatorError(
+        `Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`,
+      )
     const migrating = (from: number, to: number): void => log.info('database upgraded', { from, to })
     const logDamaged = ({ lost, readable }: LogDamage): void =>
       log.error('the write-ahead log is damaged: transactions at its end are lost', {
@@ -31,7 +34,7 @@ export function openData({ data_dir, privacy }: Config, clock: Clock, log: Log):
     }
     return { ...instance, release }
   } catch (thrown) {
-    release()
+    release?.()
     throw explained(thrown, data_dir)
   }
 }

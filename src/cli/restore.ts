@@ -88,7 +88,7 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
     for (const name of [...FILES, DATABASE])
       if (existsSync(join(place, name))) renameSync(join(place, name), join(dataDir, name))
     done = true
-    confirm(dataDir)
+    confirm(dataDir, place)
     return { files: count, erasures, faults, set_aside: aside ?? null }
   } finally {
     release()
@@ -107,14 +107,21 @@ function clear(place: string): void {
   }
 }
 
-/** Everything is in place; this makes it durable. */
-function confirm(dataDir: string): void {
+/**
+ * Everything is in place; this makes it durable. Where the disk does not confirm that, the database goes back to the
+ * place that is removed: without it a start is refused, and the restore can be repeated.
+ */
+function confirm(dataDir: string, place: string): void {
   try {
     syncPath(dataDir)
   } catch (thrown) {
-    throw new OperatorError(
-      `The backup is in ${dataDir}, but its disk did not confirm that it lasts (${codeOf(thrown)}); see to the disk and run "postrider verify" before you start.`,
-    )
+    const why = `The disk of ${dataDir} did not confirm that what was restored lasts (${codeOf(thrown)})`
+    try {
+      renameSync(join(dataDir, DATABASE), join(place, DATABASE))
+    } catch {
+      throw new OperatorError(`${why}; see to the disk and run "postrider verify" before you start.`)
+    }
+    throw new OperatorError(`${why}; its database was taken away again. See to the disk, and restore once more.`)
   }
 }
 

@@ -58,6 +58,9 @@ const STEPS = [...Array.from({ length: 60 }, () => 1000), ...Array.from({ length
 const REAL = 120_000
 /** A stop waits 8 s for the world at most. */
 const STOP = 60_000
+/** While it stops, the clock is turned by so many ms for each so many real ones. */
+const GRACE_STEP = 1000
+const LOOK_AT_STOP = 100
 
 let subjects = 0
 
@@ -130,10 +133,13 @@ export class Stage {
     const ended = appliance.stop()
     const late = Promise.withResolvers<never>()
     const limit = setTimeout(() => late.reject(new Error(`the stop had no end within ${STOP} ms`)), STOP)
+    // The time that a stop has for what cannot be written goes by the clock.
+    const turning = setInterval(() => this.turn(GRACE_STEP), LOOK_AT_STOP)
     try {
       await Promise.race([ended, late.promise])
     } finally {
       clearTimeout(limit)
+      clearInterval(turning)
     }
   }
 
