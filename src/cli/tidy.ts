@@ -32,6 +32,7 @@ export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine
   await summarise(desk, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
+  await spool.removeLeft()
   await spool.emptyQuarantine(now - QUARANTINE)
   const { events, inbound, outbound_bodies } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)

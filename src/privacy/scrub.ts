@@ -102,6 +102,8 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
       at = await store.writeSoon((tx) => step(tx, erasing, from))
     }
   if (busy || underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
+  // Files whose rows an earlier try has removed, but not they themselves.
+  await spool.removeLeft()
   return forgetRemains(desk, erasing)
 }
 

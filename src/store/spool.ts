@@ -26,6 +26,8 @@ export interface Draft {
 export class Spool {
   readonly #directory: string
   readonly #quarantine: string
+  /** Files that are being removed, or whose removal failed. */
+  readonly #left = new Set<string>()
 
   constructor(dataDir: string) {
     this.#directory = join(dataDir, 'spool')
@@ -88,8 +90,19 @@ export class Spool {
     return readFile(this.path(name))
   }
 
+  /** Removes a file that no row names any more. Throws the system's error; `removeLeft` tries it again. */
   async remove(name: string): Promise<void> {
+    this.#left.add(name)
     await rm(this.path(name), { force: true })
+    this.#left.delete(name)
+  }
+
+  /**
+   * Removes the files whose removal has failed: no row names them, so that nobody else would. After a restart they are
+   * in quarantine. Throws the system's error.
+   */
+  async removeLeft(): Promise<void> {
+    for (const name of this.#left) await this.remove(name)
   }
 
   /**

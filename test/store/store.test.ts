@@ -2,7 +2,18 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -804,6 +815,21 @@ describe('the spool', () => {
     assert.equal(await spool.emptyQuarantine(0), 0)
     assert.equal(await spool.emptyQuarantine(8.64e15), 1)
     assert.deepEqual(await spool.quarantined(), [])
+  })
+
+  test('a file that could not be removed is removed later', async () => {
+    const spool = new Spool(dataDir())
+    const name = await spool.put('letter', 'text')
+    const path = spool.path(name)
+    renameSync(path, `${path}-aside`)
+    // A directory is not removed as a file.
+    mkdirSync(path)
+    await assert.rejects(spool.remove(name))
+    await assert.rejects(spool.removeLeft())
+    rmdirSync(path)
+    renameSync(`${path}-aside`, path)
+    await spool.removeLeft()
+    assert.equal(existsSync(path), false)
   })
 
   test('files of many letters written at once are all there', async () => {
