@@ -9,19 +9,24 @@ export const SERVICE_USER = 'postrider'
  *  the service's user if there is one. Does nothing for other users than root. */
 export function adopt(dataDir: string, made = false): void {
   if (process.geteuid?.() !== 0 || !existsSync(dataDir)) return
-  const service = made ? serviceUser() : undefined
-  if (service) chownSync(dataDir, service.uid, service.gid)
-  const { gid, uid } = statSync(dataDir)
-  if (uid === 0) return
-  for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
-    const path = join(dataDir, name)
-    try {
-      const found = lstatSync(path, { throwIfNoEntry: false })
-      // A link is changed itself: its target may be outside.
-      if (found && found.uid === 0) lchownSync(path, uid, gid)
-    } catch {
-      // Deleted meanwhile, or on a disk without owners: the command itself has succeeded.
-    }
+  try {
+    const service = made ? serviceUser() : undefined
+    if (service) chownSync(dataDir, service.uid, service.gid)
+    const { gid, uid } = statSync(dataDir)
+    if (uid === 0) return
+    for (const name of readdirSync(dataDir, { recursive: true }) as string[]) adoptOne(join(dataDir, name), uid, gid)
+  } catch {
+    // The disk fails, which says nothing of what the command has done; the next command tries again.
+  }
+}
+
+function adoptOne(path: string, uid: number, gid: number): void {
+  try {
+    const found = lstatSync(path, { throwIfNoEntry: false })
+    // A link is changed itself: its target may be outside.
+    if (found && found.uid === 0) lchownSync(path, uid, gid)
+  } catch {
+    // Deleted meanwhile, or on a disk without owners.
   }
 }
 
