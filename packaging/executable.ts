@@ -13,10 +13,12 @@ import { isNative, placeNode, ROOT, type Architecture } from './node.ts'
 
 export const DIST = join(ROOT, 'dist')
 
-// CommonJS dependencies ask for builtins through require, which an ES module does not have.
+// CommonJS dependencies ask for builtins through require, which an ES module does not have. The main module of an
+// executable gets its import.meta at the first look, and an empty one when that look comes late, from a part that is
+// loaded by import(): so it is looked at here.
 const BANNER =
   "import{createRequire as __cr}from'node:module';const require=__cr(process.execPath);" +
-  'const __filename=process.execPath,__dirname=process.cwd();'
+  'const __filename=process.execPath,__dirname=process.cwd();void import.meta.url;'
 
 /** The commit that is built, as "postrider version" says it; undefined outside a checkout. */
 function commit(): string | undefined {
