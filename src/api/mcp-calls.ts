@@ -2,12 +2,13 @@
 // becomes, the schema of its arguments, and the API's answer as a result of the tool.
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { z } from 'zod'
+import { issueWords } from '../base/issues.ts'
 import { version } from '../base/version.ts'
 import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
 import type { Inside } from './inside.ts'
-import type { Ask, McpTool } from './mcp-tools.ts'
+import { MCP_TOOLS, type Ask, type McpTool } from './mcp-tools.ts'
 
 /** A request to /mcp that was let in. */
 export interface Exchange {
@@ -59,6 +60,36 @@ export function inputOf({ input, name }: McpTool): z.ZodObject {
   let schema = made.get(name)
   if (!schema) made.set(name, (schema = z.strictObject(input)))
   return schema
+}
+
+/** What zod found, in one line. */
+export const wordsOf = ({ issues }: z.ZodError, place: string): string =>
+  issues
+    .map((issue) => {
+      const words =
+        issue.code === 'unrecognized_keys' ? `must not have ${issue.keys.join(', ')}` : issueWords(issue.message)
+      return `${[place, ...issue.path.map(String)].filter(Boolean).join('.')} ${words}`
+    })
+    .join('; ')
+
+/** The code of JSON-RPC 2.0 §5.1 for parameters that do not fit. */
+export const INVALID_PARAMS = -32602
+
+const Call = z.object({ name: z.string(), arguments: z.record(z.string(), z.unknown()).default({}) })
+
+/**
+ * The tool that a call names and the arguments it gives, not yet judged; a sentence where the call is not well made, or
+ * names (`named`) what is no tool.
+ */
+export function calledIn(
+  params: unknown,
+): { tool: McpTool; given: Record<string, unknown> } | { fault: string; named: boolean } {
+  const call = Call.safeParse(params)
+  if (!call.success) return { fault: `${wordsOf(call.error, 'params')}.`, named: false }
+  const tool = MCP_TOOLS.find(({ name }) => name === call.data.name)
+  return tool
+    ? { tool, given: call.data.arguments }
+    : { fault: `There is no tool "${call.data.name.slice(0, 100)}"; see tools/list.`, named: true }
 }
 
 /** A document as a tool's result; a refusal as an error that says what to mend. */

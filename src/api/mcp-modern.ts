@@ -2,8 +2,17 @@
 // Headers repeat what proxies route by, and must say the same as the body. The SDK knows only the versions before.
 import { z } from 'zod'
 import { MINUTE } from '../base/clock.ts'
-import { issueWords } from '../base/issues.ts'
-import { askAs, inputOf, INSTRUCTIONS, resultOf, SERVER_INFO, type Exchange } from './mcp-calls.ts'
+import {
+  askAs,
+  calledIn,
+  inputOf,
+  INSTRUCTIONS,
+  INVALID_PARAMS,
+  resultOf,
+  SERVER_INFO,
+  wordsOf,
+  type Exchange,
+} from './mcp-calls.ts'
 import { outputOf } from './mcp-output.ts'
 import { MCP_TOOLS } from './mcp-tools.ts'
 
@@ -15,7 +24,6 @@ const HEADER_MISMATCH = -32020
 const UNSUPPORTED_VERSION = -32022
 const INVALID_REQUEST = -32600
 const METHOD_NOT_FOUND = -32601
-const INVALID_PARAMS = -32602
 
 const PREFIX = 'io.modelcontextprotocol/'
 const VERSION = `${PREFIX}protocolVersion`
@@ -35,7 +43,6 @@ const Meta = z.object({
   [`${PREFIX}clientCapabilities`]: record,
   [`${PREFIX}clientInfo`]: z.object({ name: z.string(), version: z.string() }).optional(),
 })
-const Call = z.object({ name: z.string(), arguments: record.default({}) })
 
 /** A message that is well made: a request, or without an id a notification. */
 type Asked = z.infer<typeof Message>
@@ -53,16 +60,6 @@ const fault = (status: number, code: number, message: string, data?: object): { 
 })
 
 type Outcome = { result: object } | { fault: Fault }
-
-/** What zod found, in one line. */
-const wordsOf = ({ issues }: z.ZodError, place: string): string =>
-  issues
-    .map((issue) => {
-      const words =
-        issue.code === 'unrecognized_keys' ? `must not have ${issue.keys.join(', ')}` : issueWords(issue.message)
-      return `${[place, ...issue.path.map(String)].filter(Boolean).join('.')} ${words}`
-    })
-    .join('; ')
 
 /** The version that a message names for itself; undefined when it names none. */
 function versionIn(message: unknown): unknown {
@@ -172,11 +169,10 @@ const listTools = (): object[] =>
 
 /** Arguments that do not fit are an error of the tool, for the agent to mend; an unknown tool is one of the wire. */
 async function callTool({ access, inside }: Exchange, params: object): Promise<Outcome> {
-  const call = Call.safeParse(params)
-  if (!call.success) return fault(200, INVALID_PARAMS, `${wordsOf(call.error, 'params')}.`)
-  const tool = MCP_TOOLS.find(({ name }) => name === call.data.name)
-  if (!tool) return fault(200, INVALID_PARAMS, `There is no tool "${call.data.name.slice(0, 100)}"; see tools/list.`)
-  const given = inputOf(tool).safeParse(call.data.arguments)
+  const call = calledIn(params)
+  if ('fault' in call) return fault(200, INVALID_PARAMS, call.fault)
+  const { tool } = call
+  const given = inputOf(tool).safeParse(call.given)
   if (given.success) return { result: resultOf(await tool.run(askAs(access, inside), given.data, access)) }
   return { result: { isError: true, content: [{ type: 'text', text: `${wordsOf(given.error, 'arguments')}.` }] } }
 }

@@ -1,6 +1,17 @@
 // The wire of MCP up to 2025-11-25, spoken by the SDK. Nothing is kept between two messages: each has a server and a
 // transport of its own.
-import { askAs, inputOf, INSTRUCTIONS, resultOf, SERVER_INFO, type Exchange } from './mcp-calls.ts'
+import { z } from 'zod'
+import {
+  askAs,
+  calledIn,
+  errorOf,
+  inputOf,
+  INSTRUCTIONS,
+  INVALID_PARAMS,
+  resultOf,
+  SERVER_INFO,
+  type Exchange,
+} from './mcp-calls.ts'
 import { outputOf } from './mcp-output.ts'
 import { MCP_TOOLS } from './mcp-tools.ts'
 
@@ -22,6 +33,8 @@ export const olderVersions = async (): Promise<readonly string[]> =>
  * response, 400, 406 or 415 with an error of JSON-RPC for what is not well made.
  */
 export async function answerOlder({ access, inside, request }: Exchange, parsedBody: unknown): Promise<Response> {
+  const fault = faultIn(parsedBody)
+  if (fault) return fault
   const { Server, Transport } = await sdk()
   const transport = new Transport({ enableJsonResponse: true })
   const server = new Server(SERVER_INFO, { instructions: INSTRUCTIONS })
@@ -34,6 +47,8 @@ export async function answerOlder({ access, inside, request }: Exchange, parsedB
       async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
     )
   }
+  // The SDK promises it with the first tool; the tools change with the program alone.
+  server.server.registerCapabilities({ tools: { listChanged: false } })
   await server.connect(transport)
   try {
     return await transport.handleRequest(request, { parsedBody })
@@ -41,3 +56,24 @@ export async function answerOlder({ access, inside, request }: Exchange, parsedB
     await server.close()
   }
 }
+
+/**
+ * A call that gives no object as its arguments is an error, and one of an unknown tool an error of the tool: the SDK
+ * would answer the first as a fault of the server, and call the second disabled.
+ */
+function faultIn(message: unknown): Response | undefined {
+  const { data: asked } = Asked.safeParse(message)
+  const call = asked && calledIn(asked.params)
+  if (!call || !('fault' in call)) return undefined
+  const { fault, named } = call
+  if (!named) return Response.json(JSON.parse(errorOf(asked.id, INVALID_PARAMS, fault)))
+  const result = { isError: true, content: [{ type: 'text', text: fault }] }
+  return Response.json({ jsonrpc: '2.0', id: asked.id, result })
+}
+
+const Asked = z.object({
+  jsonrpc: z.literal('2.0'),
+  id: z.union([z.string(), z.int()]),
+  method: z.literal('tools/call'),
+  params: z.unknown(),
+})

@@ -124,11 +124,13 @@ async function perform(exchange: Exchange, text: string, spend: () => Rate): Pro
     return faultOf(400, -32700, 'The body is not JSON.')
   }
   const { request } = exchange
-  if (!Array.isArray(body)) {
-    const older = await olderVersions()
-    return isModern(request, body, older) ? answerModern(exchange, body, older) : answerOlder(exchange, body)
-  }
+  const older = await olderVersions()
+  const isNewer = (message: unknown): boolean => isModern(request, message, older)
+  if (!Array.isArray(body)) return isNewer(body) ? answerModern(exchange, body, older) : answerOlder(exchange, body)
   const version = request.headers.get('mcp-protocol-version')
+  // A message that names a newer or unknown version has no batches.
+  if (version === null && body.some(isNewer))
+    return faultOf(400, -32600, 'Send a message that names its version alone, not in a batch.')
   return version === null || BATCHED.includes(version)
     ? answerBatch(body, { answer: (message) => answerOlder(exchange, message), spend })
     : faultOf(400, -32600, 'Send one message in a request, not a batch.')

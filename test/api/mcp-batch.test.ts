@@ -105,6 +105,33 @@ test('what is no message has an error of its own; so has a batch in a batch', as
   )
 })
 
+test('a batch with a message that names a version without batches, or an unknown one, is refused whole', async () => {
+  const post = await program()
+  for (const version of ['2026-07-28', '1999-01-01']) {
+    const named = request(2, 'ping', { _meta: { 'io.modelcontextprotocol/protocolVersion': version } })
+    const { body, status } = await post([request(1), named])
+    assert.deepEqual([status, body.error.code], [400, -32600], version)
+  }
+})
+
+test('a call that is not well made is an error of its parameters; a name that every object has is no tool', async () => {
+  const post = await program()
+  for (const given of [[1], 'x', 5])
+    assert.equal((await post(call(1, 'list_domains', given as object))).body.error.code, -32602)
+  for (const name of ['__proto__', 'constructor']) {
+    const { result } = (await post(call(1, name))).body
+    assert.equal(result.isError, true)
+    assert.match(result.content[0].text, /There is no tool/)
+  }
+})
+
+test('it is not promised that changes of the tools are told', async () => {
+  const post = await program()
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } }
+  const { body } = await post(request(1, 'initialize', params))
+  assert.notEqual(body.result.capabilities.tools.listChanged, true)
+})
+
 test('headers that are at fault refuse the batch', async () => {
   const post = await program()
   assert.equal((await post([request(1)], { accept: 'text/html' })).status, 406)
