@@ -1,6 +1,6 @@
 // A backup as a zip file: its contents, and how it is read and checked.
 import { createWriteStream, mkdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { crc32 } from 'node:zlib'
@@ -30,6 +30,11 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
     }
   } catch (thrown) {
     if (thrown instanceof OperatorError) throw thrown
+    // The place could not be written, which says nothing of the backup.
+    if (String((thrown as NodeJS.ErrnoException).path ?? '').startsWith(place) || isWrite(thrown))
+      throw new OperatorError(
+        `${dirname(place)} cannot take what is in the backup (${codeOf(thrown)}); see that its disk has room. Nothing is wrong with ${file} so far.`,
+      )
     throw new OperatorError(`${file} is damaged or no backup of Postrider (${codeOf(thrown) || said(thrown)}).`)
   } finally {
     archive.close()
@@ -38,6 +43,8 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
     if (!seen.has(name)) throw new OperatorError(`${file} is no backup of Postrider: it holds no ${name}.`)
   return seen.size
 }
+
+const isWrite = (thrown: unknown): boolean => /^(?:write|fsync)/.test((thrown as NodeJS.ErrnoException).syscall ?? '')
 
 const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
 

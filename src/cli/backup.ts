@@ -144,7 +144,12 @@ async function copyAll(store: Store, spool: string, place: string, keyring: Keyr
   for (let again = true; ; again = false) {
     // Before and after the database: a file that it names may go, or have come, while it is copied.
     keepFiles(spool, join(place, 'spool'))
-    await store.copyTo(join(place, DATABASE))
+    await store.copyTo(join(place, DATABASE)).catch((thrown: unknown) => {
+      if (codeOf(thrown) !== 'SQLITE_FULL') throw thrown
+      throw new OperatorError(
+        `The disk of ${dirname(place)} has no room for a copy of the database; a backup needs about the size of the database there, for a while.`,
+      )
+    })
     keepFiles(spool, join(place, 'spool'))
     const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
       throw new OperatorError(`The database is damaged (${messageOf(thrown)}); "postrider verify" says more.`)

@@ -258,6 +258,22 @@ describe('a full disk', () => {
       await succeeds(dir, 'domain', 'add', 'new.test', '--user', 'ann@owner.test')
     })
 
+  test('under a backup or a restore is what is said, and not that the backup is damaged', async (t) => {
+    if (!mounted) return t.skip('a small disk cannot be mounted here')
+    const zip = join(folder, 'whole.zip')
+    const dir = join(folder, 'backed-up')
+    cpSync(good, dir, { recursive: true })
+    await succeeds(dir, 'backup', zip)
+    fill(131_072)
+    assert.match(await fails(dir, 'backup', join(mounted, 'small.zip')), /has no room for a copy of the database/)
+    const target = join(mounted, 'restored')
+    const said = await fails(target, 'restore', '--without-ledger', zip)
+    assert.match(said, /cannot take what is in the backup \(ENOSPC\)/)
+    assert.ok(said.includes(target))
+    rmSync(join(mounted, 'filler'))
+    await succeeds(target, 'restore', '--without-ledger', zip)
+  })
+
   test('as the system refuses to let files grow: a sentence, nothing damaged', async () => {
     const dir = join(folder, 'limited')
     const program = new URL('../../bin/postrider.ts', import.meta.url).pathname
