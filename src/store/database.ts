@@ -9,6 +9,7 @@ import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
 import { Commits, jobOf, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
+import { malformedRows } from './forms.ts'
 import { Presence } from './presence.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
@@ -134,7 +135,7 @@ export class Store implements Reader {
     // References can be checked only when the pages are sound.
     if (damaged.length > 0) return damaged
     const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
-    const texts = damagedRows(this.#db)
+    const texts = [...damagedRows(this.#db), ...malformedRows(this.#db)]
     return broken > 0 ? [...texts, `${broken} rows refer to rows that do not exist`] : texts
   }
 

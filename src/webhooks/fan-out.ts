@@ -2,6 +2,7 @@
 // The position in the log moves in the same transaction, so that a crash neither loses nor repeats an event.
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
+import type { Log } from '../base/log.ts'
 import type { EventType } from '../states/events.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -33,18 +34,24 @@ const insert = statement<
   }),
 )
 
+export interface FanOutDesk {
+  store: Store
+  clock: Clock
+  log: Log
+}
+
 /** Reads the log to its end; returns how many events were read. */
-export async function fanOut({ store, clock }: { store: Store; clock: Clock }): Promise<number> {
+export async function fanOut({ store, clock, log }: FanOutDesk): Promise<number> {
   let total = 0
   for (;;) {
     if (!anyEndpoint(store)) return total
-    const read = await store.write((tx) => step(tx, clock.now()))
+    const read = await store.write((tx) => step(tx, log, clock.now()))
     total += read
     if (read < BATCH) return total
   }
 }
 
-function step(tx: Tx, now: number): number {
+function step(tx: Tx, log: Log, now: number): number {
   const place = placeInLog(tx)
   const events = tx.all(db.selectFrom('events').selectAll().where('key', '>', place).orderBy('key').limit(BATCH))
   const last = events.at(-1)
@@ -55,7 +62,7 @@ function step(tx: Tx, now: number): number {
   )
   for (const event of endpoints.length > 0 ? events : []) {
     const wanting = endpoints.filter((endpoint) => wants(endpoint, event))
-    const payload = wanting.length > 0 ? payloadOf(tx, event) : null
+    const payload = wanting.length > 0 ? payloadFor(tx, log, event) : null
     for (const endpoint of payload === null ? [] : wanting) {
       const open = endpoint.status === 'active'
       tx.run(
@@ -76,6 +83,17 @@ function step(tx: Tx, now: number): number {
   }
   movePlace(tx, last.key)
   return events.length
+}
+
+/** An event whose text is damaged is told to nobody, and holds up no other. */
+function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
+  try {
+    return payloadOf(tx, event)
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError)) throw thrown
+    log.error('event is damaged', { id: event.id, type: event.type, error: thrown.message })
+    return null
+  }
 }
 
 /** The key for events whose order counts: events of one mail follow each other within milliseconds. */

@@ -103,6 +103,24 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     assert.equal(exchanger.heard.length, before + 1)
   })
 
+test('verify finds a campaign’s mail that goes to somebody else than it names', async () => {
+  const { store } = postrider.appliance.desk
+  const kit = campaignKit(() => postrider)
+  mails.receiver('strayed.test')
+  exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
+  const audience = await kit.audience(await postrider.activeDomain('strays.test'))
+  await kit.fill(audience, ['Bob@strayed.test'])
+  const campaign = await kit.draft(audience)
+  assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
+  await until(() => exchanger.commands.some((line) => /RCPT.*strayed\.test/i.test(line)))
+  delete exchanger.script.answer
+  assert.deepEqual(store.verify(), [])
+  await write('outbound_emails', `"to" = replace("to", 'strayed', 'streyed') where "to" like '%strayed.test'`)
+  assert.match(store.verify().join(), /is not whom it names/)
+  await write('outbound_emails', `"to" = replace("to", 'streyed', 'strayed') where "to" like '%streyed.test'`)
+  assert.deepEqual(store.verify(), [])
+})
+
 test('one damaged mail holds up no other mail to its domain', async () => {
   mails.receiver('both.test')
   exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)

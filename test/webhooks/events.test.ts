@@ -302,3 +302,20 @@ test('the largest payloads stay under 20 KB and are well-formed', async () => {
   await until(() => heard(hook).filter(({ data }) => data.click?.machine).length === 2, 'both clicks')
   for (const { data } of heard(hook).filter(({ data }) => data.click?.machine)) assert.ok(data.click.url.isWellFormed())
 })
+
+test('an event that is damaged in the database is told to nobody, holds up no other, and is found by verify', async () => {
+  const { desk } = postrider.appliance
+  await desk.store.write((tx) =>
+    tx.run(
+      raw(
+        `insert into events (id, user_key, domain_key, type, data, created_at) values ('damaged', ?, ?, 'domain.verified', '{"from"', ?)`,
+        [postrider.user.key, domain.key, desk.clock.now()],
+      ),
+    ),
+  )
+  const { id } = await mail({ to: 'after@there.test' })
+  await next('email.delivered', hook, ({ data }) => data.email_id === id)
+  assert.match(desk.store.verify().join(), /data in events is no JSON/)
+  await desk.store.write((tx) => tx.run(raw(`delete from events where id = 'damaged'`)))
+  assert.deepEqual(desk.store.verify(), [])
+})
