@@ -4,7 +4,6 @@ import { z } from 'zod'
 import {
   askAs,
   calledIn,
-  errorOf,
   inputOf,
   INSTRUCTIONS,
   INVALID_PARAMS,
@@ -66,7 +65,8 @@ function faultIn(message: unknown): Response | undefined {
   const call = asked && calledIn(asked.params)
   if (!call || !('fault' in call)) return undefined
   const { fault, named } = call
-  if (!named) return Response.json(JSON.parse(errorOf(asked.id, INVALID_PARAMS, fault)))
+  const error = { code: INVALID_PARAMS, message: fault }
+  if (!named) return Response.json({ jsonrpc: '2.0', id: asked.id, error })
   const result = { isError: true, content: [{ type: 'text', text: fault }] }
   return Response.json({ jsonrpc: '2.0', id: asked.id, result })
 }

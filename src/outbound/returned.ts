@@ -8,7 +8,7 @@ import type { Reader, Tx } from '../store/database.ts'
 import { isMark } from '../store/erasing.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
-import { emailOf, emit, hold, moveEmail, type Delivery } from './settle.ts'
+import { emailOf, emit, hold, moveEmail, senderOf, type Delivery } from './settle.ts'
 import { normalised } from './stops.ts'
 import { suppress } from './suppressions.ts'
 import { takeBackDelivery, tally } from './tally.ts'
@@ -90,7 +90,7 @@ export function settleReturned(
   if (!moved) return undefined
   if (delivery.status === 'delivered') takeBackDelivery(tx, email, delivery.updated_at)
   tally(tx, email, 'bounce', now)
-  const bounce = classify(said)
+  const bounce = classify({ ...said, sender: senderOf(tx, email, delivery) })
   if (!forgotten && isAboutRecipient(said))
     hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
   const details = {

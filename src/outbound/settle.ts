@@ -131,12 +131,20 @@ export function settle(tx: Tx, { delivery, email, verdict, now, config }: Settli
   countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict: { ...verdict, kind }, age }, now)
   if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
-  const bounce = lost && classify(verdict)
+  const bounce = lost && classify({ ...verdict, sender: senderOf(tx, email, delivery) })
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
   if (lost && bounce && isAboutRecipient(verdict))
     hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
   if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
   else emit(tx, EVENTS[kind], email, delivery, details, now)
+}
+
+const nameOf = statement<{ key: number }>()((arg) => db.selectFrom('domains').select('name').where('key', '=', arg.key))
+
+/** The sending domain for `classify`; undefined where the recipient is at it as well. */
+export function senderOf(tx: Tx, { domain_key }: EmailKeys, { address }: Delivery): string | undefined {
+  const name = tx.first(nameOf({ key: domain_key }))?.name
+  return name === undefined || address.toLowerCase().endsWith(`@${name}`) ? undefined : name
 }
 
 /** The usual end: the mail was handed over and accepted, which the email may not have heard of yet. */

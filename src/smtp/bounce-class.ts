@@ -43,6 +43,10 @@ export interface Refusal {
   code: number | null
   enhanced: string | null
   text: string
+  /**
+   * The sending domain, where the recipient is at another: a refusal that names addresses of it alone is about them.
+   */
+  sender?: string | undefined
 }
 
 /** The command that some servers name when they quote a reply in a report (Postfix, Exim). */
@@ -59,6 +63,14 @@ const ADDRESS = /[^\s<>@"'(),:;[\]]{1,64}@[^\s<>@"'(),:;[\]]{1,255}/g
 
 const URL_PATH = /(https?:\/\/[^\s/?#]{1,255})[^\s]*/gi
 
+function namesSender({ sender, text }: Refusal): boolean {
+  if (sender === undefined) return false
+  const domains = (text.match(ADDRESS) ?? []).map((address) =>
+    address.slice(address.lastIndexOf('@') + 1).toLowerCase(),
+  )
+  return domains.length > 0 && domains.every((domain) => domain === sender || domain.endsWith(`.${sender}`))
+}
+
 /** The class of a refusal by the shipped rules. Throws only when the rules file is missing or malformed. */
 export function classify(refusal: Refusal): BounceClass {
   shipped ??= parseRules(configAsset('bounce-rules.txt'))
@@ -68,6 +80,7 @@ export function classify(refusal: Refusal): BounceClass {
   const said = [code, enhanced, words].filter((part) => part !== null).join(' ')
   const found = shipped.find(({ pattern }) => pattern.test(said))?.class ?? 'policy'
   if (found !== 'hard') return found
+  if (namesSender(refusal)) return 'policy'
   // Without an answer of a server, the connection failed, not the address.
   if (!isAboutRecipient(refusal)) return code === null && refusal.stage !== 'report' ? 'infrastructure' : 'policy'
   // A temporary answer is no proof that an address does not exist (RFC 5321 §4.2.1), even when retries have ended.

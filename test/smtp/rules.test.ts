@@ -77,6 +77,13 @@ describe('bounce rules', () => {
     // What a sender did wrong is never held against the recipient, whatever number stands before it.
     ['not hard', '550 5.1.8 Access denied, bad outbound sender'],
     ['not hard', '550 5.1.0 <ann@here.test> sender rejected'],
+    ['not hard', '550 5.2.1 Mailbox not accepting messages from external senders'],
+    ['not hard', '550 5.2.1 Mailbox unavailable for external senders'],
+    ['not hard', '550 5.1.1 reverse path: no such user'],
+    ['not hard', '550 no such user: originator'],
+    ['not hard', '550 5.1.1 user unknown in sender table'],
+    ['not hard', '550 Client host rejected: no such user list; see http://x.test'],
+    ['not hard', '550 5.1.1 Expéditeur inconnu'],
     ['not hard', '550 5.1.0 192.0.2.1 is not allowed to send from here.test per its SPF record'],
     ['not hard', '550 SPF: 192.0.2.1 is not allowed to send mail from here.test'],
     ['not hard', '550 Message rejected due to local policy'],
@@ -91,6 +98,23 @@ describe('bounce rules', () => {
       if (wanted === 'not hard') assert.notEqual(found, 'hard')
       else assert.equal(found, wanted)
     })
+
+  test('a refusal that names addresses of the sending domain alone is about the sender', () => {
+    const judge = (line: string) => classify({ ...replyOf(line), sender: 'here.test' })
+    for (const line of [
+      '550 5.1.1 <token@bounce.here.test>: user unknown',
+      '550 No such user ann@here.test',
+      '550 User ann@HERE.test does not exist',
+    ])
+      assert.equal(judge(line), 'policy', line)
+    for (const line of [
+      '550 5.1.1 <bob@there.test>: user unknown',
+      '550 5.1.1 <bob@there.test>: user unknown (from <token@bounce.here.test>)',
+      '550 5.1.1 <bob@nothere.test>: user unknown',
+      '550 5.1.1 user unknown',
+    ])
+      assert.equal(judge(line), 'hard', line)
+  })
 
   const corpus = join(
     process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname,
