@@ -57,14 +57,18 @@ const due = (now: number, limit: number, held: Record<string, number>) =>
     [now + LEASE, now, JSON.stringify(held), limit],
   )
 
-/** Claims one of the messages that an ended process had claimed. */
+/** Claims one of the messages that an ended process had claimed: the one that was in hand the fewest times. */
 const suspect = (now: number) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
      where key = (select key from inbound_messages where next_attempt_at <= ? and attempts > 0
-                  order by next_attempt_at limit 1) returning *`,
+                  order by attempts, next_attempt_at limit 1) returning *`,
     [now + LEASE, now],
   )
+
+const anySuspect = raw<{ key: number }>(
+  'select key from inbound_messages where next_attempt_at is not null and attempts > 0 limit 1',
+)
 
 const earliest = (also: boolean) =>
   raw<{ at: number | null }>(
@@ -88,6 +92,7 @@ export class InboundEngine {
   readonly #waits = new Map<number, number>()
   /** True while such a message of an ended process is examined. */
   #suspect = false
+  #warm = false
   readonly #insistence: Insistence
   /** Messages whose results cannot be written at present. */
   #unwritten = 0
@@ -133,6 +138,10 @@ export class InboundEngine {
     const next = store.first(earliest(!this.#suspect))?.at ?? null
     // Each examined message rings the loop: most rings find nothing to claim, and should cost no transaction.
     if (next === null || next > now) return next
+    // Where a process ends before its first thread runs, the message in hand is not the reason: none is claimed so
+    // early.
+    if (!this.#warm && store.first(anySuspect)) await this.#examiner.warm()
+    this.#warm = true
     const claimed = await store.writeSoon((tx) => [
       ...tx.all(due(now, room, this.#young(now))),
       ...(this.#suspect ? [] : tx.all(suspect(now))),

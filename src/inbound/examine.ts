@@ -46,6 +46,12 @@ export class Examiner {
     this.#desk = desk
   }
 
+  /** Resolves when a worker thread runs, or none can be started now. */
+  async warm(): Promise<void> {
+    const content = Buffer.from('\r\n')
+    await this.#desk.workers.run({ task: 'read', content, headerOnly: true }).catch(() => undefined)
+  }
+
   /** Throws Later. */
   async examine(message: InboundMessage): Promise<Read> {
     const effort = this.#effort(message)

@@ -282,4 +282,18 @@ describe('the engine', () => {
     for (const id of suspects) assert.equal((await read(id)).status, 'received')
     assert.equal((await read(given!)).reason, 'The server ended each time while it read it.')
   })
+
+  test('of these the one that was in hand the fewest times comes first', async () => {
+    const [often, seldom] = [put('hello', { attempts: 9 }), put('hello', { attempts: 1 })]
+    await start()
+    await Promise.all([read(often!), read(seldom!)])
+    const order = store
+      .all(
+        raw<{ id: string }>(
+          'select m.id from inbound_emails e join inbound_messages m on m.key = e.message_key order by e.key desc limit 2',
+        ),
+      )
+      .map(({ id }) => id)
+    assert.deepEqual(order, [often, seldom])
+  })
 })
