@@ -27,6 +27,8 @@ export interface RenewalDeps {
 
 /** Delays between tries for a name; the last repeats. Far below the authorities' limits for failed validations. */
 const RETRY = [10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY]
+/** How often a certificate is ordered at most while the clock is wrong: authorities limit equal certificates a week. */
+const CLOCK = 2 * DAY
 /** How often the names are checked, and how often the authority is asked about a certificate. */
 const LOOK = HOUR
 const ASK = 6 * HOUR
@@ -114,7 +116,14 @@ export class Renewals {
       shelf.keep(name, chain)
       const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
       const renewAt = from + ((to - from) * 2) / 3
-      shelf.note(name, { renewAt, askedAt: clock.now(), failures: 0, retryAt: clock.now() + HOUR, error: null })
+      const now = clock.now()
+      // New, and already to be renewed: it is the clock of this machine that is wrong.
+      const early = renewAt <= now
+      const error = early
+        ? `The certificate is from ${iso(from)} to ${iso(to)}, and this machine says that it is ${iso(now)}; set its clock (timedatectl).`
+        : null
+      shelf.note(name, { renewAt, askedAt: now, failures: 0, retryAt: now + (early ? CLOCK : HOUR), error })
+      if (error !== null) log.error('certificate of another time', { name, error })
       log.info('certificate renewed', { name, until: iso(to) })
       renewed()
       return true
@@ -127,7 +136,8 @@ export class Renewals {
       shelf.note(name, { ...progress, failures, retryAt, error })
       counters.certificates.add({ name })
       log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
-      // The account may be the fault: it is read again.
+      // The account may be the fault: it is read again, or made anew.
+      if (thrown instanceof AcmeRefusal && thrown.kind === 'accountDoesNotExist') shelf.forgetAccount()
       this.#client = undefined
       return !(thrown instanceof NoAnswer)
     }

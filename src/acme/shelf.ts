@@ -107,8 +107,21 @@ export class Shelf {
     this.#write(`${name}.json`, JSON.stringify(progress))
   }
 
+  /** Undefined: there is none, or its file is damaged; then another account is made. */
   account(): Account | undefined {
-    return this.#json('account.json') as Account | undefined
+    const { directory, key, url } = (this.#json('account.json') ?? {}) as Partial<Record<string, unknown>>
+    if (typeof directory !== 'string' || typeof key !== 'string' || typeof url !== 'string') return undefined
+    try {
+      createPrivateKey(key)
+      return { directory, key, url }
+    } catch {
+      return undefined
+    }
+  }
+
+  /** The authority does not know it any more. */
+  forgetAccount(): void {
+    rmSync(this.#path('account.json'), { force: true })
   }
 
   keepAccount(account: Account): void {

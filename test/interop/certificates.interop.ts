@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -254,6 +254,147 @@ ${more}`
       } finally {
         await postrider.stop()
       }
+    }
+  })
+
+  test('external account binding: refused without it and with another key, had with the right one', async () => {
+    const key = Buffer.alloc(32, 7).toString('base64url')
+    const bound = await startPebble(dns.port, {}, { 'kid-1': key })
+    const clock = new ManualClock(Date.now())
+    const keyFile = join(folder, 'eab.key')
+    dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
+    const tried = async (eab: { eab_kid?: string; eab_key_file?: string }): Promise<string> => {
+      const lines: string[] = []
+      const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
+      const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+      const acmeOf = { enabled: true, accept_terms: true, directory: bound.directory, ca_file: bound.caFile, ...eab }
+      const postrider = await startTestAppliance({
+        clock,
+        log,
+        config: { acme: { ...acmeOf, listen: [`127.0.0.1:${bound.httpPort}`] } },
+      })
+      const ended = (): string | undefined => lines.find((line) => /^certificate (?:renewed|not had)/.test(line))
+      try {
+        await until(
+          () => {
+            if (!ended()) clock.advance(SECOND)
+            return ended() !== undefined
+          },
+          LIMIT,
+          () => lines.join('\n'),
+        )
+        return ended()!
+      } finally {
+        await postrider.stop()
+      }
+    }
+    try {
+      assert.match(await tried({}), /not had .*externalAccountBinding/)
+      writeFileSync(keyFile, Buffer.alloc(32, 8).toString('base64url'))
+      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /not had/)
+      writeFileSync(keyFile, `${key}\n`)
+      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /renewed/)
+    } finally {
+      await bound.stop()
+    }
+  })
+
+  test('the account’s key is lost or damaged: another account is made, and the certificate renewed', async () => {
+    const clock = new ManualClock(Date.now())
+    const config = {
+      acme: {
+        enabled: true,
+        accept_terms: true,
+        directory: pebble.directory,
+        ca_file: pebble.caFile,
+        listen: [`127.0.0.1:${pebble.httpPort}`],
+      },
+    }
+    dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
+    let place = ''
+    const read = (): X509Certificate | undefined =>
+      existsSync(join(place, 'mx.postrider.test.crt'))
+        ? new X509Certificate(readFileSync(join(place, 'mx.postrider.test.crt')))
+        : undefined
+    /** Runs a server with what `before` left, changed by `harm`, until it has another certificate. */
+    const renewed = async (before: string, harm: (account: string) => void): Promise<string> => {
+      const dataDir = mkdtempSync(join(folder, 'data-'))
+      if (before !== '') cpSync(before, join(dataDir, 'acme'), { recursive: true })
+      place = join(dataDir, 'acme')
+      harm(join(place, 'account.json'))
+      const had = read()
+      if (had) {
+        const [from, to] = [had.validFromDate.getTime(), had.validToDate.getTime()]
+        clock.leap(Math.ceil(Math.max(0, from + ((to - from) * 2) / 3 + DAY - clock.now())))
+      }
+      const postrider = await startTestAppliance({ clock, config, dataDir })
+      try {
+        await until(
+          () => {
+            if (read()?.serialNumber === had?.serialNumber) clock.advance(600 * SECOND)
+            return read()?.serialNumber !== had?.serialNumber
+          },
+          LIMIT,
+          () => pebble.log().slice(-3000),
+        )
+        return place
+      } finally {
+        await postrider.stop()
+      }
+    }
+    const first = await renewed('', () => {})
+    const kept = JSON.parse(readFileSync(join(first, 'account.json'), 'utf8')) as Record<string, string>
+    for (const harm of [
+      (account: string) => rmSync(account),
+      (account: string) => writeFileSync(account, '{"directory"'),
+      (account: string) => writeFileSync(account, JSON.stringify({ directory: kept['directory'] })),
+      (account: string) => writeFileSync(account, JSON.stringify({ ...kept, key: kept['key']!.slice(0, 60) })),
+      (account: string) => writeFileSync(account, JSON.stringify({ ...kept, url: `${kept['url']}0000` })),
+    ]) {
+      const account = JSON.parse(readFileSync(join(await renewed(first, harm), 'account.json'), 'utf8')) as typeof kept
+      assert.notEqual(account['url'], kept['url'])
+      assert.match(account['key']!, /END PRIVATE KEY/)
+    }
+  })
+
+  test('a clock that is twenty years ahead: one certificate in two days, and the sentence that names the clock', async () => {
+    const clock = new ManualClock(Date.now() + 20 * 365 * DAY)
+    const lines: string[] = []
+    const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
+    const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+    const postrider = await startTestAppliance({
+      clock,
+      log,
+      config: {
+        acme: {
+          enabled: true,
+          accept_terms: true,
+          directory: pebble.directory,
+          ca_file: pebble.caFile,
+          listen: [`127.0.0.1:${pebble.httpPort}`],
+        },
+      },
+    })
+    dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
+    const had = (): string[] => lines.filter((line) => line.startsWith('certificate renewed'))
+    const within = (wanted: () => boolean, step: number): Promise<void> =>
+      until(
+        () => {
+          if (!wanted()) clock.advance(step)
+          return wanted()
+        },
+        LIMIT,
+        () => `${lines.join('\n')}\n${pebble.log().slice(-3000)}`,
+      )
+    try {
+      await within(() => had().length > 0, SECOND)
+      assert.match(lines.join('\n'), /certificate of another time .*timedatectl/)
+      const end = clock.now() + 2 * DAY - 3600 * SECOND
+      await within(() => clock.now() >= end, 600 * SECOND)
+      assert.equal(had().length, 1)
+      await within(() => had().length > 1, 600 * SECOND)
+    } finally {
+      await postrider.stop()
     }
   })
 

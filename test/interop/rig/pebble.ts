@@ -19,8 +19,15 @@ export interface Pebble {
   stop: () => Promise<void>
 }
 
-/** `env`: Pebble's switches, such as PEBBLE_WFE_NONCEREJECT (percent of good nonces that it refuses). */
-export async function startPebble(dnsPort: number, env: Record<string, string> = {}): Promise<Pebble> {
+/**
+ * `env`: Pebble's switches, such as PEBBLE_WFE_NONCEREJECT (percent of good nonces that it refuses).
+ * `bindings`: keys in base64url by their id; an account must be bound to one of them (RFC 8555 §7.3.4).
+ */
+export async function startPebble(
+  dnsPort: number,
+  env: Record<string, string> = {},
+  bindings: Record<string, string> = {},
+): Promise<Pebble> {
   const box = new Sandbox('pebble')
   const [port, management, httpPort, tlsPort] = await Promise.all([freePort(), freePort(), freePort(), freePort()])
   const own = makeCertificate('localhost', Date.now())
@@ -34,7 +41,8 @@ export async function startPebble(dnsPort: number, env: Record<string, string> =
       httpPort,
       tlsPort,
       ocspResponderURL: '',
-      externalAccountBindingRequired: false,
+      externalAccountBindingRequired: Object.keys(bindings).length > 0,
+      externalAccountMACKeys: bindings,
     },
   }
   const file = box.write('pebble.json', JSON.stringify(config))
