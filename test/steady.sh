@@ -16,7 +16,7 @@ if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   shift
 fi
 command=(npm test)
-[ $# = 0 ] || command=(npx node --test "$@")
+[ $# = 0 ] || command=(sh test/run.sh "$@")
 kept=$(mktemp -d "${TMPDIR:-/tmp}/postrider-steady-XXXXXX")
 burners=()
 group=''

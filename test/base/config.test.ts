@@ -3,13 +3,14 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { parse } from 'smol-toml'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { loadConfig, parseConfig, scalarPaths, schema } from '../../src/base/config.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 
-const SHIPPED = new URL('../../config/postrider.toml', import.meta.url).pathname
-const BAD = new URL('../bad-config/', import.meta.url).pathname
+const SHIPPED = fileURLToPath(new URL('../../config/postrider.toml', import.meta.url))
+const BAD = fileURLToPath(new URL('../bad-config/', import.meta.url))
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-config-'))
 after(() => rmSync(folder, { recursive: true }))

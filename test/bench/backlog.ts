@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
 
@@ -99,7 +100,7 @@ async function queueMemory(): Promise<void> {
 }
 
 async function readiness(): Promise<void> {
-  const built = new URL('../../dist/postrider', import.meta.url).pathname
+  const built = fileURLToPath(new URL('../../dist/postrider', import.meta.url))
   if (!existsSync(built)) return figure(BENCH, 'start_to_ready', 'not built: run npm run build', '')
   const directory = mkdtempSync(join(tmpdir(), 'postrider-bench-'))
   const file = join(directory, 'postrider.toml')

@@ -6,12 +6,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import { printable } from '../../src/cli/terminal.ts'
 import { LIMIT } from '../kit/until.ts'
 import type { Asked, Ran } from './runner.ts'
 
-const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
-const RUNNER = new URL('./runner.ts', import.meta.url).pathname
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+const RUNNER = fileURLToPath(new URL('./runner.ts', import.meta.url))
 
 const compiled = process.env['NODE_COMPILE_CACHE']
 /**

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { SCOPES } from '../../src/accounts/scopes.ts'
 import { version } from '../../src/base/version.ts'
 import { EXAMPLES, leaves } from '../../src/cli/examples.ts'
@@ -202,7 +203,7 @@ describe('usage', () => {
     const missing = join(folder, 'missing.toml')
     const said = await commands.fails('--config', missing, 'user', 'list')
     assert.ok(said.includes(missing), said)
-    const wrong = new URL('../bad-config/endpoint-without-port.toml', import.meta.url).pathname
+    const wrong = fileURLToPath(new URL('../bad-config/endpoint-without-port.toml', import.meta.url))
     assert.ok((await commands.fails('--config', wrong, 'user', 'list')).startsWith(`${wrong}:3: "http.listen" `))
   })
 
@@ -244,7 +245,7 @@ describe('usage', () => {
         '-c',
         'set -o pipefail; "$0" "$1" openapi | head -c 1',
         process.execPath,
-        new URL('../../bin/postrider.ts', import.meta.url).pathname,
+        fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url)),
       ],
       { encoding: 'utf8', cwd: folder },
     )

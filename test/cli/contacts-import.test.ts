@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { systemClock } from '../../src/base/clock.ts'
 import { openKeyring } from '../../src/base/keyring.ts'
 import { erasedForm } from '../../src/base/recipient-hash.ts'
@@ -386,7 +387,7 @@ test('--dry-run shows the first rows and what would be done, and writes nothing'
 
 test('"-" is standard input, of which nothing stays behind', async () => {
   const audience = await lists.audience('Piped')
-  const program = new URL('../../bin/postrider.ts', import.meta.url).pathname
+  const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
   const run = (input: string) =>
     spawnSync(process.execPath, [program, '--config', lists.config, '--json', 'contacts', 'import', audience, '-'], {
       input,

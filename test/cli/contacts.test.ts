@@ -6,6 +6,7 @@ import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { systemClock } from '../../src/base/clock.ts'
 import { addAudience } from '../../src/campaigns/audiences.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -229,7 +230,7 @@ const withoutScript = spawnSync('script', ['--version']).status === 0 ? false : 
 test('a terminal sees a bar that reaches its end', { skip: withoutScript }, async () => {
   const id = await audience('Barred')
   const list = file(`email\n${Array.from({ length: 3000 }, (_, n) => `n${n}@there.test`).join('\n')}`)
-  const program = new URL('../../bin/postrider.ts', import.meta.url).pathname
+  const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
   const run = (...more: string[]): string => {
     const words = [process.execPath, program, '--config', config, ...more, 'contacts', 'import', id, list]
     const { status, stdout } = spawnSync('script', ['-qec', words.join(' '), '/dev/null'], { encoding: 'utf8' })

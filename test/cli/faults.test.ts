@@ -19,6 +19,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { Commands, sentenceOf } from './command.ts'
 
@@ -276,7 +277,7 @@ describe('a full disk', () => {
 
   test('as the system refuses to let files grow: a sentence, nothing damaged', async () => {
     const dir = join(folder, 'limited')
-    const program = new URL('../../bin/postrider.ts', import.meta.url).pathname
+    const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
     const { status, stdout, stderr } = spawnSync(
       'bash',
       ['--norc', '-c', 'ulimit -f 48; exec "$0" "$@"', process.execPath, program, 'user', 'add', 'ann@owner.test'],

@@ -16,13 +16,14 @@ import { createConnection, createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, start, type Running } from './command.ts'
 
-const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'postrider-serve-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 

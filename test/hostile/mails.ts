@@ -2,12 +2,13 @@
 // POSTRIDER_HOSTILE is how many, POSTRIDER_HOSTILE_SEED which.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { mutate } from '../mutations/mutate.ts'
 import { BODY_BOMBS, HEADER_BOMBS } from './bombs.ts'
 
 export const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 60)
 const SEED = Number(process.env['POSTRIDER_HOSTILE_SEED'] ?? 1)
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 /**
  * A header bomb fills what a header may have; the others have so many octets, and in the long run every fifth so many.
  */

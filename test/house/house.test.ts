@@ -3,13 +3,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { dirname, join, normalize, relative } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { version } from '../../src/base/version.ts'
 import { OWNERS } from '../../src/store/tables.ts'
 
 // The order of the house, held by reading the sources. Each list of exceptions carries its reasons; an exception that
 // nothing needs any more fails too.
 
-const ROOT = new URL('../../', import.meta.url).pathname
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const SRC = join(ROOT, 'src')
 
 interface Source {
@@ -514,7 +515,7 @@ describe('the package', () => {
       .flatMap((script) => script.split('&&'))
       .map((command) => command.trim().replace(/^(?:[A-Z_]+=\S+ )+/, ''))
     assert.deepEqual(
-      started.filter((command) => !/^(exec sh bin\/node\.sh|npm run --silent \S+)( |$)/.test(command)),
+      started.filter((command) => !/^(exec sh bin\/node\.sh|exec sh test\/run\.sh|npm run --silent \S+)( |$)/.test(command)),
       [],
     )
     assertNone(

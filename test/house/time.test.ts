@@ -5,8 +5,9 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 
-const TESTS = new URL('../', import.meta.url).pathname
+const TESTS = fileURLToPath(new URL('../', import.meta.url))
 
 /** Every place that sleeps, or looks how much time has passed. */
 const ALLOWED: Record<string, string> = {

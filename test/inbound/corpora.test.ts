@@ -4,11 +4,12 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import type { InboundAttachment, ParsedBody, ParsedHeader } from '../../src/message/parse.ts'
 import { costing } from '../kit/cost.ts'
 import { hire, wire, type Threads } from './threads.ts'
 
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 const MIME = join(CORPORA, 'mime')
 const skip = existsSync(MIME) ? false : `no corpus at ${MIME}; set POSTRIDER_CORPORA`
 /** Milliseconds of the processor. */

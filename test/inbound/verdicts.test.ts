@@ -5,6 +5,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import type { Answer } from '../../src/base/resolver.ts'
 import { withoutForged, withoutForgedField } from '../../src/message/authentication.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -14,7 +15,7 @@ import { until } from '../kit/until.ts'
 import { readSuite } from './spf-suite.ts'
 import { hire, HOSTNAME, zone, type Threads } from './threads.ts'
 
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 const skip = existsSync(join(CORPORA, 'spf')) ? false : `no corpus at ${CORPORA}; set POSTRIDER_CORPORA`
 
 let threads: Threads

@@ -6,9 +6,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { withPrograms } from './rig/need.ts'
 
-const PROGRAM = new URL('../../bin/postrider.ts', import.meta.url).pathname
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 const LIMIT = 30_000
 
 interface Shell {

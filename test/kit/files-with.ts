@@ -3,10 +3,11 @@
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { betrays } from '../../src/store/erasing.ts'
 
-const HERE = new URL(import.meta.url).pathname
+const HERE = fileURLToPath(import.meta.url)
 
 export async function filesWith(dataDir: string, address: string): Promise<string[]> {
   const { stdout } = await promisify(execFile)(process.execPath, [HERE, dataDir, address], {

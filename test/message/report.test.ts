@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { parseTextRules, TEXT_RULES } from '../../src/message/bounce-text.ts'
 import { parseTree } from '../../src/message/mime-tree.ts'
@@ -12,7 +13,7 @@ import type { ReportedRecipient } from '../../src/message/reported.ts'
 import { classify, type BounceClass, type SaidAt } from '../../src/smtp/bounce-class.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 const skip = existsSync(join(CORPORA, 'bounces')) ? false : `no corpus at ${CORPORA}; set POSTRIDER_CORPORA`
 
 const lines = (...each: string[]): string => each.join('\n')

@@ -5,10 +5,11 @@ import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 
 // bin/node.sh in a project of its own, whose node_modules holds what each test puts there.
 
-const ROOT = new URL('../../', import.meta.url).pathname
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const place = mkdtempSync(join(tmpdir(), 'postrider-launcher-'))
 after(() => rmSync(place, { recursive: true }))
 

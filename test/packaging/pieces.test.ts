@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { debianChangelog, readChangelog } from '../../packaging/changelog.ts'
 import { manPages } from '../../packaging/man.ts'
 import { thirdParty } from '../../packaging/third-party.ts'
@@ -13,7 +14,7 @@ import { createProgram } from '../../src/cli/main.ts'
 // What the Debian package is made of, as far as it can be judged without building it; packaging/package-smoke.sh
 // installs it.
 
-const ROOT = new URL('../../', import.meta.url).pathname
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'postrider-pieces-'))
 after(() => rmSync(folder, { recursive: true }))
 

@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { startListener, type InboundEnvelope, type ListenerOptions } from '../../src/smtp/listener.ts'
 import { hasBareLineEnd } from '../../src/smtp/strict-stream.ts'
@@ -14,7 +15,7 @@ import { costing } from '../kit/cost.ts'
 import { until } from '../kit/until.ts'
 import { RawClient, type RawReply } from './raw.ts'
 
-const CORPORA = process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 const SEQUENCES = join(CORPORA, 'smtp-smuggling/sequences.json')
 const skip = existsSync(SEQUENCES) ? false : `no corpus at ${SEQUENCES}; set POSTRIDER_CORPORA`
 const selfMade = makeCertificate('mx.here.test', Date.now())

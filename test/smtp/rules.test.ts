@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import {
   BOUNCE_CLASSES,
   classify,
@@ -117,7 +118,7 @@ describe('bounce rules', () => {
   })
 
   const corpus = join(
-    process.env['POSTRIDER_CORPORA'] ?? new URL('../../../shared/corpora', import.meta.url).pathname,
+    process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url)),
     'bounces/handover',
   )
   const absent = existsSync(corpus) ? false : `no corpus at ${corpus}; set POSTRIDER_CORPORA`

@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { CODES, refuse, type Code } from '../../src/base/errors.ts'
 import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
 import { replyTo, wordsOf } from '../../src/submission/refusals.ts'
 
-const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).pathname
+const source = (path: string): string => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
 
 /** The texts of a file: its literals without its comments. */
 function textsOf(path: string): string[] {
