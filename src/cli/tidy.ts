@@ -32,7 +32,6 @@ export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine
   await summarise(desk, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
-  await spool.removeLeft()
   await spool.emptyQuarantine(now - QUARANTINE)
   const { events, inbound, outbound_bodies } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)
@@ -42,6 +41,8 @@ export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine
     await removeOldDeliveries(store, now - events)
   }
   await giveBack(store)
+  // Last: a file that cannot be removed must not keep the rest from being done.
+  await spool.removeLeft()
 }
 
 /** Gives free space of the database back to the disk in steps, so that other writes are not delayed. */

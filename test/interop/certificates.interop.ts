@@ -20,6 +20,16 @@ const absent = [PEBBLE, '/usr/bin/curl', '/usr/bin/openssl', '/usr/bin/testssl']
 const LIMIT = 60_000
 const HOST = 'mx.shop.example'
 
+/** A log that keeps each line: the event, and its fields as JSON. */
+function heard() {
+  const lines: string[] = []
+  const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
+  return {
+    lines,
+    log: { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where },
+  }
+}
+
 withPrograms('certificates by ACME', absent, () => {
   const folder = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
   let dns: TestDns
@@ -224,9 +234,7 @@ ${more}`
 
   test('by TLS-ALPN-01 where port 80 is not open, and where nobody comes through to it', async () => {
     for (const listen of [[], ['127.0.0.1:0']]) {
-      const lines: string[] = []
-      const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
-      const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+      const { lines, log } = heard()
       const clock = new ManualClock(Date.now())
       const postrider = await startTestAppliance({
         clock,
@@ -264,9 +272,7 @@ ${more}`
     const keyFile = join(folder, 'eab.key')
     dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
     const tried = async (eab: { eab_kid?: string; eab_key_file?: string }): Promise<string> => {
-      const lines: string[] = []
-      const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
-      const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+      const { lines, log } = heard()
       const acmeOf = { enabled: true, accept_terms: true, directory: bound.directory, ca_file: bound.caFile, ...eab }
       const postrider = await startTestAppliance({
         clock,
@@ -359,9 +365,7 @@ ${more}`
 
   test('a clock that is twenty years ahead: one certificate in two days, and the sentence that names the clock', async () => {
     const clock = new ManualClock(Date.now() + 20 * 365 * DAY)
-    const lines: string[] = []
-    const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
-    const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+    const { lines, log } = heard()
     const postrider = await startTestAppliance({
       clock,
       log,
@@ -400,9 +404,7 @@ ${more}`
 
   test('refused and unreachable proofs, an authority that is down: mail goes on, what to do is said, no burst', async () => {
     const clock = new ManualClock(Date.now())
-    const lines: string[] = []
-    const note = (event: string, fields: object = {}): void => void lines.push(`${event} ${JSON.stringify(fields)}`)
-    const log = { debug() {}, info: note, warn: note, error: note, always: note, fault: (where: string) => where }
+    const { lines, log } = heard()
     const start = (directory: string) =>
       startTestAppliance({
         clock,
