@@ -21,6 +21,7 @@ export function createInside(desk: ApiDesk, base: () => string, resources: reado
       parts: desk,
       reader: desk.store,
       clock: desk.clock,
+      log: desk.log,
       keyring: desk.keyring,
       gate: {
         authenticate: (_, env) => (env as { caller: Caller }).caller,

@@ -142,6 +142,7 @@ export function createApp(desk: ApiDesk): App {
       parts: desk,
       reader: desk.store,
       clock: desk.clock,
+      log: desk.log,
       keyring: desk.keyring,
       gate: createGate(desk),
       base,

@@ -1,6 +1,7 @@
 // Exports an audience as CSV (RFC 4180): email, name, status, and a column for each custom field whose values are all
 // plain text; other values are JSON in "attributes" and "preferences". An import of it gives the same audience, with
 // those who must not be written to.
+import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/roll.ts'
 import { plain } from '../campaigns/standing.ts'
@@ -34,8 +35,12 @@ export async function exportContacts(store: Store, audience: Audience, terminal:
     await terminal.raw(page.map((contact) => csvLine(cellsOf(contact, fields))).join(''))
 }
 
+/** Null also where damage left no JSON, which `postrider verify` names. */
+const objectOf = (text: string | null): Record<string, unknown> | null =>
+  text === null ? null : ((jsonOf(text) ?? null) as Record<string, unknown> | null)
+
 function cellsOf(contact: RollContact, fields: readonly string[]): (string | null)[] {
-  const custom = new Map(Object.entries(JSON.parse(contact.custom_fields ?? '{}') as Record<string, unknown>))
+  const custom = new Map(Object.entries(objectOf(contact.custom_fields) ?? {}))
   const cells = fields.map((field) => {
     const value = custom.get(field)
     if (!isPlain(value)) return null
@@ -55,13 +60,12 @@ async function exportJson(store: Store, audience: Audience, terminal: Terminal):
   )
     for (const contact of page) {
       const { custom_fields, email, name, preferences } = contact
-      const parsed = (text: string | null): unknown => (text === null ? null : JSON.parse(text))
       const shown = {
         email,
         name,
         status: standing(contact),
-        custom_fields: parsed(custom_fields),
-        preferences: parsed(preferences),
+        custom_fields: objectOf(custom_fields),
+        preferences: objectOf(preferences),
       }
       await terminal.raw(`${before}${JSON.stringify(shown)}`)
       before = ','

@@ -3,6 +3,7 @@ import { InvalidArgumentError, Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
+import { jsonOf } from '../base/json.ts'
 import { isScope, SCOPES } from '../accounts/scopes.ts'
 import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { requireUser } from '../accounts/users.ts'
@@ -151,7 +152,7 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
           id: row.id,
           user: row.email,
           name: row.name,
-          scopes: JSON.parse(row.scopes) as string[],
+          scopes: (jsonOf(row.scopes) ?? []) as string[],
           last_four: row.last_four,
           agent: row.agent_id,
           daily: row.daily,

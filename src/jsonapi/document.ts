@@ -1,5 +1,7 @@
 // Builds response documents: resource objects, included resources (full linkage, each once), links and meta.
 import { iso } from '../base/clock.ts'
+import { jsonOf } from '../base/json.ts'
+import type { Log } from '../base/log.ts'
 import type { Reader } from '../store/database.ts'
 import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
@@ -12,10 +14,14 @@ export interface ResourceObject {
   attributes?: Record<string, unknown>
   relationships?: Record<string, { data: { type: string; id: string } | null }>
   links?: { self: string }
+  /** The attributes whose values the database does not hold any more; they are shown as null. */
+  meta?: { damaged: string[] }
 }
 
 export interface Writer {
   reader: Reader
+  /** Hears of rows that are damaged. */
+  log: Log
   types: Types
   /** The API's base URL, without final slash. */
   base: string
@@ -27,10 +33,14 @@ export interface Writer {
 
 type Fieldset = Pick<Query, 'include' | 'fields'>
 
+/** The times that a Date can hold (ECMA-262, time values). */
+const isTime = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= 8.64e15
+
+/** The value of a column as it is shown. Undefined: the column does not hold such a value, so it is damaged. */
 const SHOW: Record<Kind, (value: unknown) => unknown> = {
   plain: (value) => value,
-  time: (value) => (value === null ? null : iso(value as number)),
-  json: (value) => (typeof value === 'string' ? JSON.parse(value) : value),
+  time: (value) => (value === null ? null : isTime(value) ? iso(value) : undefined),
+  json: (value) => (typeof value === 'string' ? jsonOf(value) : value),
   flag: (value) => (value === null ? null : value === 1),
 }
 
@@ -180,12 +190,20 @@ function resourceObject(
 ): ResourceObject {
   const wanted = query.fields.get(resource.type)
   const attributes: Record<string, unknown> = {}
+  const damaged: string[] = []
   for (const [name, { read, kind }] of Object.entries(resource.attributes)) {
     if (wanted && !wanted.has(name)) continue
     if (read === 'once') {
       if (single && Object.hasOwn(once, name)) attributes[name] = once[name]
-    } else if (read !== 'never' && (read !== 'single' || single || wanted))
-      attributes[name] = SHOW[kind ?? 'plain'](row[name])
+    } else if (read !== 'never' && (read !== 'single' || single || wanted)) {
+      const stored = row[name]
+      let shown = SHOW[kind ?? 'plain'](stored)
+      if (shown === undefined && stored !== undefined) {
+        damaged.push(name)
+        shown = null
+      }
+      attributes[name] = shown
+    }
   }
   const relationships: NonNullable<ResourceObject['relationships']> = {}
   for (const [name, { type, column }] of Object.entries(resource.relationships ?? {})) {
@@ -196,6 +214,11 @@ function resourceObject(
   const object: ResourceObject = { type: resource.type, id: row['id'] as string }
   if (Object.keys(attributes).length > 0) object.attributes = attributes
   if (Object.keys(relationships).length > 0) object.relationships = relationships
+  if (damaged.length > 0) {
+    // One damaged row must not keep the others of its page from being shown.
+    writer.log.error('row is damaged', { id: object.id, type: resource.type, columns: damaged })
+    object.meta = { damaged }
+  }
   if (resource.self) object.links = { self: writer.base + resource.self.replace(/:\w+/, object.id) }
   return object
 }

@@ -17,11 +17,12 @@ export interface ErrorAnswer {
  */
 export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log: Log }): ErrorAnswer {
   if (thrown instanceof Refusal) return respond(thrown.problems, thrown.status, thrown.headers, clock.now())
-  const id = log.fault('http', thrown)
   if (/^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/.test(codeOf(thrown))) {
+    // No fault of this program; base/trouble.ts has told the operator.
     const detail = 'The disk of this server is full; nothing was accepted. Send this again later.'
-    return respond([{ code: 'insufficient_storage', detail }], 507, { 'Retry-After': '60' }, clock.now(), id)
+    return respond([{ code: 'insufficient_storage', detail }], 507, { 'Retry-After': '60' }, clock.now())
   }
+  const id = log.fault('http', thrown)
   const detail =
     'Something went wrong on our side; nothing was accepted. The operator finds it in the log under this id.'
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)

@@ -123,6 +123,17 @@ export class Schemas {
           properties: Object.fromEntries(shown.map(([name, field]) => [name, valueSchema(field, 'output')])),
         },
         ...(relationships.length > 0 ? { relationships: this.relationships(resource) } : {}),
+        meta: this.component('ResourceMeta', () => ({
+          type: 'object',
+          description: 'There only where the database of this server is damaged.',
+          properties: {
+            damaged: {
+              type: 'array',
+              items: { type: 'string' },
+              description: 'Attributes whose values are lost; they are shown as null.',
+            },
+          },
+        })),
         ...(resource.self === undefined
           ? {}
           : {

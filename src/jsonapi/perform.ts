@@ -4,6 +4,7 @@ import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
 import { checkMatch, hasTag, tagOf, type Turns } from './changed.ts'
@@ -20,6 +21,7 @@ export interface PerformDesk<Parts> {
   parts: Parts
   reader: Reader
   clock: Clock
+  log: Log
   keyring: Keyring
   /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
   base: () => string
@@ -51,10 +53,10 @@ class Performance<Parts> {
   readonly id: string | undefined
 
   constructor(desk: PerformDesk<Parts>, asked: Asked, single: boolean) {
-    const { base, parts, reader, types } = desk
+    const { base, log, parts, reader, types } = desk
     this.desk = desk
     this.asked = asked
-    this.writer = { reader, types, base: base(), parts, single }
+    this.writer = { reader, log, types, base: base(), parts, single }
     this.id = Object.values(asked.context.req.param() as Record<string, string>)[0]
   }
 

@@ -1,5 +1,6 @@
 // A mail's body as its owner submitted it, read from the database or the spool; nulls once it is no longer kept.
 import { readFileSync } from 'node:fs'
+import { jsonOf } from '../base/json.ts'
 import type { StoredBody } from '../message/worker.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -23,8 +24,10 @@ export interface Body {
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
   const json = stored?.content ?? (stored?.spool ? readNow(spool.path(filesOf(stored.spool)[0]!)) : null)
-  if (json === null) return { html: null, text: null, headers: null, attachments: null }
-  const { html, text, headers = [], attachments = [] } = JSON.parse(json) as StoredBody
+  // What cannot be read or is damaged leaves the rest of the mail to be shown.
+  const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
+  if (body === undefined) return { html: null, text: null, headers: null, attachments: null }
+  const { html, text, headers = [], attachments = [] } = body
   return {
     html,
     text,

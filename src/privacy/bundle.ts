@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
+import { jsonOf } from '../base/json.ts'
 import { filesOf } from '../outbound/body.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
@@ -36,18 +37,10 @@ function readable(row: Row): Row {
   for (const [name, value] of Object.entries(row)) {
     if (HIDDEN.test(name) || value === null) continue
     if (/_at$|^at$/.test(name) && typeof value === 'number') shown[name] = iso(value)
-    else if (typeof value === 'string' && /^[[{]/.test(value)) shown[name] = parsed(value)
+    else if (typeof value === 'string' && /^[[{]/.test(value)) shown[name] = jsonOf(value) ?? value
     else if (!(value instanceof Uint8Array)) shown[name] = value
   }
   return shown
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
 }
 
 const KEYS = (keys: readonly number[]): string => `(${keys.join(', ')})`

@@ -2,6 +2,7 @@
 //
 // Guarantees: only the whole address matches, not a part of a longer one (xann@there.test, ann@there.test.example).
 import { domainToUnicode } from 'node:url'
+import { jsonOf } from '../base/json.ts'
 import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
 
@@ -166,7 +167,8 @@ export const redact = (text: string, { address, mark }: Pick<Erasing, 'address' 
 export function redactMailboxes(text: string, erasing: Pick<Erasing, 'address' | 'mark'>): string {
   const one = (mailbox: string): string => (names(mailbox, erasing.address) ? erasing.mark : mailbox)
   if (!text.startsWith('[')) return one(text)
-  return JSON.stringify((JSON.parse(text) as string[]).map(one))
+  const list = jsonOf(text) as string[] | undefined
+  return list === undefined ? redact(text, erasing) : JSON.stringify(list.map(one))
 }
 
 const redactOrNull = (text: string | null, erasing: Erasing): string | null =>

@@ -1,5 +1,6 @@
 // Erases an address from payloads sent to endpoints, from their answers, and from the names of endpoints. Text that a
 // payload quotes from a mail goes when the mail itself was erased.
+import { jsonOf } from '../base/json.ts'
 import type { EventType } from '../states/events.ts'
 import { holds, names, needleOf, redact, redacting, redactMailboxes, sliceEnd } from '../store/erasing.ts'
 import type { Erasing, Step } from '../store/erasing.ts'
@@ -59,7 +60,8 @@ export const forgetInPushed: Step = (tx, erasing, after) => {
 
 /** A payload of the same shape, with the event's facts but without text from the mail. */
 function wordless(payload: string, event: EventType, erasing: Erasing): string {
-  const told = JSON.parse(payload) as { data: Record<string, unknown> }
+  const told = jsonOf(payload) as { data: Record<string, unknown> } | undefined
+  if (told === undefined) return redact(payload, erasing)
   const { data } = told
   if (event === RECEIVED)
     Object.assign(data, {

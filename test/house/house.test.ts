@@ -515,7 +515,9 @@ describe('the package', () => {
       .flatMap((script) => script.split('&&'))
       .map((command) => command.trim().replace(/^(?:[A-Z_]+=\S+ )+/, ''))
     assert.deepEqual(
-      started.filter((command) => !/^(exec sh bin\/node\.sh|exec sh test\/run\.sh|npm run --silent \S+)( |$)/.test(command)),
+      started.filter(
+        (command) => !/^(exec sh bin\/node\.sh|exec sh test\/run\.sh|npm run --silent \S+)( |$)/.test(command),
+      ),
       [],
     )
     assertNone(

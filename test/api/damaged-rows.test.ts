@@ -1,0 +1,113 @@
+// A row that is damaged in the database is shown with nulls and says which attributes are lost; the other rows of its
+// page, and the same row once it is mended, are shown as ever.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { resources } from '../../src/api/server.ts'
+import { createLog } from '../../src/base/log.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { receive } from '../kit/sender.ts'
+
+interface Shown {
+  id: string
+  attributes: Record<string, unknown>
+  meta?: object
+}
+
+let postrider: TestAppliance
+const said: string[] = []
+/** A list of each kind; the row that is damaged is its last, two stand in each. */
+const lists = new Map<string, string>()
+
+const made = async (path: string, type: string, attributes: object, related: Record<string, string> = {}) => {
+  const relationships = Object.fromEntries(
+    Object.entries(related).map(([name, id]) => [name, { data: { type: `${name}s`, id } }]),
+  )
+  const body = { data: { type, attributes, ...(Object.keys(related).length > 0 ? { relationships } : {}) } }
+  const answer = await postrider.api('POST', path, body)
+  assert.ok(answer.status < 300, `${path}: ${JSON.stringify(answer.body)}`)
+  return answer.body.data.id as string
+}
+
+before(async () => {
+  const clock = new ManualClock()
+  const log = createLog({ clock, level: 'error', form: 'json', write: (line) => void said.push(line) })
+  postrider = await startTestAppliance({ clock, log })
+  const kit = campaignKit(() => postrider)
+  const domain = await postrider.activeDomain('here.test')
+  await postrider.activeDomain('there.test')
+  const audience = await kit.audience(domain)
+  await kit.audience(domain)
+  await kit.fill(audience, [
+    { email: 'one@a.test', custom_fields: { town: 'Ulm' }, preferences: { weekly: true } },
+    { email: 'two@a.test', custom_fields: { town: 'Bonn' }, preferences: { weekly: true } },
+  ])
+  const inbox = await made('/inboxes', 'inboxes', { name: 'Box', address: 'box@here.test' })
+  await made('/inboxes', 'inboxes', { name: 'Second', address: 'second@here.test' })
+  for (const n of [1, 2]) {
+    await kit.draft(audience, { reply_to: [`ann${n}@here.test`] })
+    await made(
+      '/webhooks',
+      'webhooks',
+      { name: `Hook ${n}`, url: `https://hook${n}.test/`, events: ['email.sent'] },
+      { domain: domain.id },
+    )
+    await made('/outbound-emails', 'outbound-emails', {
+      from: 'ann@here.test',
+      to: `bob${n}@nowhere.test`,
+      cc: [`c${n}@nowhere.test`],
+      subject: 'Hello',
+      html: '<p>Hi</p>',
+    })
+    await receive(postrider, { to: 'box@here.test' })
+  }
+  for (const { type, actions } of resources)
+    for (const action of actions) {
+      if (action.kind !== 'list') continue
+      const ids: Record<string, string> = { ':audience': audience, ':inbox': inbox, ':domain': domain.id }
+      const path = action.path.replace(/:\w+/, (name) => ids[name] ?? name)
+      if (!path.includes(':') && !lists.has(type)) lists.set(type, path)
+    }
+})
+after(() => postrider.stop())
+
+test('every list goes on around a row that holds what its column cannot', async () => {
+  const { store } = postrider.appliance.desk
+  const tried: string[] = []
+  for (const { attributes, table, type } of resources) {
+    const path = lists.get(type)
+    if (path === undefined) continue
+    const whole = await postrider.api('GET', path)
+    assert.equal(whole.status, 200, path)
+    const { id } = (whole.body.data as { id: string }[]).at(-1) ?? {}
+    if (id === undefined) continue
+    const columns = store.all(raw<{ name: string }>(`select name from pragma_table_info('${table}')`))
+    for (const [name, { kind, read }] of Object.entries(attributes)) {
+      if ((kind !== 'json' && kind !== 'time') || (read !== undefined && read !== 'always')) continue
+      if (!columns.some((column) => column.name === name)) continue
+      const harm = kind === 'json' ? `'["x'` : '9000000000000000'
+      const [before] = store.all(
+        raw<{ was: string | number | null }>(`select "${name}" as was from ${table} where id = '${id}'`),
+      )
+      await store.write((tx) => tx.run(raw(`update ${table} set "${name}" = ${harm} where id = '${id}'`)))
+      said.length = 0
+      const { body, status } = await postrider.api('GET', path)
+      assert.equal(status, 200, `${path} with ${name} damaged: ${JSON.stringify(body)}`)
+      const shown: Shown = (body.data as Shown[]).find((each) => each.id === id)!
+      // Sorted by the damaged column it may stand elsewhere, but it is there.
+      assert.deepEqual(shown.meta, { damaged: [name] }, `${type} ${name}`)
+      assert.equal(shown.attributes[name], null)
+      assert.equal(body.data.length, whole.body.data.length)
+      assert.match(said.join(''), new RegExp(`row is damaged.*${id}`))
+      assert.ok(!said.join('').includes('"fault"'))
+      tried.push(`${type} ${name}`)
+      await store.write((tx) => tx.run(raw(`update ${table} set "${name}" = ? where id = '${id}'`, [before!.was])))
+    }
+    assert.deepEqual((await postrider.api('GET', path)).body, whole.body, `${type} mended`)
+  }
+  for (const each of ['outbound-emails cc', 'contacts custom_fields', 'campaigns reply_to', 'webhooks events'])
+    assert.ok(tried.includes(each), `${each} of ${tried.join(', ')}`)
+  assert.ok(tried.length > 20, tried.join(', '))
+})
