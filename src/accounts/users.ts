@@ -113,14 +113,22 @@ export async function setPassword(
 export const userByKey = (reader: Reader, key: number): User | undefined =>
   reader.first(db.selectFrom('users').selectAll().where('key', '=', key))
 
-/** Removes a user who owns no domain that still exists; tokens go with the user. Throws an OperatorError. */
+/** Removes a user who never had a domain; tokens go with the user. Throws an OperatorError. */
 export function removeUser(desk: { store: Store }, email: string): Promise<User> {
   return desk.store.write((tx) => {
     const user = requireUser(tx, email)
-    const domain = tx.first(db.selectFrom('domains').select('name').where('user_key', '=', user.key))
+    const domain = tx.first(
+      db
+        .selectFrom('domains')
+        .select(['name', 'deleted_at'])
+        .where('user_key', '=', user.key)
+        // One that stands comes before one that was removed.
+        .orderBy('deleted_at', 'asc')
+        .limit(1),
+    )
     if (domain)
       throw new OperatorError(
-        `${user.email} owns the domain ${domain.name} and its mail; a user with domains is kept. Revoke the tokens instead.`,
+        `${user.email} ${domain.deleted_at === null ? 'owns' : 'owned'} the domain ${domain.name}, and its mail is kept: a user who has had a domain cannot be removed. To keep ${user.email} out, revoke the tokens ("postrider token revoke"), end the programs ("postrider grant revoke") and set another password ("postrider user passwd").`,
       )
     tx.run(db.deleteFrom('users').where('key', '=', user.key))
     return user

@@ -15,13 +15,22 @@ export async function looksLikeJson(source: Source): Promise<boolean> {
   return false
 }
 
-export async function* jsonRows(source: Source): AsyncIterable<Row> {
-  const items = itemsOf(source, await textOf(source)).map(flat)
+/** `more` is called where the document says that it is one page of several. */
+export async function* jsonRows(source: Source, more: () => void): AsyncIterable<Row> {
+  const text = await textOf(source)
+  const whole = parsed(text)
+  const items = itemsOf(source, whole, text).map(flat)
+  if (whole && !Array.isArray(whole) && isPage(whole, items.length)) more()
   const names = [...new Set(items.flatMap((item) => Object.keys(item)))]
   if (names.length > 0) yield { record: names, line: 1 }
   for (const [index, item] of items.entries())
     yield { record: names.map((name) => textIn(item[name])), line: index + 1 }
 }
+
+/** Amazon SES has a NextToken, Brevo (count) and others the number of all items. */
+const isPage = (whole: Item, items: number): boolean =>
+  typeof whole['NextToken'] === 'string' ||
+  Math.max(Number(whole['count']) || 0, Number(whole['TotalCount']) || 0) > items
 
 async function textOf(source: Source): Promise<string> {
   if (source.size > MAX)
@@ -33,8 +42,7 @@ async function textOf(source: Source): Promise<string> {
     .replace(/^\ufeff/, '')
 }
 
-function itemsOf(source: Source, text: string): Item[] {
-  const whole = parsed(text)
+function itemsOf(source: Source, whole: Item | unknown[] | undefined, text: string): Item[] {
   const list = Array.isArray(whole) ? whole : whole && Object.values(whole).find(Array.isArray)
   const lines = (): unknown[] =>
     text

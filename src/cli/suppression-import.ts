@@ -28,6 +28,8 @@ export interface SuppressionsImported {
   skipped: number
   errors: RowError[]
   more_errors?: number
+  /** The file is one page of several. */
+  incomplete?: true
 }
 
 interface Sending {
@@ -37,8 +39,8 @@ interface Sending {
 
 type Rows = (read?: (bytes: number) => void) => AsyncIterable<Row>
 
-async function rowsIn(source: Source): Promise<Rows> {
-  if (await looksLikeJson(source)) return () => jsonRows(source)
+async function rowsIn(source: Source, more: () => void): Promise<Rows> {
+  if (await looksLikeJson(source)) return () => jsonRows(source, more)
   const form = await formOf(source)
   return (read) => rowsOf(source, form, read)
 }
@@ -50,7 +52,8 @@ export async function importSuppressions(
   wishes: SuppressionWishes & { force: boolean },
   bar: Progress,
 ): Promise<SuppressionsImported> {
-  const rows = await rowsIn(source)
+  const total: SuppressionsImported = { created: 0, updated: 0, skipped: 0, errors: [] }
+  const rows = await rowsIn(source, () => (total.incomplete = true))
   const now = desk.clock.now()
   const errors: RowError[] = []
   const checked = { rows: 0, failed: 0 }
@@ -63,7 +66,6 @@ export async function importSuppressions(
   }
   if (!wishes.force) checkErrors(source, { ...checked, errors })
   source.checkUnchanged()
-  const total: SuppressionsImported = { created: 0, updated: 0, skipped: 0, errors: [] }
   let lot: Entry[] = []
   const flush = async (): Promise<void> => {
     const sent = lot

@@ -150,11 +150,17 @@ function transfer(suppression: Command, invocation: () => Invocation): void {
     )
 }
 
-function told({ created, errors, more_errors = 0, skipped, updated }: SuppressionsImported, domain: string): string {
+function told(
+  { created, errors, incomplete, more_errors = 0, skipped, updated }: SuppressionsImported,
+  domain: string,
+): string {
   const failed = errors.length + more_errors
   return [
     `${created} addresses are suppressed on ${domain} now, ${updated > 0 ? `${updated} more widely than before, ` : ''}${skipped} skipped${failed > 0 ? `, ${failed} of them in error` : ''}.`,
     ...errors.map(({ line, reason }) => `  line ${line}: ${printable(reason)}`),
     ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
+    ...(incomplete
+      ? ['This file is one page of several: it says so itself. Export and import the next pages too.']
+      : []),
   ].join('\n')
 }

@@ -36,7 +36,7 @@ const TABLES = of(
 
 async function readSuppressions(bytes: Buffer): Promise<void> {
   const source = sourceOf(bytes)
-  const rows = (await looksLikeJson(source)) ? jsonRows(source) : rowsOf(source, await formOf(source))
+  const rows = (await looksLikeJson(source)) ? jsonRows(source, () => {}) : rowsOf(source, await formOf(source))
   const from = SOURCES[bytes.length % (SOURCES.length + 1)]
   let columns: SuppressionColumns | undefined
   for await (const { record } of rows)
