@@ -3,6 +3,7 @@ import { field } from '../jsonapi/resource.ts'
 import type { Campaign } from '../campaigns/edit.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { parseAddress } from '../message/address.ts'
+import { campaignSender } from '../message/identity.ts'
 import { requireSubscription } from '../outbound/admit.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { domainByKey } from '../domains/find.ts'
@@ -34,7 +35,7 @@ export const campaignTests = define('campaign-tests', {
         const mail = render(campaign, valuesOf({ email: to.address, name: to.name || null, custom_fields: null }))
         const { bells, ...desk } = parts
         const { email } = await submitEmail({ ...desk, ring: bells.deliveries }, caller.userKey, {
-          from: campaign.from_address ?? `noreply@${domain.name}`,
+          from: campaignSender(campaign.from_address, domain.name),
           to: attributes.email,
           subject: `[Test] ${mail.subject}`,
           html: mail.html,

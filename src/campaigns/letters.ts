@@ -1,22 +1,27 @@
-// Gives the composer the content of a campaign's mail, and decides whether the mail is still to be sent. The decision
-// is made when the mail is about to be sent, not when it was queued.
+// The source of campaign mail: gives the composer the content of a mail, and decides whether the mail is still to be
+// sent. The decision is made when the mail is about to be sent, not when it was queued.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { parseAddress, type Address } from '../message/address.ts'
+import { campaignSender } from '../message/identity.ts'
 import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
-import type { Bulk, BulkLetter, BulkWork } from '../outbound/attempt.ts'
+import { settleBulk, withdraw } from '../outbound/bulk.ts'
+import { claimBulk } from '../outbound/claim.ts'
 import { damaged } from '../outbound/intact.ts'
-import { stopsNow, type KnownStops, type Recipient } from '../outbound/stops.ts'
+import { trackingBase } from '../outbound/letter.ts'
+import { domainStop, stopsNow, type KnownStops, type Recipient } from '../outbound/stops.ts'
+import type { MailTransaction, Source, Wanted, Withdrawal } from '../outbound/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { digestNumber, isIntact } from '../store/digests.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import type { Lead } from './lead.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
 
 export interface LettersDesk {
@@ -25,6 +30,7 @@ export interface LettersDesk {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'http'>
+  lead: Lead
 }
 
 type Campaign = RowOf<'campaigns'>
@@ -64,6 +70,8 @@ const audienceByKey = statement<{ key: number }>()((arg) =>
     .where('a.key', '=', arg.key),
 )
 
+/** How long (ms) the results of campaign mail wait for each other. */
+const PATIENCE = 20
 /** The most campaigns that are kept in memory. */
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
@@ -78,13 +86,13 @@ interface Known {
   damage?: string | undefined
 }
 
-export class CampaignLetters implements Bulk {
+export class CampaignLetters implements Source {
+  readonly patience = PATIENCE
+  readonly settle = settleBulk
   readonly #desk: LettersDesk
-  /** Called at the first attempt of each mail. */
-  taken: (campaign: number) => void = () => {}
   readonly #known = new Map<number, Known>()
   /** Whether campaigns are halted, as last read. */
-  readonly #halted = new Map<number, 'hold' | 'drop' | undefined>()
+  readonly #halted = new Map<number, boolean>()
 
   constructor(desk: LettersDesk) {
     this.#desk = desk
@@ -99,7 +107,7 @@ export class CampaignLetters implements Bulk {
     const tracked = campaign.opens_tracked === 1 || campaign.clicks_tracked === 1
     return {
       id: name,
-      from: address(campaign.from_address ?? `noreply@${domain}`),
+      from: address(campaignSender(campaign.from_address, domain)),
       replyTo: campaign.reply_to === null ? [] : (JSON.parse(campaign.reply_to) as string[]).map(address),
       subject: campaign.subject,
       ...withFooter({ html: campaign.body_html, text: campaign.body_text }, campaign.test_mode === 0),
@@ -121,58 +129,79 @@ export class CampaignLetters implements Bulk {
     }
   }
 
-  /** The letter for one delivery of a campaign, or the reason why there is none. */
-  letter({ base, delivery, email, known: stops }: BulkWork): BulkLetter | Verdict | 'hold' | 'drop' {
-    const { keyring, log, store } = this.#desk
-    if (delivery.attempts === 1) this.taken(email.campaign_key!)
-    const halted = this.halted(email.campaign_key!)
-    if (halted) return halted
+  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
+    return claimBulk(tx, this, this.#desk.keyring, { lane, now, limit })
+  }
+
+  look(work: MailTransaction): Wanted | Withdrawal {
+    const { log, store } = this.#desk
+    const { deliveries, email, known: stops } = work
+    const delivery = deliveries[0]!
+    if (delivery.attempts === 1) this.#desk.lead.attempted(email.campaign_key!)
+    if (this.#isHalted(email.campaign_key!)) return withdrawalOf(work)
     const known = this.#know(email.campaign_key!)!
-    const { campaign } = known
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
     const harm = known.damage ?? (contact && damageIn('contacts', contact))
-    if (harm !== undefined) return damaged(log, email.id, `Mail ${email.id} is not sent: ${harm}`)
-    const test = campaign.test_mode === 1
-    const unwanted = this.#unwanted(campaign, contact, delivery, stops)
-    if (unwanted) return unwanted
+    const verdict =
+      harm === undefined
+        ? this.#unwanted(known.campaign, contact, delivery, stops)
+        : damaged(log, email.id, `Mail ${email.id} is not sent: ${harm}`)
+    if (verdict) return { ended: [verdict], job: () => undefined }
+    return {
+      ended: [undefined],
+      job: (_, signature) => ({
+        campaign: this.#templateName(known.campaign, email),
+        recipient: this.#recipient(known.campaign, contact, work),
+        signature,
+      }),
+    }
+  }
+
+  unwanted(work: MailTransaction): Verdict | Withdrawal | undefined {
+    if (this.#isHalted(work.email.campaign_key!)) return withdrawalOf(work)
+    return domainStop(this.#desk.store, work.email)
+  }
+
+  #templateName({ key }: Campaign, email: MailTransaction['email']): string {
+    const base = trackingBase(this.#desk.config, email)
+    return JSON.stringify([key, email.domain, email.mail_from_prefix, base, email.user_id] satisfies TemplateName)
+  }
+
+  /** What of a mail is its recipient's alone. */
+  #recipient(
+    campaign: Campaign,
+    contact: Contact | undefined,
+    { deliveries, email }: MailTransaction,
+  ): CampaignRecipient {
+    const { address: to, key } = deliveries[0]!
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
-    const leave = test ? undefined : this.#leave(campaign, delivery.key, delivery.address, mailFrom)
-    const recipient: CampaignRecipient = {
-      to: { ...address(delivery.address), name: contact?.name ?? '' },
-      messageId: `<${email.id}@${email.domain}>`,
+    const leave = campaign.test_mode === 1 ? undefined : this.#leave(campaign, key, to, mailFrom)
+    return {
+      to: { ...address(to), name: contact?.name ?? '' },
+      messageId: email.message_id,
       date: email.created_at,
-      delivery: delivery.key,
-      values: { ...fieldsOf(contact), name: contact?.name ?? '', email: delivery.address, ...leave?.values },
+      delivery: key,
+      values: { ...fieldsOf(contact), name: contact?.name ?? '', email: to, ...leave?.values },
       extra: [
-        ['CFBL-Address', `${returnPathToken(keyring, delivery.key)}@${mailFrom}; report=arf`],
+        ['CFBL-Address', `${returnPathToken(this.#desk.keyring, key)}@${mailFrom}; report=arf`],
         ...(leave?.extra ?? []),
       ],
     }
-    const name = JSON.stringify([
-      campaign.key,
-      email.domain,
-      email.mail_from_prefix,
-      base,
-      email.user_id,
-    ] satisfies TemplateName)
-    return { campaign: name, recipient }
   }
 
-  /** Whether a campaign may not send now (`hold`) or never again (`drop`). */
-  halted(key: number): 'hold' | 'drop' | undefined {
-    if (!this.#halted.has(key)) this.#halted.set(key, this.#haltedNow(key))
-    return this.#halted.get(key)
+  /** Whether a campaign may not send now, or never again. */
+  #isHalted(key: number): boolean {
+    const known = this.#halted.get(key)
+    if (known !== undefined) return known
+    const state = this.#desk.store.first(stateOf({ key }))
+    const halted = state?.status !== 'sending' || state.deleted_at !== null
+    this.#halted.set(key, halted)
+    return halted
   }
 
   /** Says that a campaign's status may have changed. */
   lookAgain(): void {
     this.#halted.clear()
-  }
-
-  #haltedNow(key: number): 'hold' | 'drop' | undefined {
-    const state = this.#desk.store.first(stateOf({ key }))
-    if (!state || state.deleted_at !== null || state.status === 'cancelled') return 'drop'
-    return state.status === 'sending' ? undefined : 'hold'
   }
 
   /**
@@ -236,6 +265,10 @@ export class CampaignLetters implements Bulk {
     return { campaign, listId }
   }
 }
+
+const withdrawalOf = ({ deliveries, email }: MailTransaction): Withdrawal => ({
+  putBack: (tx, now) => withdraw(tx, deliveries[0]!.key, email.campaign_key!, now),
+})
 
 /** A row that is not what was written, as a sentence. */
 const damageIn = (table: string, row: Digest): string | undefined =>

@@ -2,6 +2,7 @@
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { raw } from '../store/query.ts'
+import { sharedIdentity } from '../message/identity.ts'
 
 interface Common {
   key: number
@@ -27,8 +28,6 @@ export function fillLean(reader: Reader, rows: ListedRow[]): void {
   )
   for (const row of lean) {
     const campaign = common.get(row['campaign_key'] as number)!
-    row['from'] = campaign.from_address ?? `noreply@${campaign.domain}`
-    row['subject'] = campaign.subject
-    row['message_id'] = `<${row['id'] as string}@${campaign.domain}>`
+    Object.assign(row, sharedIdentity(row['id'] as string, campaign, campaign.domain))
   }
 }

@@ -18,6 +18,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
+import type { Lead } from './lead.ts'
 import { countWanted, lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDesk {
@@ -26,17 +27,11 @@ export interface RunDesk {
   log: Log
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
+  lead: Lead
   /** Tells the queue that a lane holds new mail. */
   ringLane: (lane: string) => void
 }
 
-/** The most mails of a campaign that wait for their first attempt. */
-const AHEAD = 1000
-/**
- * When no mail was attempted for this time (ms), the waiting mails
- * are held up by their exchangers, and more are queued.
- */
-const STUCK = 250
 /** While the disk is nearly full, campaigns check for room this often. */
 const ROOM_AGAIN = 5 * SECOND
 /** A campaign is tried again this long after a fault. */
@@ -45,14 +40,11 @@ const AFTER_FAULT = MINUTE
 export class CampaignRunner {
   readonly #desk: RunDesk
   readonly #loop: Loop
-  /** Queued mails without an attempt yet, by campaign. */
-  readonly #ahead = new Map<number, number>()
-  /** The time of the last first attempt, by campaign. */
-  readonly #moved = new Map<number, number>()
 
   constructor(desk: RunDesk) {
     this.#desk = desk
     this.#loop = new Loop({ name: 'campaigns', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+    desk.lead.onHalf(() => this.#loop.ring())
   }
 
   start(): void {
@@ -61,8 +53,7 @@ export class CampaignRunner {
 
   /** Says that a campaign's status or time has changed. */
   ring(): void {
-    this.#ahead.clear()
-    this.#moved.clear()
+    this.#desk.lead.forgetAll()
     this.#loop.ring()
   }
 
@@ -71,20 +62,12 @@ export class CampaignRunner {
     this.#loop.ring()
   }
 
-  /** Says that a mail was attempted for the first time. */
-  taken(campaign: number): void {
-    const ahead = (this.#ahead.get(campaign) ?? 1) - 1
-    this.#ahead.set(campaign, ahead)
-    this.#moved.set(campaign, this.#desk.clock.now())
-    if (ahead === AHEAD / 2) this.#loop.ring()
-  }
-
   stop(): Promise<void> {
     return this.#loop.stop()
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, log, space, store } = this.#desk
+    const { clock, lead, log, space, store } = this.#desk
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
     if ((await sweepContacts(store)) > 0) this.#loop.ring()
@@ -107,13 +90,8 @@ export class CampaignRunner {
     return earliest(
       space.low && sending.length > 0 ? clock.now() + ROOM_AGAIN : null,
       nextDue(store),
-      ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : this.#stuckAt(key))),
+      ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : lead.stuckAt(key))),
     )
-  }
-
-  /** When more mails are queued although none was attempted; null when the campaign is not waiting. */
-  #stuckAt(key: number): number | null {
-    return (this.#ahead.get(key) ?? 0) < AHEAD ? null : this.#moved.get(key)! + STUCK
   }
 
   /** scheduled -> sending, or at once to failed when domain, audience or subscription forbids it. */
@@ -142,7 +120,7 @@ export class CampaignRunner {
 
   /** One step of a campaign; true when there is more to do at once. */
   async #advance(key: number): Promise<boolean> {
-    const { clock, space, store } = this.#desk
+    const { clock, lead, space, store } = this.#desk
     const campaign = campaignByKey(store, key)
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
@@ -150,12 +128,12 @@ export class CampaignRunner {
     // With a nearly full disk queued mail is still sent, but no more is queued.
     if (space.low) return false
     if (!walked(campaign)) {
-      const stuckAt = this.#stuckAt(key)
+      const stuckAt = lead.stuckAt(key)
       if (stuckAt !== null && stuckAt > clock.now()) return false
-      if (stuckAt !== null) this.#ahead.delete(key)
+      if (stuckAt !== null) lead.forget(key)
       return this.#page(campaign)
     }
-    this.#ahead.delete(key)
+    lead.forget(key)
     if (openMails(store, key, 1) > 0) return false
     await store.write((tx) => finish(tx, key, clock.now()))
     return false
@@ -190,7 +168,7 @@ export class CampaignRunner {
 
   /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
-    const { clock, config, ringLane, store } = this.#desk
+    const { clock, config, lead, ringLane, store } = this.#desk
     return store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status !== 'sending') return false
@@ -218,8 +196,7 @@ export class CampaignRunner {
       const enqueued = campaign.enqueued + page.mails.length
       tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
       tx.afterCommit(() => {
-        this.#ahead.set(key, (this.#ahead.get(key) ?? 0) + page.mails.length)
-        this.#moved.set(key, clock.now())
+        lead.queued(key, page.mails.length)
         for (const lane of lanes) ringLane(lane)
       })
       return true

@@ -118,7 +118,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     })
     const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
     const parts = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates }
-    const { composer, engine, keys, letters, notices } = createEngine(parts, {
+    const { composer, engine, keys, lead, letters, notices } = createEngine(parts, {
       home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
       timeouts: options.timeouts,
       stsPort: options.stsPort,
@@ -128,8 +128,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     store.on(BAD_NEWS, () => reputation.ring())
     const privacy = new Privacy({ ...parts, noticed: () => notices.ring() })
     const operator = new OperatorNotices({ ...parts, ring: () => notices.ring() })
-    const runner = new CampaignRunner({ ...parts, ringLane: (lane) => engine.ring(lane) })
-    letters.taken = (campaign) => runner.taken(campaign)
+    const runner = new CampaignRunner({ ...parts, lead, ringLane: (lane) => engine.ring(lane) })
     store.on(CAMPAIGN_MAIL, () => runner.settled())
     undo.push(() => composer.close())
     undo.push(() => inbound.stop(0))

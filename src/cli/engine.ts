@@ -7,6 +7,7 @@ import { Pool } from '../base/pool.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../base/resolver.ts'
 import type { CampaignJob, ComposeJob, ComposerAsks } from '../message/worker.ts'
+import { Lead } from '../campaigns/lead.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import type { RouteOptions } from '../smtp/route.ts'
@@ -17,6 +18,7 @@ import { DeliveryEngine } from '../outbound/deliver.ts'
 import { fetchingOf } from '../outbound/fetch.ts'
 import { NoticeMailer } from '../outbound/notice-mail.ts'
 import { StsPolicies } from '../outbound/sts.ts'
+import { SubmittedMail } from '../outbound/submitted.ts'
 
 export interface EngineDesk {
   store: Store
@@ -43,6 +45,7 @@ export interface Engine {
   keys: OpenKeys
   composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
   letters: CampaignLetters
+  lead: Lead
   notices: NoticeMailer
 }
 
@@ -52,7 +55,8 @@ const COMPOSING = MINUTE
 export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(desk)
   const keys = new OpenKeys(desk.store, desk.keyring)
-  const letters = new CampaignLetters(desk)
+  const lead = new Lead(desk.clock)
+  const letters = new CampaignLetters({ ...desk, lead })
   const composer = new Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
     new URL('../message/worker.ts', import.meta.url),
     {
@@ -63,6 +67,10 @@ export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, worker
   )
   const sts = new StsPolicies({ ...desk, fetching, stsPort })
   const ways = { ...desk, keys, sts, timeouts, home, allowed: fetching.allowed }
-  const engine = new DeliveryEngine({ ...ways, composer, bulk: letters })
-  return { engine, keys, composer, letters, notices: new NoticeMailer(ways) }
+  const engine = new DeliveryEngine({
+    ...ways,
+    composer,
+    sources: { submitted: new SubmittedMail(desk), campaign: letters },
+  })
+  return { engine, keys, composer, lead, letters, notices: new NoticeMailer(ways) }
 }

@@ -9,6 +9,9 @@ import type { Reader, Tx } from '../store/database.ts'
 import { moveAll } from '../store/move.ts'
 import { raw, statement, db } from '../store/query.ts'
 import { bulkLane } from './lane-names.ts'
+import { countReceiver } from './receivers.ts'
+import { ageOf, CAMPAIGN_MAIL, isHeard, settle, type Settling } from './settle.ts'
+import { tally } from './tally.ts'
 
 export interface BulkMail {
   user_key: number
@@ -148,11 +151,21 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
   if (!campaign || campaign.deleted_at !== null || campaign.status === 'cancelled') dropQueued(tx, campaignKey, now)
 }
 
+/** Writes the verdict on a campaign's mail, with less than of other mail: there are many. */
+export function settleBulk(tx: Tx, settling: Settling): void {
+  const { delivery, email, now, verdict } = settling
+  tx.signal(CAMPAIGN_MAIL)
+  const silent = verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
+  if (!silent || !settleTaken(tx, delivery, verdict, now)) return settle(tx, { ...settling, brief: true })
+  tally(tx, { ...email, agent_id: null }, 'delivery', now)
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
+}
+
 /**
  * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one
  * moves the mail, one the delivery. False when the mail is in another state: then settle.ts follows the state table.
  */
-export function settleTaken(
+function settleTaken(
   tx: Tx,
   delivery: { key: number; email_key: number },
   { code, enhanced, host, tls }: Verdict,

@@ -8,60 +8,11 @@ import { db, raw, sql, statement, type Query } from '../store/query.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Queue } from '../store/due.ts'
 import { moveAll, takeAll } from '../store/move.ts'
-import { signingKeyOf, type SignedWith } from '../domains/keys.ts'
+import { signingKeyOf } from '../domains/keys.ts'
+import { messageIdOf } from '../message/identity.ts'
 import type { Delivery } from './settle.ts'
-import { knownStops, type KnownStops } from './stops.ts'
-
-/** The content of one SMTP transaction: an email and its recipients on one lane. */
-export interface Consignment {
-  lane: string
-  email: ClaimedEmail
-  deliveries: Delivery[]
-  /** The DKIM key to sign with, or why there is none. */
-  signingKey: SignedWith
-  known: KnownStops & {
-    /** The generation of removed emails; undefined for a campaign's mail. */
-    removals?: number
-  }
-  /** How many connections refused it at MAIL. */
-  refusals?: number
-}
-
-export interface ClaimedEmail {
-  key: number
-  id: string
-  user_key: number
-  domain_key: number
-  /** Set for a campaign's mail: then the fields that are '' here are columns of the campaign. */
-  campaign_key: number | null
-  contact_key: number | null
-  domain_id: string
-  domain: string
-  mail_from_prefix: string
-  tls_policy: 'Require' | 'Optional'
-  user_id: string
-  from: string
-  to: string
-  cc: string | null
-  bcc: string | null
-  reply_to: string | null
-  subject: string
-  agent_id: string | null
-  opens_tracked: 0 | 1
-  clicks_tracked: 0 | 1
-  ai_disclosure: 0 | 1 | null
-  tracking_redirect_mode: 'shared' | 'branded'
-  /** Whether DNS has the record of the branded tracking host. */
-  branded: 0 | 1
-  message_id: string
-  created_at: number
-  content: string | null
-  spool: string | null
-  /** What was written when it was accepted (store/digests.ts); null: unknown. */
-  email_digest: Uint8Array | null
-  body_digest: Uint8Array | null
-  domain_digest: Uint8Array | null
-}
+import { knownStops } from './stops.ts'
+import type { ClaimedEmail, MailTransaction, Source } from './transaction.ts'
 
 type DomainFacts = Pick<
   ClaimedEmail,
@@ -186,8 +137,11 @@ const LEAN = {
   body_digest: null,
 }
 
-export interface ClaimDesk {
-  keyring: Keyring
+/** What to claim: up to `limit` deliveries of a lane that are due. */
+interface Claim {
+  lane: string
+  now: number
+  limit: number
 }
 
 /** The emails of claimed deliveries, by key; each statement reads all of them. */
@@ -201,7 +155,7 @@ const emailsOf = <Row extends { key: number }>(
 }
 
 /** Claims mails of campaigns, one recipient each. */
-export function claimBulk(tx: Tx, { keyring }: ClaimDesk, lane: string, now: number, limit: number): Consignment[] {
+export function claimBulk(tx: Tx, source: Source, keyring: Keyring, { lane, limit, now }: Claim): MailTransaction[] {
   const claimed = claimRows(tx, lane, now, limit)
   if (claimed.length === 0) return []
   const emails = emailsOf(tx, claimed, bulkEmails)
@@ -209,20 +163,25 @@ export function claimBulk(tx: Tx, { keyring }: ClaimDesk, lane: string, now: num
   return claimed.map((delivery, index) => {
     const row = emails.get(delivery.email_key)!
     const facts = tx.fact(domainFacts({ key: delivery.domain_key })) as DomainFacts
-    const email = { ...LEAN, ...facts, ...row, message_id: `<${row.id}@${facts.domain}>` } as ClaimedEmail
+    const email = { ...LEAN, ...facts, ...row, message_id: messageIdOf(row.id, facts.domain) } as ClaimedEmail
     const known = { generation, stops: [stops[index]] }
-    return { lane, email, deliveries: [delivery], signingKey: signingKeyOf(tx, delivery.domain_key), known }
+    return { lane, source, email, deliveries: [delivery], signingKey: signingKeyOf(tx, delivery.domain_key), known }
   })
 }
 
-/** Claims up to `limit` deliveries of a lane, grouped by email. */
-export function claimLane(tx: Tx, { keyring }: ClaimDesk, lane: string, now: number, limit: number): Consignment[] {
+/** Claims submitted mails, grouped by email. */
+export function claimSubmitted(
+  tx: Tx,
+  source: Source,
+  keyring: Keyring,
+  { lane, limit, now }: Claim,
+): MailTransaction[] {
   const claimed = claimRows(tx, lane, now, limit)
   if (claimed.length === 0) return []
   const emails = emailsOf(tx, claimed, emailsByKey)
   const { generation, stops } = knownStops(tx, keyring, claimed, now)
   const removals = tx.generation('outbound_emails', 'removed')
-  const groups = new Map<number, Consignment>()
+  const groups = new Map<number, MailTransaction>()
   for (const [index, delivery] of claimed.entries()) {
     const { domain_key, email_key } = delivery
     let group = groups.get(email_key)
@@ -230,7 +189,7 @@ export function claimLane(tx: Tx, { keyring }: ClaimDesk, lane: string, now: num
       const facts = tx.fact(domainFacts({ key: domain_key })) as DomainFacts
       const email = { ...facts, ...emails.get(email_key)! } as ClaimedEmail
       const known = { generation, stops: [], removals }
-      group = { lane, email, deliveries: [], signingKey: signingKeyOf(tx, domain_key), known }
+      group = { lane, source, email, deliveries: [], signingKey: signingKeyOf(tx, domain_key), known }
       groups.set(email_key, group)
     }
     group.deliveries.push(delivery)

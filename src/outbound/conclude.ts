@@ -7,12 +7,8 @@ import type { Stage, Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
-import type { Consignment } from './claim.ts'
-import { withdraw } from './bulk.ts'
-import { emailOf, settle, type EmailKeys } from './settle.ts'
-
-/** How long (ms) the results of campaign mail wait for each other, to share one commit. */
-const PATIENCE = 20
+import { emailOf, type EmailKeys } from './settle.ts'
+import type { MailTransaction, Withdrawal } from './transaction.ts'
 
 export interface ConcludeDesk {
   store: Store
@@ -24,7 +20,7 @@ export interface ConcludeDesk {
 /** Settles each delivery by its verdict. While the server stops, deliveries without an answer go back as if untried. */
 export async function conclude(
   desk: ConcludeDesk,
-  work: Consignment,
+  work: MailTransaction,
   verdicts: readonly Verdict[],
   stopping: boolean,
 ): Promise<void> {
@@ -32,15 +28,15 @@ export async function conclude(
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
-  const { email } = work
-  const patient = email.campaign_key !== null
-  const write = (run: (tx: Tx) => void): Promise<void> => (patient ? store.writeSoon(run, PATIENCE) : store.write(run))
+  const { email, source } = work
+  const write = (run: (tx: Tx) => void): Promise<void> =>
+    source.patience > 0 ? store.writeSoon(run, source.patience) : store.write(run)
   await write((tx) => {
     for (const [index, delivery] of work.deliveries.entries()) {
       const verdict = verdicts[index]!
       if (untried(verdict))
         move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
-      else settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
+      else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
     }
   })
   for (const [index, { address }] of work.deliveries.entries()) {
@@ -67,15 +63,12 @@ const asNow = (tx: Tx, email: EmailKeys): EmailKeys =>
 const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>
   wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
-/** Puts back or drops a mail that its campaign does not want sent. */
-export async function withdrawn({ clock, store }: ConcludeDesk, { deliveries, email }: Consignment): Promise<void> {
-  await store.write((tx) => {
-    for (const { key } of deliveries) withdraw(tx, key, email.campaign_key!, clock.now())
-  })
-}
+/** Takes mail that its source does not want sent out of the claimed mail. */
+export const withdraw = ({ clock, store }: ConcludeDesk, withdrawal: Withdrawal): Promise<void> =>
+  store.write((tx) => withdrawal.putBack(tx, clock.now()))
 
 /** Puts claimed mail back into the queue, as if it had not been claimed. */
-export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly Consignment[]): Promise<void> {
+export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly MailTransaction[]): Promise<void> {
   const now = clock.now()
   await store.write((tx) => {
     for (const { deliveries } of waiting)

@@ -2,15 +2,15 @@
 //
 // Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
 // lane; every claimed delivery ends settled or released; after stop() nothing runs.
-import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Loop } from '../base/loop.ts'
 import type { SmtpSession } from '../smtp/client.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
+import type { Store } from '../store/database.ts'
 import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
-import { releaseAll, type Consignment } from './claim.ts'
+import { releaseAll } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
@@ -19,16 +19,19 @@ import { Fates } from './fates.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
+import type { MailTransaction, Sources } from './transaction.ts'
 
 export interface DeliveryDesk extends AttemptDesk {
+  store: Store
   clock: Clock
+  sources: Sources
   config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'log' | 'tls' | 'webhooks'>
   troubles: Troubles
 }
 
 /** The connection if it can carry more. `refused`: the mail goes over another; `narrowed`: there was one too many. */
 type Used = Connection | 'refused' | 'narrowed' | undefined
-/** Consignments in memory for each connection. */
+/** MailTransactions in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
 /** After local trouble the other mail of a lane is tried again after this time (ms). */
 const LOCAL_PAUSE = 10 * SECOND
@@ -115,23 +118,23 @@ export class DeliveryEngine {
     }
     const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
     const { claimed, next, served } = await claimRound(this.#desk, [...this.#lanes.values()], space, now)
-    for (const consignment of claimed) this.#dispatch(consignment)
+    for (const mail of claimed) this.#dispatch(mail)
     for (const lane of served) this.#lanes.served(lane)
     if (this.#lanes.sweep(now)) this.#memory.note()
     return next
   }
 
-  #dispatch(consignment: Consignment): void {
-    const lane = this.#lanes.of(consignment.lane)
+  #dispatch(mail: MailTransaction): void {
+    const lane = this.#lanes.of(mail.lane)
     this.#inMemory++
-    this.#hand(lane, consignment)
+    this.#hand(lane, mail)
     this.#staff(lane)
   }
 
   /** Gives mail to an idle sender, else puts it in the line for the next one. */
-  #hand({ idle, waiting }: Lane, consignment: Consignment): void {
-    if (idle.length > 0) idle.shift()!(consignment)
-    else waiting.push(consignment)
+  #hand({ idle, waiting }: Lane, mail: MailTransaction): void {
+    if (idle.length > 0) idle.shift()!(mail)
+    else waiting.push(mail)
   }
 
   /** Starts senders where mail waits, the route is known, and lane, provider and server have a connection left. */
@@ -200,7 +203,7 @@ export class DeliveryEngine {
   }
 
   /** One sender: sends the lane's mail over one connection, which is replaced when it is used up. */
-  async #send(lane: Lane, work: Consignment | undefined): Promise<void> {
+  async #send(lane: Lane, work: MailTransaction | undefined): Promise<void> {
     let connection: Connection | undefined
     try {
       while (work) {
@@ -220,7 +223,7 @@ export class DeliveryEngine {
   }
 
   /** Waits a little with an open connection for more mail; undefined when none came. */
-  #nextFor(lane: Lane, connection: Connection | undefined): Promise<Consignment | undefined> | undefined {
+  #nextFor(lane: Lane, connection: Connection | undefined): Promise<MailTransaction | undefined> | undefined {
     const { clock, config } = this.#desk
     const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(lane.limits)
     if (!connection || this.#stopping || full) return undefined
@@ -228,8 +231,8 @@ export class DeliveryEngine {
     return lane.idleFor(clock).finally(() => void this.#idle--)
   }
 
-  /** Settles or releases one consignment in any case, unless its connection was refused. */
-  async #deliver(lane: Lane, work: Consignment, open: Connection | undefined): Promise<Used> {
+  /** Settles or releases one mail transaction in any case, unless its connection was refused. */
+  async #deliver(lane: Lane, work: MailTransaction, open: Connection | undefined): Promise<Used> {
     const begunAt = this.#desk.clock.now()
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
     // The time of the verdict: writing it down takes its own.
@@ -238,14 +241,14 @@ export class DeliveryEngine {
       if (connection) void this.#sessions.leave(connection)
       return 'refused'
     }
-    if (withdrawn) await this.#fates.withdraw(lane, work)
+    if (withdrawn) await this.#fates.withdraw(lane, work, withdrawn)
     else {
       const fates = slowedBy(lane, work, verdicts, { begunAt, now })
       const settled = this.#fates.settle(lane, work, fates)
       // Heeded at once: writing may take long while there is trouble, and the lane must not go on as before meanwhile.
       this.#heedTrouble(lane, fates, now)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
-      if (lane.bulk && this.#settling < MAX_SETTLING) {
+      if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
         this.#settling++
         this.#track(
           settled.finally(() => void this.#settling--),
@@ -283,12 +286,12 @@ export class DeliveryEngine {
     await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
   }
 
-  async #settleAll(lane: Lane, others: Consignment[], verdict: Verdict): Promise<void> {
+  async #settleAll(lane: Lane, others: MailTransaction[], verdict: Verdict): Promise<void> {
     this.#inMemory -= others.length
     await this.#fates.settleAll(lane, others, verdict)
   }
 
-  async #release(lane: Lane, waiting: Consignment[]): Promise<void> {
+  async #release(lane: Lane, waiting: MailTransaction[]): Promise<void> {
     if (waiting.length === 0) return
     await this.#fates.release(lane, waiting)
     this.#inMemory -= waiting.length

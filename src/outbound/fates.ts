@@ -4,9 +4,10 @@ import { Insistence } from '../base/insist.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { groupDue } from '../store/due.ts'
-import { LANES, type Consignment } from './claim.ts'
-import { conclude, putBack, withdrawn, type ConcludeDesk } from './conclude.ts'
+import { LANES } from './claim.ts'
+import { conclude, putBack, withdraw, type ConcludeDesk } from './conclude.ts'
 import type { Lane } from './lanes.ts'
+import type { MailTransaction, Withdrawal } from './transaction.ts'
 
 export class Fates {
   readonly #desk: ConcludeDesk
@@ -37,7 +38,7 @@ export class Fates {
     this.#insistence.giveUp()
   }
 
-  async settle(lane: Lane, work: Consignment, verdicts: readonly Verdict[]): Promise<void> {
+  async settle(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[]): Promise<void> {
     await this.#write(lane, [work], () => conclude(this.#desk, work, verdicts, this.#stopping))
     // Deferred mail becomes due again: the lane must know when.
     if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
@@ -45,7 +46,7 @@ export class Fates {
   }
 
   /** Settles several mails with the same verdict. */
-  async settleAll(lane: Lane, works: readonly Consignment[], verdict: Verdict): Promise<void> {
+  async settleAll(lane: Lane, works: readonly MailTransaction[], verdict: Verdict): Promise<void> {
     await Promise.all(
       works.map((work) =>
         this.settle(
@@ -57,16 +58,16 @@ export class Fates {
     )
   }
 
-  /** A mail that its campaign does not want sent now, or ever. */
-  async withdraw(lane: Lane, work: Consignment): Promise<void> {
-    await this.#write(lane, [work], () => withdrawn(this.#desk, work))
-    // The campaign may have resumed by now.
+  /** A mail that its source does not want sent now, or ever. */
+  async withdraw(lane: Lane, work: MailTransaction, withdrawal: Withdrawal): Promise<void> {
+    await this.#write(lane, [work], () => withdraw(this.#desk, withdrawal))
+    // A campaign may have resumed by now.
     this.#lookAgain(lane)
     this.#ring()
   }
 
   /** Claimed mail that was not tried goes back into the queue. */
-  async release(lane: Lane, waiting: readonly Consignment[]): Promise<void> {
+  async release(lane: Lane, waiting: readonly MailTransaction[]): Promise<void> {
     // Due as soon as the lane's pause ends. Set before the write, so that the lane is not dropped as empty meanwhile.
     lane.due = this.#desk.clock.now()
     await this.#write(lane, waiting, () => putBack(this.#desk, waiting))
@@ -81,7 +82,7 @@ export class Fates {
     }
   }
 
-  async #write(lane: Lane, work: readonly Consignment[], write: () => Promise<void>): Promise<void> {
+  async #write(lane: Lane, work: readonly MailTransaction[], write: () => Promise<void>): Promise<void> {
     const what = (): string => work.map(({ email }) => email.message_id).join(' ')
     await this.#insistence.run(what, write, (failing) => {
       lane.unwritten += failing ? 1 : -1

@@ -5,7 +5,7 @@ import type { Log } from '../base/log.ts'
 import { parseAddress } from '../message/address.ts'
 import { waitsForRepair, type Verdict } from '../smtp/verdict.ts'
 import { isIntact } from '../store/digests.ts'
-import type { Consignment } from './claim.ts'
+import type { MailTransaction } from './transaction.ts'
 import { domainOf } from './lane-names.ts'
 
 /** Logs what of a mail is damaged, and gives the verdict: it waits for its repair. */
@@ -15,14 +15,14 @@ export function damaged(log: Log, id: string, damage: string): Verdict {
 }
 
 /** What of a mail is damaged, in a sentence that names its id; undefined when it is whole. Reads its texts once. */
-export function damageOf({ deliveries, email, lane }: Consignment): string | undefined {
+export function damageOf({ deliveries, email, lane }: MailTransaction): string | undefined {
   const part = damagedPart(email, deliveries, lane)
   return part && `Mail ${email.id} is not sent: its ${part} in the database is not what was accepted.`
 }
 
 function damagedPart(
-  email: Consignment['email'],
-  deliveries: Consignment['deliveries'],
+  email: MailTransaction['email'],
+  deliveries: MailTransaction['deliveries'],
   lane: string,
 ): string | undefined {
   const domain = { ...email, name: email.domain }
@@ -36,7 +36,7 @@ function damagedPart(
 }
 
 /** The addresses that a mail names. */
-function recipientsOf({ bcc, cc, to }: Consignment['email']): Set<string> {
+function recipientsOf({ bcc, cc, to }: MailTransaction['email']): Set<string> {
   const texts = [to, ...[cc, bcc].flatMap((json) => (json === null ? [] : (JSON.parse(json) as string[])))]
   return new Set(texts.map((text) => parseAddress(text)?.address ?? text))
 }

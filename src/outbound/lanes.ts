@@ -1,7 +1,7 @@
 // A lane is all mail for one recipient domain, with its own connections, due time and pauses, so that a slow or
 // refusing exchanger delays no other domain. Campaign mail has separate lanes; other mail goes before it.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import type { Consignment } from './claim.ts'
+import type { MailTransaction } from './transaction.ts'
 import type { Route } from './connect.ts'
 import { domainOf, isBulk } from './lane-names.ts'
 import type { Limits } from './shaping.ts'
@@ -26,15 +26,15 @@ export class Lane {
   /** When the next mail in the store is due; null when none is known. */
   due: number | null = null
   /** Claimed mail that waits for a connection. */
-  readonly waiting: Consignment[] = []
+  readonly waiting: MailTransaction[] = []
   /** Running senders. */
   senders = 0
   /** Unfinished writes about its mail: until they are done the lane claims nothing. */
   unwritten = 0
-  /** Consignments that senders work on now. */
+  /** MailTransactions that senders work on now. */
   inHand = 0
-  /** Senders without work: each takes a consignment, or undefined to end. */
-  readonly idle: ((work: Consignment | undefined) => void)[] = []
+  /** Senders without work: each takes a mail, or undefined to end. */
+  readonly idle: ((work: MailTransaction | undefined) => void)[] = []
   /** The route to its exchangers; null until it was found. */
   route: Route | null = null
   /** The route is being looked up. */
@@ -109,9 +109,9 @@ export class Lane {
   }
 
   /** Waits up to IDLE for more mail while the connection stays open; undefined when none came. */
-  idleFor(clock: Clock): Promise<Consignment | undefined> {
+  idleFor(clock: Clock): Promise<MailTransaction | undefined> {
     return new Promise((resolve) => {
-      const hand = (work: Consignment | undefined): void => {
+      const hand = (work: MailTransaction | undefined): void => {
         cancel()
         resolve(work)
       }

@@ -3,7 +3,7 @@
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
-import type { Consignment } from './claim.ts'
+import type { MailTransaction } from './transaction.ts'
 import { aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from './conclude.ts'
 import type { Lane } from './lanes.ts'
 
@@ -11,7 +11,7 @@ import type { Lane } from './lanes.ts'
 const MAX_REFUSALS = 2
 
 /** Whether a mail goes over another connection instead. What may be its own fault is not tried on all of them. */
-export function isRefused(lane: Lane, work: Consignment, verdicts: readonly Verdict[], now: number): boolean {
+export function isRefused(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
   if (lane.senders <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
   if (verdicts.every(maybeTheMail)) {
     work.refusals = (work.refusals ?? 0) + 1
@@ -27,7 +27,7 @@ export function isRefused(lane: Lane, work: Consignment, verdicts: readonly Verd
  */
 export function slowedBy(
   lane: Lane,
-  { deliveries }: Consignment,
+  { deliveries }: MailTransaction,
   verdicts: readonly Verdict[],
   { begunAt, now }: { begunAt: number; now: number },
 ): readonly Verdict[] {
@@ -93,11 +93,11 @@ export function lessonOf(
  * those whose time is over.
  */
 export function sharing(
-  waiting: readonly Consignment[],
+  waiting: readonly MailTransaction[],
   { code }: Verdict,
   now: number,
-): { same: Consignment[]; others: Consignment[] } {
-  const shares = ({ deliveries }: Consignment): boolean =>
+): { same: MailTransaction[]; others: MailTransaction[] } {
+  const shares = ({ deliveries }: MailTransaction): boolean =>
     code === null || deliveries.some(({ expires_at }) => expires_at <= now)
   return { same: waiting.filter(shares), others: waiting.filter((work) => !shares(work)) }
 }

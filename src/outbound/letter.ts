@@ -1,4 +1,4 @@
-// Turns a claimed consignment into the job for the composer and the envelope for the exchanger.
+// Turns a claimed mail into the job for the composer and the envelope for the exchanger.
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddress, type Address } from '../message/address.ts'
@@ -9,7 +9,7 @@ import type { ComposeJob, Signing } from '../message/worker.ts'
 import type { Envelope } from '../smtp/client.ts'
 import type { Spool } from '../store/spool.ts'
 import { filesOf } from './body.ts'
-import type { ClaimedEmail, Consignment } from './claim.ts'
+import type { ClaimedEmail, MailTransaction } from './transaction.ts'
 
 export interface LetterDesk {
   keyring: Keyring
@@ -24,7 +24,7 @@ const list = (json: string | null): Address[] => (json === null ? [] : (JSON.par
 /** The job that makes the letter's bytes; undefined when its body is no longer kept. */
 export function composeJob(
   { keyring, spool, config }: LetterDesk,
-  { email, deliveries }: Consignment,
+  { email, deliveries }: MailTransaction,
   signature: Signing,
 ): ComposeJob | undefined {
   const [file] = filesOf(email.spool)
@@ -77,7 +77,7 @@ function trackingOf(
 }
 
 /** The return path names the first recipient of the transaction; a report itself names the recipient it is about. */
-export function envelopeOf({ email, deliveries }: Consignment, keyring: Keyring): Envelope {
+export function envelopeOf({ email, deliveries }: MailTransaction, keyring: Keyring): Envelope {
   return {
     from: `${returnPathToken(keyring, deliveries[0]!.key)}@${email.mail_from_prefix}.${email.domain}`,
     recipients: deliveries.map(({ address }) => address),

@@ -1,5 +1,6 @@
 // The operator's commands for the queue: look, retry now, hold, release, drop.
 import type { Clock } from '../base/clock.ts'
+import { identityOf } from '../message/identity.ts'
 import { deliveryMachine, type DeliveryMove } from '../states/delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
@@ -22,14 +23,27 @@ const MAX_LISTED = 1000
 /** Only an answer of a server has a code and a server name: for other ends these columns are null. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
-/** Sender, subject and Message-ID; for a campaign's mail they come from the campaign. */
-const DESCRIBED = [
-  sql<string>`case when e.campaign_key is null then e."from" else coalesce(c.from_address, '') end`.as('from'),
-  sql<string>`case when e.campaign_key is null then e.subject else coalesce(c.subject, '') end`.as('subject'),
-  sql<string>`case when e.campaign_key is null then e.message_id else '<' || e.id || '@' || d.name || '>' end`.as(
-    'message_id',
-  ),
+/** Columns of a mail, of its campaign and of its sending domain, for `identityOf`. */
+const COLUMNS = [
+  'e.key',
+  'e.id',
+  'e.to',
+  'e.status',
+  'e.created_at',
+  'e.from',
+  'e.subject',
+  'e.message_id',
+  'c.from_address',
+  'c.subject as campaign_subject',
+  'd.name as domain',
 ] as const
+
+type Row = Omit<QueuedMail, 'deliveries'> & {
+  key: number
+  from_address: string | null
+  campaign_subject: string | null
+  domain: string
+}
 
 /** A search for mails by a recipient's address, in any case. */
 export interface Sought {
@@ -46,8 +60,7 @@ export function findMails(reader: Reader, { address, domain, since = 0 }: Sought
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
-    .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
-    .select(DESCRIBED)
+    .select(COLUMNS)
     .where('e.created_at', '>=', since)
     .where('e.key', 'in', (eb) =>
       eb
@@ -67,8 +80,7 @@ export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
-    .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
-    .select(DESCRIBED)
+    .select(COLUMNS)
     .where('e.key', 'in', (eb) =>
       eb.selectFrom('deliveries').select('email_key').where('status', 'in', ['queued', 'active', 'held']),
     )
@@ -86,18 +98,15 @@ export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
       .selectFrom('outbound_emails as e')
       .innerJoin('domains as d', 'd.key', 'e.domain_key')
       .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
-      .select(['e.key', 'e.id', 'e.to', 'e.status', 'e.created_at'])
-      .select(DESCRIBED)
+      .select(COLUMNS)
       .where('e.id', '=', id),
   )
   return row && withDeliveries(reader, row)
 }
 
-function withDeliveries(
-  reader: Reader,
-  { key, ...mail }: Omit<QueuedMail, 'deliveries'> & { key: number },
-): QueuedMail {
-  return { ...mail, deliveries: deliveriesOf(reader, [key]) }
+function withDeliveries(reader: Reader, { key, domain, from_address, campaign_subject, ...mail }: Row): QueuedMail {
+  const campaign = campaign_subject === null ? undefined : { from_address, subject: campaign_subject }
+  return { ...mail, ...identityOf(mail, campaign, domain), deliveries: deliveriesOf(reader, [key]) }
 }
 
 export function deliveriesOf(reader: Reader, emailKeys: readonly number[]): Delivery[] {

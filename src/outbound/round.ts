@@ -2,20 +2,21 @@
 // campaign fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
-import { claimBulk, claimLane, LANES, type ClaimDesk, type Consignment } from './claim.ts'
+import { LANES } from './claim.ts'
 import { heldByProvider, shareOf, type Lane } from './lanes.ts'
+import type { MailTransaction, Sources } from './transaction.ts'
 
 export interface Round {
-  claimed: Consignment[]
+  claimed: MailTransaction[]
   /** Lanes that were served: they go to the back of the line. */
   served: Lane[]
   /** When a lane is to be looked at again; null when none is known. */
   next: number | null
 }
 
-/** Claims due mail. At most `window` consignments may be in memory; `inMemory` of them are there already. */
+/** Claims due mail. At most `window` mail transactions may be in memory; `inMemory` of them are there already. */
 export async function claimRound(
-  desk: ClaimDesk & { store: Store },
+  { sources, store }: { sources: Sources; store: Store },
   lanes: readonly Lane[],
   { window, inMemory }: { window: number; inMemory: number },
   now: number,
@@ -26,24 +27,24 @@ export async function claimRound(
     .filter((lane) => (lane.wakeAt() ?? Infinity) <= now && roomOf(lane) > 0)
     .sort((one, other) => Number(one.bulk) - Number(other.bulk))
   const served: Lane[] = []
-  let claimed: Consignment[] = []
+  let claimed: MailTransaction[] = []
   let space = window - inMemory
   const spaceOf = (lane: Lane): number => space - (window - lane.shareOf(window))
   if (ready.some((lane) => spaceOf(lane) > 0)) {
     const share = Math.max(1, Math.floor(space / ready.length))
-    claimed = await desk.store.write((tx) =>
+    claimed = await store.write((tx) =>
       ready.flatMap((lane) => {
         const limit = Math.min(roomOf(lane), share, spaceOf(lane))
         if (limit <= 0) return []
         served.push(lane)
-        const consignments = (lane.bulk ? claimBulk : claimLane)(tx, desk, lane.name, now, limit)
+        const taken = (lane.bulk ? sources.campaign : sources.submitted).claim(tx, lane.name, now, limit)
         const due = groupDue(tx, LANES, lane.name)
         // Set after the commit: when the commit fails, the lane keeps its old due time.
         tx.afterCommit(() => void (lane.due = due))
-        lane.learned.pace.went(consignments.length, now)
-        space -= consignments.length
-        held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + consignments.length)
-        return consignments
+        lane.learned.pace.went(taken.length, now)
+        space -= taken.length
+        held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + taken.length)
+        return taken
       }),
     )
   }

@@ -15,7 +15,6 @@ import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { retrySlot } from './agents.ts'
 import { logAttempt } from './attempt-log.ts'
-import { settleTaken } from './bulk.ts'
 import { countReceiver } from './receivers.ts'
 import { noteSoftBounce, suppress } from './suppressions.ts'
 import { tally } from './tally.ts'
@@ -64,36 +63,35 @@ export interface Settling {
   now: number
   email: EmailKeys
   config: Pick<Config, 'delivery'>
+  /** Neither the dialogue is stored, nor the text of the reply to a mail that was delivered. */
+  brief?: true
 }
+
+/** How old the mail is (ms) when it is settled. */
+export const ageOf = ({ config, delivery, now }: Settling): number =>
+  now - (delivery.expires_at - config.delivery.lifetime)
 
 /**
  * Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. Of a mail that its
  * owner has deleted meanwhile nothing is written.
  */
-export function settle(tx: Tx, { delivery, email, verdict, now, config }: Settling): void {
-  const age = now - (delivery.expires_at - config.delivery.lifetime)
-  const bulk = email.campaign_key !== null
-  if (bulk) tx.signal(CAMPAIGN_MAIL)
-  const lean = bulk && verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
-  if (lean && settleTaken(tx, delivery, verdict, now)) {
-    tally(tx, { ...email, agent_id: null }, 'delivery', now)
-    return countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
-  }
+export function settle(tx: Tx, settling: Settling): void {
+  const { brief, config, delivery, email, now, verdict } = settling
+  const age = ageOf(settling)
   const primary = delivery.role === 'to'
   const reply = {
     smtp_code: verdict.code,
     enhanced_code: verdict.enhanced,
-    // The reply text to a delivered campaign mail is not stored: its code is enough, and there are many.
-    response: bulk && verdict.kind === 'delivered' ? null : verdict.text,
+    response: brief && verdict.kind === 'delivered' ? null : verdict.text,
     remote_mta: verdict.host,
     tls: verdict.tls,
-    dialogue: bulk ? null : verdict.dialogue,
+    dialogue: brief ? null : verdict.dialogue,
     leased_until: null,
     trouble_since: null,
     updated_at: now,
   }
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
-  if (verdict.kind === 'delivered') return settleDelivered(tx, { delivery, email, verdict, now, config }, reply, age)
+  if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply, age)
   if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
   if (verdict.soon && now < delivery.expires_at) {
     const next = { ...reply, attempts: delivery.attempts - 1, next_attempt_at: now }
@@ -267,7 +265,9 @@ const listeners = statement<{ domain_key: number }>()((arg) =>
     .limit(1),
 )
 
-const isHeard = (tx: Tx, domainKey: number): boolean => tx.fact(listeners({ domain_key: domainKey })) !== undefined
+/** Whether a sending domain has a webhook. */
+export const isHeard = (tx: Tx, domainKey: number): boolean =>
+  tx.fact(listeners({ domain_key: domainKey })) !== undefined
 
 function describe({ stage, code, enhanced, text, host }: Verdict): Record<string, unknown> {
   return { stage, smtp_code: code, enhanced_code: enhanced, response: text, remote_mta: host }

@@ -1,10 +1,11 @@
-// Whether mail to an address is stopped by the suppressions of its sending domain. Asked when a mail is accepted, when
-// it is claimed, and again before it goes out.
+// Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. Asked when
+// a mail is accepted, when it is claimed, and again before it goes out.
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Reader } from '../store/database.ts'
 import { db, sql, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
+import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 
 type Suppression = RowOf<'suppressions'>
 
@@ -108,3 +109,21 @@ export const suppressedFor = (
   now: number,
   scope: Suppression['scope'] = 'all',
 ): Stop | undefined => stopsOf(reader, keyring, [{ domain_key, address }], now, scope)[0]
+
+const domainNow = statement<{ key: number }>()((arg) =>
+  db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
+)
+
+/** A domain that was removed or suspended sends nothing from that moment on, not even mail that is claimed already. */
+export function domainStop(
+  reader: Reader,
+  { domain, domain_key }: { domain: string; domain_key: number },
+): Verdict | undefined {
+  const at = { stage: 'compose' } as const
+  const now = reader.fact(domainNow({ key: domain_key }))
+  if (!now || now.deleted_at !== null)
+    return ownVerdict('rejected', '5.7.1', `The sending domain ${domain} was removed.`, at)
+  if (now.status === 'suspended')
+    return ownVerdict('deferred', '4.7.1', `The sending domain ${domain} is suspended.`, at)
+  return undefined
+}

@@ -8,6 +8,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { useTokenDay } from '../accounts/token-days.ts'
 import { useVolume } from '../accounts/usage.ts'
 import { parseAddress, type Address } from '../message/address.ts'
+import { messageIdOf } from '../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../message/size.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -135,7 +136,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
           opens_tracked: (flag(given.track_opens) ?? domain.open_tracking_enabled) && domain.open_tracking_enabled,
           clicks_tracked: (flag(given.track_clicks) ?? domain.click_tracking_enabled) && domain.click_tracking_enabled,
           ai_disclosure: flag(given.ai_disclosure),
-          message_id: given.message?.messageId ?? `<${id}@${domain.name}>`,
+          message_id: given.message?.messageId ?? messageIdOf(id, domain.name),
           idempotency_key: given.idempotency_key ?? null,
           payload_hash: hash,
           status: 'queued',

@@ -1,6 +1,7 @@
 // The body of a webhook request: {type, timestamp, data}, built once from the event and the store, and never changed
 // afterwards (specification "Delivery format", D50). Null when the object of the event was deleted.
 import { iso } from '../base/clock.ts'
+import { identityOf } from '../message/identity.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -51,16 +52,12 @@ function emailData(reader: Reader, event: Event, told: Data): Data | null {
   const row = reader.first(emailOf({ key: event.email_key! }))
   if (!row) return null
   const { campaign_subject, from_address, name, ...email } = row
-  // A campaign's mails take shared columns from the campaign.
-  if (email.campaign_id !== null)
-    Object.assign(email, {
-      message_id: `<${email.email_id}@${name}>`,
-      from: from_address ?? `noreply@${name}`,
-      subject: campaign_subject,
-    })
+  const campaign = email.campaign_id === null ? undefined : { from_address, subject: campaign_subject! }
+  const identity = identityOf({ ...email, id: email.email_id }, campaign, name)
   const delivery = reader.first(deliveryOf({ key: told['delivery'] as number }))
   return {
     ...email,
+    ...identity,
     recipient: delivery?.address ?? null,
     recipient_role: delivery?.role ?? null,
     ...aspect(event, told),

@@ -6,6 +6,7 @@ import { simpleParser } from 'mailparser'
 import { CAMPAIGN_STATUSES, type CampaignStatus } from '../../src/states/campaign.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/find.ts'
+import { findMails } from '../../src/outbound/queue.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
@@ -365,6 +366,20 @@ test('a test goes to its recipient alone, and not without one', async () => {
   assert.match((await simpleParser(heard[0]!.message)).html as string, /\[\] \[\]/)
   assert.doesNotMatch(heard[0]!.message, /^List-Unsubscribe/m)
   assert.match(heard[0]!.message, /^From: (?:.* <)?noreply@news\.here\.test>?\r$/m)
+  // The operator's commands show the same sender, subject and Message-ID as the wire and the API.
+  const [found] = findMails(postrider.appliance.desk.store, { address: 'me@there.test' })
+  const [listed] = (await postrider.api('GET', '/outbound-emails?filter[to]=Me@there.test')).body.data
+  const { from, message_id, subject } = found!
+  assert.deepEqual(
+    { from, message_id, subject },
+    {
+      from: listed.attributes.from,
+      message_id: listed.attributes.message_id,
+      subject: listed.attributes.subject,
+    },
+  )
+  assert.deepEqual([from, subject], ['noreply@news.here.test', 'Hello {{name}}'])
+  assert.ok(heard[0]!.message.includes(`Message-ID: ${message_id}`))
   assert.equal((await kit.stats(id))['recipients'], 1)
   const scheduledByCreation = await kit.draft(list, { test_mode: true })
   const together = await patch(scheduledByCreation, { status: 'scheduled', test_recipient_email: 'me@there.test' })

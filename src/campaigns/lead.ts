@@ -1,0 +1,55 @@
+// How far the queue is ahead of delivery, by campaign: mails that were queued and not attempted yet. The runner queues,
+// the letters tell of first attempts.
+import { SECOND, type Clock } from '../base/clock.ts'
+
+/** The most mails of a campaign that wait for their first attempt. */
+const MOST = 1000
+/**
+ * When no mail was attempted for this time (ms), the waiting mails
+ * are held up by their exchangers, and more are queued.
+ */
+const STUCK = SECOND / 4
+
+export class Lead {
+  readonly #clock: Clock
+  readonly #ahead = new Map<number, number>()
+  /** The time of the last first attempt. */
+  readonly #moved = new Map<number, number>()
+  #half: () => void = () => {}
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Calls `half` when half of the mails that may wait were attempted. */
+  onHalf(half: () => void): void {
+    this.#half = half
+  }
+
+  queued(campaign: number, mails: number): void {
+    this.#ahead.set(campaign, (this.#ahead.get(campaign) ?? 0) + mails)
+    this.#moved.set(campaign, this.#clock.now())
+  }
+
+  /** A mail was attempted for the first time. */
+  attempted(campaign: number): void {
+    const ahead = (this.#ahead.get(campaign) ?? 1) - 1
+    this.#ahead.set(campaign, ahead)
+    this.#moved.set(campaign, this.#clock.now())
+    if (ahead === MOST / 2) this.#half()
+  }
+
+  /** When more mails are queued although none was attempted; null when the campaign is not waiting. */
+  stuckAt(campaign: number): number | null {
+    return (this.#ahead.get(campaign) ?? 0) < MOST ? null : this.#moved.get(campaign)! + STUCK
+  }
+
+  forget(campaign: number): void {
+    this.#ahead.delete(campaign)
+  }
+
+  forgetAll(): void {
+    this.#ahead.clear()
+    this.#moved.clear()
+  }
+}
