@@ -132,10 +132,10 @@ const ungranted =
 
 /** Registers a client under an id of ours. Undefined when every client has a grant and there are too many. */
 export const addClient = (
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   given: Registration,
 ): Promise<OauthClient | undefined> =>
-  desk.store.write((tx) => insertClient(tx, desk.clock.now(), { ...given, id: newId(desk.clock.now()), until: null }))
+  deps.store.write((tx) => insertClient(tx, deps.clock.now(), { ...given, id: newId(deps.clock.now()), until: null }))
 
 /**
  * Keeps what was read of a client's metadata document, which counts until then (milliseconds), in place of what was

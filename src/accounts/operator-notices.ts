@@ -25,7 +25,7 @@ export function operatorOf(
   return named ? { user_key: named.key } : { user_key: null, recipient: notices.operator }
 }
 
-export interface OperatorDesk {
+export interface OperatorDeps {
   store: Store
   clock: Clock
   troubles: Troubles
@@ -35,18 +35,18 @@ export interface OperatorDesk {
 }
 
 export class OperatorNotices {
-  readonly #desk: OperatorDesk
+  readonly #deps: OperatorDeps
   #telling = false
 
-  constructor(desk: OperatorDesk) {
-    this.#desk = desk
+  constructor(deps: OperatorDeps) {
+    this.#deps = deps
   }
 
   /**
    * Called every second. The trouble may also prevent writing the notice: then it is tried again, one try at a time.
    */
   look(): void {
-    const { clock, config, ring, store, troubles } = this.#desk
+    const { clock, config, ring, store, troubles } = this.#deps
     const now = clock.now()
     const lasting = troubles.list().filter(({ since }) => now - since >= LASTING)
     if (this.#telling || lasting.length === 0) return

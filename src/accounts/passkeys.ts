@@ -16,19 +16,19 @@ const library = (): Promise<typeof import('@simplewebauthn/server')> => import('
 const LASTS = 5 * MINUTE
 const MAX_CHALLENGES = 10_000
 
-export interface PasskeyDesk {
+export interface PasskeyDeps {
   store: Store
   clock: Clock
   config: { http: Pick<Config['http'], 'public_url'> }
 }
 
 export class Passkeys {
-  readonly #desk: PasskeyDesk
+  readonly #deps: PasskeyDeps
   /** Challenges that wait for their answer, with when they were made. */
   readonly #challenges = new Map<string, number>()
 
-  constructor(desk: PasskeyDesk) {
-    this.#desk = desk
+  constructor(deps: PasskeyDeps) {
+    this.#deps = deps
   }
 
   /** What the browser makes a new passkey from. */
@@ -41,7 +41,7 @@ export class Passkeys {
       userName: user.email,
       userDisplayName: user.name,
       attestationType: 'none',
-      excludeCredentials: passkeysOf(this.#desk.store, user.key).map(({ id }) => ({ id })),
+      excludeCredentials: passkeysOf(this.#deps.store, user.key).map(({ id }) => ({ id })),
       authenticatorSelection: { residentKey: 'required', userVerification: 'preferred' },
     })
     this.#remember(options.challenge)
@@ -50,7 +50,7 @@ export class Passkeys {
 
   /** Keeps a new passkey. False when the answer proves nothing. */
   async registered(user: Pick<User, 'key'>, name: string, response: RegistrationResponseJSON): Promise<boolean> {
-    const { clock, store } = this.#desk
+    const { clock, store } = this.#deps
     const { verifyRegistrationResponse } = await library()
     const result = await verifyRegistrationResponse({
       response,
@@ -87,7 +87,7 @@ export class Passkeys {
 
   /** Whom an answer proves; undefined when it proves nobody. */
   async answered(response: AuthenticationResponseJSON): Promise<User | undefined> {
-    const { clock, store } = this.#desk
+    const { clock, store } = this.#deps
     const known =
       typeof response?.id === 'string'
         ? store.first(db.selectFrom('passkeys').selectAll().where('id', '=', response.id))
@@ -111,15 +111,15 @@ export class Passkeys {
   }
 
   get #origin(): string {
-    return new URL(this.#desk.config.http.public_url).origin
+    return new URL(this.#deps.config.http.public_url).origin
   }
 
   get #host(): string {
-    return new URL(this.#desk.config.http.public_url).hostname
+    return new URL(this.#deps.config.http.public_url).hostname
   }
 
   #remember(challenge: string): void {
-    const now = this.#desk.clock.now()
+    const now = this.#deps.clock.now()
     for (const [known, at] of this.#challenges)
       if (now - at > LASTS || this.#challenges.size >= MAX_CHALLENGES) this.#challenges.delete(known)
     this.#challenges.set(challenge, now)
@@ -129,7 +129,7 @@ export class Passkeys {
   #takes(challenge: string): boolean {
     const at = this.#challenges.get(challenge)
     this.#challenges.delete(challenge)
-    return at !== undefined && this.#desk.clock.now() - at <= LASTS
+    return at !== undefined && this.#deps.clock.now() - at <= LASTS
   }
 }
 

@@ -11,7 +11,7 @@ const PERIOD = 30
 const DIGITS = 6
 const KEY_BYTES = 20
 
-export interface FactorDesk {
+export interface FactorDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -38,7 +38,7 @@ function stepOf(secret: string, code: string, now: number, after: number): numbe
 
 /** Turns the second factor on, once its owner has shown a code of the new key. False when the code is wrong. */
 export async function turnOn(
-  { clock, keyring, store }: FactorDesk,
+  { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key' | 'id'>,
   secret: string,
   code: string,
@@ -55,7 +55,7 @@ export async function turnOn(
 }
 
 /** Turns it off. */
-export function turnOff({ clock, store }: FactorDesk, user: Pick<User, 'key'>): Promise<unknown> {
+export function turnOff({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<unknown> {
   return store.write((tx) =>
     tx.run(
       db
@@ -68,7 +68,7 @@ export function turnOff({ clock, store }: FactorDesk, user: Pick<User, 'key'>): 
 
 /** Whether a code is right now; it is used up by that. */
 export function useCode(
-  { clock, keyring, store }: FactorDesk,
+  { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key'>,
   code: string,
 ): Promise<boolean> {

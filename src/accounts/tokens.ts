@@ -27,13 +27,13 @@ const digest = (plaintext: string): Buffer => createHash('sha256').update(plaint
 
 /** Creates a token; `plaintext` is available only now. */
 export async function createToken(
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   userKey: number,
   { name, scopes, duration, agentId, daily }: NewToken,
 ): Promise<{ token: Token; plaintext: string }> {
-  const now = desk.clock.now()
+  const now = deps.clock.now()
   const plaintext = newSecret('pr_')
-  const token = await desk.store.write((tx) => {
+  const token = await deps.store.write((tx) => {
     const { key } = tx.run(
       db.insertInto('tokens').values({
         id: newId(now),
@@ -106,12 +106,12 @@ export function noteUse(store: Store, token: KnownToken, now: number): void {
 
 /** Changes a token's agent and daily limit; null removes one. False when there is no such token. */
 export function changeToken(
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   id: string,
   change: { agent_id?: string | null; daily?: number | null },
 ): Promise<boolean> {
-  const updated_at = desk.clock.now()
-  return desk.store.write(
+  const updated_at = deps.clock.now()
+  return deps.store.write(
     (tx) =>
       tx.run(
         db

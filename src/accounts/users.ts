@@ -61,14 +61,14 @@ export interface NewUser {
 
 /** Adds a user. Throws an OperatorError for a malformed address or one that exists. */
 export async function addUser(
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   { email, name, operator, password, plan, readsFor }: NewUser,
 ): Promise<User> {
   const address = parseAddress(email)
   if (!address) throw new OperatorError(`"${email}" is not an email address.`)
-  const now = desk.clock.now()
+  const now = deps.clock.now()
   const hash = password === undefined ? null : await hashPassword(password)
-  return desk.store.write((tx) => {
+  return deps.store.write((tx) => {
     if (findUser(tx, address.address))
       throw new OperatorError(`The user ${address.address} exists already; "postrider user list" shows all.`)
     const first = tx.first(db.selectFrom('users').select('key').limit(1)) === undefined
@@ -95,15 +95,15 @@ export async function addUser(
 }
 
 export async function setPassword(
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   email: string,
   password: string,
 ): Promise<User> {
   const hash = await hashPassword(password)
-  return desk.store.write((tx) => {
+  return deps.store.write((tx) => {
     const user = requireUser(tx, email)
     tx.run(
-      db.updateTable('users').set({ password_hash: hash, updated_at: desk.clock.now() }).where('key', '=', user.key),
+      db.updateTable('users').set({ password_hash: hash, updated_at: deps.clock.now() }).where('key', '=', user.key),
     )
     endSessions(tx, user.key)
     return user
@@ -114,8 +114,8 @@ export const userByKey = (reader: Reader, key: number): User | undefined =>
   reader.first(db.selectFrom('users').selectAll().where('key', '=', key))
 
 /** Removes a user who never had a domain; tokens go with the user. Throws an OperatorError. */
-export function removeUser(desk: { store: Store }, email: string): Promise<User> {
-  return desk.store.write((tx) => {
+export function removeUser(deps: { store: Store }, email: string): Promise<User> {
+  return deps.store.write((tx) => {
     const user = requireUser(tx, email)
     const domain = tx.first(
       db
@@ -154,12 +154,12 @@ export function listUsers(reader: Reader): User[] {
 
 /** Sets whether a user gets a daily summary. Throws an OperatorError when there is no such user. */
 export function setSummary(
-  desk: { store: Store; clock: Clock },
+  deps: { store: Store; clock: Clock },
   email: string,
   summary: User['summary'],
 ): Promise<User> {
-  const now = desk.clock.now()
-  return desk.store.write((tx) => {
+  const now = deps.clock.now()
+  return deps.store.write((tx) => {
     const { key } = requireUser(tx, email)
     tx.run(db.updateTable('users').set({ summary, summary_at: now, updated_at: now }).where('key', '=', key))
     return requireUser(tx, email)
@@ -170,13 +170,13 @@ export function setSummary(
  * Whether a user sees and steers the whole server. Who no longer does is signed out: a session may be looking at
  * another account. Throws an OperatorError when there is no such user.
  */
-export function setOperator(desk: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
-  return desk.store.write((tx) => {
+export function setOperator(deps: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
+  return deps.store.write((tx) => {
     const { key } = requireUser(tx, email)
     tx.run(
       db
         .updateTable('users')
-        .set({ operator: operator ? 1 : 0, updated_at: desk.clock.now() })
+        .set({ operator: operator ? 1 : 0, updated_at: deps.clock.now() })
         .where('key', '=', key),
     )
     if (!operator) endSessions(tx, key)

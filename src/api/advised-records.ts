@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import type { Domain } from '../domains/find.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { count, EXTENSION, words, wordsOrNull } from './extension.ts'
 
 export const advisedRecords = define('advised-records', {

@@ -4,15 +4,15 @@ import { refuse } from '../base/errors.ts'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { listAgents, paceOf, pauseAgent } from '../outbound/agents.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, time, timeOrNull, words } from './extension.ts'
 
-const list = ({ caller, now, parts }: Pick<Call<ApiDesk>, 'caller' | 'now' | 'parts'>) =>
+const list = ({ caller, now, parts }: Pick<Call<ApiDeps>, 'caller' | 'now' | 'parts'>) =>
   listAgents(parts.store, now)
     .filter(({ user_key }) => user_key === caller.userKey)
     .map((agent) => ({ ...agent, id: agent.agent_id, pool: agent.status, pace: paceOf(agent.status) }))
 
-async function pause(call: Call<ApiDesk>, paused: boolean): Promise<Written> {
+async function pause(call: Call<ApiDeps>, paused: boolean): Promise<Written> {
   const { caller, now, params, parts } = call
   const id = params['agent']!
   if (!list(call).some((agent) => agent.agent_id === id)) throw refuse('not_found', 'No such resource exists.')
@@ -51,7 +51,7 @@ export const agents = define('agents', {
       id: 'pauseAgent',
       scope: 'emails:write',
       about: `Refuse the mail of an agent (409 agent_paused) until it is resumed; what is queued goes on. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) => pause(call, true),
+      run: (call: Call<ApiDeps>) => pause(call, true),
     },
     {
       kind: 'act',
@@ -60,7 +60,7 @@ export const agents = define('agents', {
       id: 'resumeAgent',
       scope: 'emails:write',
       about: `Take the mail of an agent again. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) => pause(call, false),
+      run: (call: Call<ApiDeps>) => pause(call, false),
     },
   ],
 })

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { attemptsOf } from '../outbound/attempt-log.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { count, EXTENSION, time, words, wordsOrNull } from './extension.ts'
 
 const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const

@@ -10,7 +10,7 @@ import { importContacts, type ImportItem } from '../campaigns/import.ts'
 import { normalised } from '../outbound/stops.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import { holding } from './extension.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { line, name, text } from './schemas.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
@@ -24,7 +24,7 @@ function domainOf({
   caller,
   parts,
   related,
-}: Pick<Call<ApiDesk>, 'caller' | 'parts' | 'related'>): ListedRow | undefined {
+}: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): ListedRow | undefined {
   const id = related['domain']
   if (id === undefined) return undefined
   const row = findOwned(parts.store, 'domains', caller.userKey, id, 'deleted_at is null')

@@ -9,14 +9,14 @@ import { findToken, noteUse } from '../accounts/tokens.ts'
 import type { Gate } from '../jsonapi/routes.ts'
 import type { Store } from '../store/database.ts'
 
-export interface GateDesk {
+export interface GateDeps {
   store: Store
   clock: Clock
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
 }
 
-export function createGate({ store, clock, rates }: GateDesk): Gate {
+export function createGate({ store, clock, rates }: GateDeps): Gate {
   return {
     authenticate(headers) {
       const header = headers.get('authorization')

@@ -10,10 +10,10 @@ import { grantCode } from '../accounts/oauth-grants.ts'
 import { useCode } from '../accounts/second-factor.ts'
 import { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
-import { ClientDocuments, type ClientDocumentsDesk, type NoClient } from './client-documents.ts'
+import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
 import { page, readText } from './pages.ts'
-import { People, type Person, type PersonDesk } from './person.ts'
+import { People, type Person, type PersonDeps } from './person.ts'
 import { codePage, consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
 
 const PATH = '/oauth/authorize'
@@ -34,16 +34,16 @@ interface Asking {
 
 type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
-export type AuthorizeDesk = PersonDesk & ClientDocumentsDesk
+export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps
 
-export function createAuthorize(desk: AuthorizeDesk): Hono {
+export function createAuthorize(deps: AuthorizeDeps): Hono {
   const app = new Hono()
-  const people = new People(desk)
-  const signIns = new SignIns(desk.store, desk.clock)
-  const documents = new ClientDocuments(desk)
+  const people = new People(deps)
+  const signIns = new SignIns(deps.store, deps.clock)
+  const documents = new ClientDocuments(deps)
   /** The client of a request; undefined for one that has not registered. */
   const clientOf = async (context: Context, id: string): Promise<OauthClient | NoClient | undefined> =>
-    isUrl(id) ? documents.find(id, rateKey(context, desk.config.http)) : clientById(desk.store, id)
+    isUrl(id) ? documents.find(id, rateKey(context, deps.config.http)) : clientById(deps.store, id)
   const formOf = (context: Context, { client, query }: Asking, person?: Person): Form => ({
     client: client.name === '' ? 'A program without a name' : client.name,
     host: hostOf(client.id),
@@ -54,7 +54,7 @@ export function createAuthorize(desk: AuthorizeDesk): Hono {
   const again = (context: Context, { query }: Asking): Response => context.redirect(`${PATH}?${query}`, 303)
 
   app.get(PATH, async (context) => {
-    const judged = await judge(desk, new URL(context.req.url).search.slice(1), (id) => clientOf(context, id))
+    const judged = await judge(deps, new URL(context.req.url).search.slice(1), (id) => clientOf(context, id))
     if (!('asking' in judged)) return answer(context, judged)
     const { asking } = judged
     const person = people.signedIn(context)
@@ -72,7 +72,7 @@ export function createAuthorize(desk: AuthorizeDesk): Hono {
     const text = await readText(context.req.raw, MAX_BODY)
     if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
     const form = new URLSearchParams(text)
-    const judged = await judge(desk, form.get('request') ?? '', (id) => clientOf(context, id))
+    const judged = await judge(deps, form.get('request') ?? '', (id) => clientOf(context, id))
     if (!('asking' in judged)) return answer(context, judged)
     const { asking } = judged
     const person = people.signedIn(context)
@@ -85,17 +85,17 @@ export function createAuthorize(desk: AuthorizeDesk): Hono {
     if (action === 'sign-out') await people.signOut(context)
     if (action === 'sign-out' || !person) return again(context, asking)
     if (action !== 'allow')
-      return redirectWith(context, desk, asking, { error: 'access_denied', error_description: 'The user denied it.' })
+      return redirectWith(context, deps, asking, { error: 'access_denied', error_description: 'The user denied it.' })
     const { challenge, client, redirectUri, resource } = asking
     const granting = { client, user_key: person.user.key, redirect_uri: redirectUri, challenge, resource }
-    return redirectWith(context, desk, asking, { code: await grantCode(desk, granting) })
+    return redirectWith(context, deps, asking, { code: await grantCode(deps, granting) })
   })
   app.all(PATH, (context) => context.text('This page knows GET and POST.\n', 405, { Allow: 'GET, HEAD, POST' }))
   return app
 
   async function signIn(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
     const email = (form.get('email') ?? '').slice(0, 320)
-    const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, desk.config.http))
+    const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, deps.config.http))
     if (result === 'wrong' || 'wait' in result)
       return signInPage(
         context,
@@ -114,8 +114,8 @@ export function createAuthorize(desk: AuthorizeDesk): Hono {
     const step = form.get('step') ?? ''
     const user = people.userOfStep(step)
     if (!user) return again(context, asking)
-    const result = await signIns.tryCode(user, rateKey(context, desk.config.http), () =>
-      useCode(desk, user, form.get('code') ?? ''),
+    const result = await signIns.tryCode(user, rateKey(context, deps.config.http), () =>
+      useCode(deps, user, form.get('code') ?? ''),
     )
     if (result === 'wrong' || 'wait' in result)
       return codePage(context, { ...formOf(context, asking), step }, noticeOf(context, result, 'The code', ''))
@@ -137,7 +137,7 @@ const noPage = (refused: string): Judged => ({ page: { status: 400, refused } })
 
 /** OAuth 2.1 §4.1.1, §4.1.2.1: first client and redirect URI, which decide where errors go; then the rest. */
 async function judge(
-  { config, store }: PersonDesk,
+  { config, store }: PersonDeps,
   query: string,
   clientOf: (id: string) => Promise<OauthClient | NoClient | undefined>,
 ): Promise<Judged> {
@@ -185,7 +185,7 @@ function withParams(uri: string, params: Record<string, string | null>): string 
 
 function redirectWith(
   context: Context,
-  { config }: PersonDesk,
+  { config }: PersonDeps,
   { redirectUri, state }: Asking,
   params: Record<string, string>,
 ): Response {

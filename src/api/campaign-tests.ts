@@ -7,7 +7,7 @@ import { campaignSender } from '../message/identity.ts'
 import { requireSubscription } from '../outbound/admit.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { domainByKey } from '../domains/find.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { EXTENSION, words } from './extension.ts'
 import { address } from './schemas.ts'
 
@@ -33,8 +33,8 @@ export const campaignTests = define('campaign-tests', {
         const to = parseAddress(attributes.email)!
         const domain = domainByKey(parts.store, campaign.domain_key)!
         const mail = render(campaign, valuesOf({ email: to.address, name: to.name || null, custom_fields: null }))
-        const { bells, ...desk } = parts
-        const { email } = await submitEmail({ ...desk, ring: bells.deliveries }, caller.userKey, {
+        const { bells, ...deps } = parts
+        const { email } = await submitEmail({ ...deps, ring: bells.deliveries }, caller.userKey, {
           from: campaignSender(campaign.from_address, domain.name),
           to: attributes.email,
           subject: `[Test] ${mail.subject}`,

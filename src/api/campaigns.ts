@@ -4,15 +4,15 @@ import { refuse } from '../base/errors.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from '../campaigns/audiences.ts'
-import { addCampaign, changeCampaign, removeCampaign, type CampaignDesk } from '../campaigns/edit.ts'
+import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from '../campaigns/edit.ts'
 import { campaignCounts } from '../campaigns/stats.ts'
 import { holding } from './extension.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { address, addresses, line, name, text } from './schemas.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10
-const deskOf = ({ bells, clock, store }: ApiDesk): CampaignDesk => ({ clock, store, ring: bells.campaigns })
+const depsOf = ({ bells, clock, store }: ApiDeps): CampaignDeps => ({ clock, store, ring: bells.campaigns })
 const both = { create: 'optional', update: true } as const
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { ...both, kind: 'flag', about })
@@ -37,7 +37,7 @@ function audienceOf({
   caller,
   parts,
   related,
-}: Pick<Call<ApiDesk>, 'caller' | 'parts' | 'related'>): Audience | undefined {
+}: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): Audience | undefined {
   const id = related['audience']
   if (id === undefined) return undefined
   const audience = audienceById(parts.store, id)
@@ -137,7 +137,7 @@ export const campaigns = define('campaigns', {
       run: async (call) => {
         const audience = audienceOf(call)
         if (!audience) throw refuse('required', 'Name the audience in relationships.audience.', { pointer: '/data' })
-        return { row: { ...(await addCampaign(deskOf(call.parts), audience, call.attributes)) } }
+        return { row: { ...(await addCampaign(depsOf(call.parts), audience, call.attributes)) } }
       },
     },
     {
@@ -162,7 +162,7 @@ export const campaigns = define('campaigns', {
       ],
       about: 'Edit a draft, or move a campaign by its status.',
       run: async ({ parts, row, attributes }) => ({
-        row: { ...(await changeCampaign(deskOf(parts), row.key, attributes)) },
+        row: { ...(await changeCampaign(depsOf(parts), row.key, attributes)) },
       }),
     },
     {
@@ -170,7 +170,7 @@ export const campaigns = define('campaigns', {
       path: '/campaigns/:campaign',
       scope: 'campaigns:write',
       about: 'Remove a campaign; what it has sent stays on record.',
-      run: ({ parts, row }) => removeCampaign(deskOf(parts), row.key),
+      run: ({ parts, row }) => removeCampaign(depsOf(parts), row.key),
     },
   ],
 })

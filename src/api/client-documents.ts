@@ -9,15 +9,15 @@ import { allowedNow } from '../accounts/oauth-allowed.ts'
 import { clientById, keepClient, type OauthClient } from '../accounts/oauth-clients.ts'
 import { readDocument, urlFault } from '../accounts/oauth-documents.ts'
 import { RateLimit } from '../accounts/rates.ts'
-import { fetchFile, type FetchDesk } from '../outbound/fetch.ts'
+import { fetchFile, type FetchDeps } from '../outbound/fetch.ts'
 import type { Store } from '../store/database.ts'
 
-export interface ClientDocumentsDesk {
+export interface ClientDocumentsDeps {
   store: Store
   clock: Clock
   log: Log
   config: Pick<Config, 'oauth'>
-  fetching: FetchDesk
+  fetching: FetchDeps
 }
 
 /** The draft recommends 5 KB at most (§8.7); names in many languages and many redirect URIs may take more. */
@@ -38,18 +38,18 @@ export interface NoClient {
 }
 
 export class ClientDocuments {
-  readonly #desk: ClientDocumentsDesk
+  readonly #deps: ClientDocumentsDeps
   readonly #rates: RateLimit
   readonly #underWay = new Map<string, Promise<OauthClient | NoClient>>()
 
-  constructor(desk: ClientDocumentsDesk) {
-    this.#desk = desk
-    this.#rates = new RateLimit(desk.clock, FETCHES / (HOUR / SECOND), FETCHES)
+  constructor(deps: ClientDocumentsDeps) {
+    this.#deps = deps
+    this.#rates = new RateLimit(deps.clock, FETCHES / (HOUR / SECOND), FETCHES)
   }
 
   /** The client that a URL describes, from what is kept of it or from there; `asker` is the key of who asks. */
   async find(url: string, asker: string): Promise<OauthClient | NoClient> {
-    const { clock, store } = this.#desk
+    const { clock, store } = this.#deps
     const fault = urlFault(url)
     if (fault !== undefined)
       return { status: 400, refused: `The program that sent you here gives an address as its client_id that ${fault}.` }
@@ -68,7 +68,7 @@ export class ClientDocuments {
   }
 
   async #fetch(url: string): Promise<OauthClient | NoClient> {
-    const { clock, config, fetching, store } = this.#desk
+    const { clock, config, fetching, store } = this.#deps
     const fetched = await fetchFile(fetching, url, RULES)
     // A stranger is not told which addresses and ports of others this server reaches.
     if ('refused' in fetched) return this.#refuse(url, 'It could not be fetched.', `It ${fetched.refused}.`)
@@ -84,7 +84,7 @@ export class ClientDocuments {
     if ('error' in registration) return this.#refuse(url, registration.description)
     const until = clock.now() + freshFor(fetched.headers, clock.now())
     return (
-      (await keepClient(this.#desk, { ...registration, id: url, until })) ?? {
+      (await keepClient(this.#deps, { ...registration, id: url, until })) ?? {
         status: 503,
         refused: 'There are too many programs; ask the operator of this server.',
       }
@@ -93,7 +93,7 @@ export class ClientDocuments {
 
   /** Nothing is kept of what failed (§5.2); the operator reads the reason in the log. */
   #refuse(url: string, sentence: string, reason = sentence): NoClient {
-    this.#desk.log.warn('client document not usable', { url, reason })
+    this.#deps.log.warn('client document not usable', { url, reason })
     return { status: 400, refused: `The program that sent you here is described at ${url}. ${sentence}` }
   }
 }

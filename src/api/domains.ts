@@ -2,15 +2,15 @@
 import { z } from 'zod'
 import { DOMAIN_STATUSES } from '../states/domain.ts'
 import { field } from '../jsonapi/resource.ts'
-import { changeDomain, registerDomain, removeDomain, type DomainsDesk } from '../domains/register.ts'
+import { changeDomain, registerDomain, removeDomain, type DomainsDeps } from '../domains/register.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { inheritSuppressions } from '../outbound/suppressions.ts'
 import { findOwned } from '../store/list.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { EXTENSION } from './extension.ts'
 import { line } from './schemas.ts'
 
-const deskOf = ({ bells, ...parts }: ApiDesk): DomainsDesk => ({
+const depsOf = ({ bells, ...parts }: ApiDeps): DomainsDeps => ({
   ...parts,
   ring: bells.domains,
   registered: inheritSuppressions,
@@ -94,7 +94,7 @@ export const domains = define('domains', {
       refuses: ['already_exists'],
       about: 'Register a domain; its DNS records are generated at once.',
       run: async ({ parts, caller, attributes }) => ({
-        row: { ...(await registerDomain(deskOf(parts), caller.userKey, attributes)) },
+        row: { ...(await registerDomain(depsOf(parts), caller.userKey, attributes)) },
       }),
     },
     {
@@ -112,7 +112,7 @@ export const domains = define('domains', {
       refuses: ['plan_required'],
       about: 'Change a domain or rotate its DKIM key.',
       run: async ({ parts, row, attributes }) => ({
-        row: { ...(await changeDomain(deskOf(parts), row.key, attributes)) },
+        row: { ...(await changeDomain(depsOf(parts), row.key, attributes)) },
       }),
     },
     {
@@ -133,7 +133,7 @@ export const domains = define('domains', {
       refuses: ['teardown_failed'],
       about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
       run: async ({ parts, row }) => {
-        await removeDomain(deskOf(parts), row.key)
+        await removeDomain(depsOf(parts), row.key)
         await closeInboxes(parts, row.key)
       },
     },

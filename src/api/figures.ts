@@ -16,7 +16,7 @@ import type { Store } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
 import { raw } from '../store/query.ts'
 
-export interface FiguresDesk {
+export interface FiguresDeps {
   store: Store
   clock: Clock
   config: Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls'>
@@ -27,22 +27,22 @@ export interface Figure {
   help: string
   type: 'gauge' | 'counter'
   /** Each value with its labels. */
-  values: (desk: FiguresDesk) => Values | Promise<Values>
+  values: (deps: FiguresDeps) => Values | Promise<Values>
 }
 
 type Values = readonly (readonly [Labels, number])[]
 
 const gauge = (name: string, help: string, values: Figure['values']): Figure => ({ name, help, type: 'gauge', values })
 const single = (value: number): Values => [[{}, value]]
-const counted = ({ store }: FiguresDesk, from: string): number =>
+const counted = ({ store }: FiguresDeps, from: string): number =>
   store.first(raw<{ n: number }>(`select count(*) as n from ${from}`))!.n
-const by = (desk: FiguresDesk, label: string, from: string): Values =>
-  desk.store
+const by = (deps: FiguresDeps, label: string, from: string): Values =>
+  deps.store
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
 
 /** Seconds since the earliest of these times; 0 when it is in the future. */
-const lateness = ({ clock }: FiguresDesk, moments: readonly (number | null)[]): number => {
+const lateness = ({ clock }: FiguresDeps, moments: readonly (number | null)[]): number => {
   const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
   return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
 }
@@ -58,20 +58,20 @@ interface Endpoint {
   status: string
   consecutive_failures: number
 }
-const endpoints = ({ store }: FiguresDesk): Endpoint[] =>
+const endpoints = ({ store }: FiguresDeps): Endpoint[] =>
   store.all(raw<Endpoint>('select key, status, consecutive_failures from webhooks where deleted_at is null'))
 const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
   status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
 
 /** The times since which deliveries have waited for endpoints in this state. */
-function waitingSince(desk: FiguresDesk, state: string): number[] {
+function waitingSince(deps: FiguresDeps, state: string): number[] {
   const wanted = new Set(
-    endpoints(desk)
+    endpoints(deps)
       .filter((endpoint) => stateOf(endpoint) === state)
       .map(({ key }) => key),
   )
   const queue = { table: 'outbound_webhooks', group: 'webhook_key', status: 'pending' } as const
-  return dueGroups<number>(desk.store, queue).flatMap(({ due, name }) => (wanted.has(name) ? [due] : []))
+  return dueGroups<number>(deps.store, queue).flatMap(({ due, name }) => (wanted.has(name) ? [due] : []))
 }
 
 export const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
@@ -80,7 +80,7 @@ export const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry:
 const WALK_EVERY = 5 * MINUTE
 const walked = new Map<string, { at: number; octets: Promise<number> }>()
 
-export function spoolOctets({ clock, config }: Pick<FiguresDesk, 'clock' | 'config'>): Promise<number> {
+export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'config'>): Promise<number> {
   const folder = join(config.data_dir, 'spool')
   const known = walked.get(folder)
   const now = clock.now()
@@ -99,7 +99,7 @@ export function spoolOctets({ clock, config }: Pick<FiguresDesk, 'clock' | 'conf
 }
 
 /** When the certificate that SMTP shows ends, in Unix seconds; none when it cannot be read. */
-export function certificateEnd({ config }: Pick<FiguresDesk, 'config'>): Values {
+export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values {
   const { acme, data_dir, hostname, smtp, tls } = config
   const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
   const file = smtp.tls_cert || tls.cert || brought || join(data_dir, 'smtp-certificate.pem')
@@ -111,20 +111,20 @@ export function certificateEnd({ config }: Pick<FiguresDesk, 'config'>): Values 
 }
 
 /** The same for each name that is to have a certificate by ACME; 0: it has none yet. */
-function certificateEnds(desk: FiguresDesk): Values {
-  const { acme, data_dir } = desk.config
+function certificateEnds(deps: FiguresDeps): Values {
+  const { acme, data_dir } = deps.config
   const shelf = new Shelf(data_dir)
   const named = (acme.enabled ? shelf.wanted() : []).map((name) => {
     const end = shelf.certificate(name)?.read.validToDate.getTime() ?? 0
     return [{ name }, end / SECOND] as const
   })
-  return [...certificateEnd(desk), ...named]
+  return [...certificateEnd(deps), ...named]
 }
 
 /** Written by `postrider backup`. */
 export const LAST_BACKUP = 'last-backup'
 
-export function lastBackup({ config }: Pick<FiguresDesk, 'config'>): number {
+export function lastBackup({ config }: Pick<FiguresDeps, 'config'>): number {
   try {
     return (Date.parse(readFileSync(join(config.data_dir, LAST_BACKUP), 'utf8').trim()) || 0) / SECOND
   } catch {
@@ -141,7 +141,7 @@ interface Account {
 }
 
 /** Used and included volume of this month, for users whose plan has a limit. */
-function planUse({ clock, config, store }: FiguresDesk, of: 'used' | 'included'): Values {
+function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included'): Values {
   const now = clock.now()
   return store
     .all(
@@ -160,13 +160,13 @@ function planUse({ clock, config, store }: FiguresDesk, of: 'used' | 'included')
 
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
-  gauge('postrider_queue_deliveries', 'Recipients whose mail has not found its end, by state.', (desk) => [
-    [{ status: 'queued' }, counted(desk, `deliveries where status = 'queued'`)],
-    [{ status: 'active' }, counted(desk, `deliveries where status = 'active'`)],
+  gauge('postrider_queue_deliveries', 'Recipients whose mail has not found its end, by state.', (deps) => [
+    [{ status: 'queued' }, counted(deps, `deliveries where status = 'queued'`)],
+    [{ status: 'active' }, counted(deps, `deliveries where status = 'active'`)],
   ]),
-  gauge('postrider_queue_late_seconds', 'How long the mail whose turn has come has waited for it.', (desk) => {
+  gauge('postrider_queue_late_seconds', 'How long the mail whose turn has come has waited for it.', (deps) => {
     const query = `select min(next_attempt_at) as at from deliveries where status = 'queued'`
-    return single(lateness(desk, [desk.store.first(raw<{ at: number | null }>(query))!.at]))
+    return single(lateness(deps, [deps.store.first(raw<{ at: number | null }>(query))!.at]))
   }),
   gauge('postrider_outcomes_week', 'What became of mail in the last seven days.', ({ clock, store }) => {
     const { bounces, complaints, deliveries } = store.first(
@@ -182,53 +182,53 @@ export const FIGURES: readonly Figure[] = [
       [{ outcome: 'complained' }, complaints],
     ]
   }),
-  gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (desk) =>
-    single(counted(desk, 'inbound_messages where next_attempt_at is not null')),
+  gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (deps) =>
+    single(counted(deps, 'inbound_messages where next_attempt_at is not null')),
   ),
-  gauge('postrider_webhook_deliveries', 'Events that have not reached their endpoint, by state.', (desk) => [
-    [{ status: 'pending' }, counted(desk, `outbound_webhooks where status = 'pending'`)],
-    [{ status: 'active' }, counted(desk, `outbound_webhooks where status = 'active'`)],
+  gauge('postrider_webhook_deliveries', 'Events that have not reached their endpoint, by state.', (deps) => [
+    [{ status: 'pending' }, counted(deps, `outbound_webhooks where status = 'pending'`)],
+    [{ status: 'active' }, counted(deps, `outbound_webhooks where status = 'active'`)],
   ]),
-  gauge('postrider_webhook_endpoints', 'Endpoints by state; failing: probed by one delivery at a time.', (desk) =>
+  gauge('postrider_webhook_endpoints', 'Endpoints by state; failing: probed by one delivery at a time.', (deps) =>
     ['active', 'failing', 'paused', 'disabled'].map((state) => [
       { state },
-      endpoints(desk).filter((endpoint) => stateOf(endpoint) === state).length,
+      endpoints(deps).filter((endpoint) => stateOf(endpoint) === state).length,
     ]),
   ),
   gauge(
     'postrider_webhook_late_seconds',
     'How long an event whose turn has come has waited for an endpoint that answers: this server is slow.',
-    (desk) => single(lateness(desk, waitingSince(desk, 'active'))),
+    (deps) => single(lateness(deps, waitingSince(deps, 'active'))),
   ),
   gauge(
     'postrider_webhook_failing_late_seconds',
     'The same for endpoints that do not answer: theirs is the fault.',
-    (desk) => single(lateness(desk, waitingSince(desk, 'failing'))),
+    (deps) => single(lateness(deps, waitingSince(deps, 'failing'))),
   ),
-  gauge('postrider_campaigns_sending', 'Campaigns that are being sent.', (desk) =>
-    single(counted(desk, `campaigns where status = 'sending' and deleted_at is null`)),
+  gauge('postrider_campaigns_sending', 'Campaigns that are being sent.', (deps) =>
+    single(counted(deps, `campaigns where status = 'sending' and deleted_at is null`)),
   ),
-  gauge('postrider_domains', 'Sending domains by status.', (desk) =>
-    by(desk, 'status', 'domains where deleted_at is null'),
+  gauge('postrider_domains', 'Sending domains by status.', (deps) =>
+    by(deps, 'status', 'domains where deleted_at is null'),
   ),
-  gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not done.', (desk) =>
-    single(counted(desk, 'privacy_requests where next_attempt_at is not null')),
+  gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not done.', (deps) =>
+    single(counted(deps, 'privacy_requests where next_attempt_at is not null')),
   ),
-  gauge('postrider_plan_used_recipients', 'Recipients of this month, of users whose plan has a limit.', (desk) =>
-    planUse(desk, 'used'),
+  gauge('postrider_plan_used_recipients', 'Recipients of this month, of users whose plan has a limit.', (deps) =>
+    planUse(deps, 'used'),
   ),
-  gauge('postrider_plan_included_recipients', 'Recipients that their plan includes in a month.', (desk) =>
-    planUse(desk, 'included'),
+  gauge('postrider_plan_included_recipients', 'Recipients that their plan includes in a month.', (deps) =>
+    planUse(deps, 'included'),
   ),
   gauge(
     'postrider_storage_bytes',
     'Octets of the database, its log, and the spool (walked every five minutes).',
-    async (desk) => {
-      const file = join(desk.config.data_dir, 'postrider.db')
+    async (deps) => {
+      const file = join(deps.config.data_dir, 'postrider.db')
       return [
         [{ kind: 'database' }, sizeOf(file)],
         [{ kind: 'log' }, sizeOf(`${file}-wal`)],
-        [{ kind: 'spool' }, await spoolOctets(desk)],
+        [{ kind: 'spool' }, await spoolOctets(deps)],
       ]
     },
   ),
@@ -241,8 +241,8 @@ export const FIGURES: readonly Figure[] = [
     'When a certificate ends, in Unix time: that of SMTP, and that of each name that ACME is to bring one for (0: none yet).',
     certificateEnds,
   ),
-  gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (desk) =>
-    single(lastBackup(desk)),
+  gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (deps) =>
+    single(lastBackup(deps)),
   ),
   {
     name: 'postrider_event_loop_seconds_total',

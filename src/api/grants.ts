@@ -3,10 +3,10 @@ import { refuse } from '../base/errors.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
 import { programName } from '../accounts/oauth-documents.ts'
 import type { Call } from '../jsonapi/resource.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { EXTENSION, time, words } from './extension.ts'
 
-const list = ({ caller, parts }: Pick<Call<ApiDesk>, 'caller' | 'parts'>) =>
+const list = ({ caller, parts }: Pick<Call<ApiDeps>, 'caller' | 'parts'>) =>
   listGrants(parts.store)
     .filter(({ user_key }) => user_key === caller.userKey)
     .map((grant) => ({ key: grant.key, id: grant.id, program: programName(grant), created_at: grant.created_at }))
@@ -37,7 +37,7 @@ export const grants = define('grants', {
       id: 'revokeGrant',
       scope: 'tokens:write',
       about: `End what a program was allowed, at once. ${EXTENSION}`,
-      async run(call: Call<ApiDesk>) {
+      async run(call: Call<ApiDeps>) {
         const grant = list(call).find(({ id }) => id === call.params['grant'])
         if (!grant) throw refuse('not_found', 'No such resource exists.')
         await revokeGrantById(call.parts, grant.id)

@@ -4,7 +4,7 @@ import { INBOUND_STATUSES } from '../states/inbound-email.ts'
 import { field } from '../jsonapi/resource.ts'
 import { attachmentOf, bodiesOf, rawOf } from '../inbound/stored.ts'
 import { holding } from './extension.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 
 const text = (about: string) => field(z.string().nullable(), { about })
 const list = (about: string) => field(z.array(z.string()), { kind: 'json', about })

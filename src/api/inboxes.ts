@@ -1,11 +1,11 @@
 // Inboxes: addresses whose mail is kept and shown.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { addInbox, changeInbox, removeInbox, type InboxDesk } from '../inbound/inboxes.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { addInbox, changeInbox, removeInbox, type InboxDeps } from '../inbound/inboxes.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { line, name } from './schemas.ts'
 
-const deskOf = ({ bells, clock, config, store }: ApiDesk): InboxDesk => ({ clock, config, store, ring: bells.domains })
+const depsOf = ({ bells, clock, config, store }: ApiDeps): InboxDeps => ({ clock, config, store, ring: bells.domains })
 
 export const inboxes = define('inboxes', {
   table: 'inboxes',
@@ -37,7 +37,7 @@ export const inboxes = define('inboxes', {
       refuses: ['already_exists', 'ambiguous_address'],
       about: 'Make an inbox. The first one of a domain adds an INBOUND_MX record to be published.',
       run: async ({ parts, caller, attributes }) => ({
-        row: { ...(await addInbox(deskOf(parts), caller.userKey, attributes)) },
+        row: { ...(await addInbox(depsOf(parts), caller.userKey, attributes)) },
       }),
     },
     {
@@ -64,7 +64,7 @@ export const inboxes = define('inboxes', {
       path: '/inboxes/:inbox',
       scope: 'domains:write',
       about: 'Stop receiving; what was received stays.',
-      run: ({ parts, row }) => removeInbox(deskOf(parts), row.key),
+      run: ({ parts, row }) => removeInbox(depsOf(parts), row.key),
     },
   ],
 })

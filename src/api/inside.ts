@@ -6,23 +6,23 @@ import { answerError } from '../jsonapi/errors.ts'
 import type { Caller, Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
 import { createGate } from './auth.ts'
-import type { ApiDesk } from './desk.ts'
+import type { ApiDeps } from './deps.ts'
 import { promise } from './promise.ts'
 
 /** Performs a request as somebody. Its path is below the API's base. */
 export type Inside = (caller: Caller, request: Request) => Promise<Response>
 
-export function createInside(desk: ApiDesk, base: () => string, resources: readonly Resource<ApiDesk>[]): Inside {
-  const gate = createGate(desk)
+export function createInside(deps: ApiDeps, base: () => string, resources: readonly Resource<ApiDeps>[]): Inside {
+  const gate = createGate(deps)
   const app = new Hono()
   app.route(
     '/',
     createRouter({
-      parts: desk,
-      reader: desk.store,
-      clock: desk.clock,
-      log: desk.log,
-      keyring: desk.keyring,
+      parts: deps,
+      reader: deps.store,
+      clock: deps.clock,
+      log: deps.log,
+      keyring: deps.keyring,
       gate: {
         authenticate: (_, env) => (env as { caller: Caller }).caller,
         admit: () => ({ headers: {} }),
@@ -32,11 +32,11 @@ export function createInside(desk: ApiDesk, base: () => string, resources: reado
       resources,
       // The request that holds them was let in by its own size.
       bodies: new Budget(Infinity),
-      promise: () => promise(desk),
+      promise: () => promise(deps),
     }),
   )
   app.onError((thrown, context) => {
-    const { status, headers, body } = answerError(thrown, desk)
+    const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status as 400, headers)
   })
   return async (caller, request) => app.fetch(request, { caller })

@@ -6,7 +6,7 @@ import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { heldLanes, holdLane, laneStates, type LaneState } from '../outbound/holds.ts'
 import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/lane-memory.ts'
 import { moveLane, retryLane } from '../outbound/queue.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
 
 const MAX_LANES = 1000
@@ -24,14 +24,14 @@ const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>, learne
   ...learnedOf(learned, lane.domain),
 })
 
-const list = ({ parts: { clock, store } }: Pick<Call<ApiDesk>, 'parts'>) => {
+const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
   const held = heldLanes(store)
   const learned = learnedLanes(store, clock.now())
   return laneStates(store, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
 }
 
 /** Does something with one lane, and answers how it stands then. */
-async function act(call: Call<ApiDesk>, run: (parts: ApiDesk, domain: string) => Promise<unknown>): Promise<Written> {
+async function act(call: Call<ApiDeps>, run: (parts: ApiDeps, domain: string) => Promise<unknown>): Promise<Written> {
   const domain = toAscii(call.params['lane']!)
   if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')
   await run(call.parts, domain)
@@ -79,14 +79,14 @@ export const lanes = define('lanes', {
       path: '/lanes/:lane/hold',
       id: 'holdLane',
       about: `Hold a receiving domain: nothing is tried until it is released, over restarts too. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) => act(call, (parts, domain) => holdLane(parts, domain, true)),
+      run: (call: Call<ApiDeps>) => act(call, (parts, domain) => holdLane(parts, domain, true)),
     },
     {
       ...common,
       path: '/lanes/:lane/release',
       id: 'releaseLane',
       about: `Release a receiving domain, and mail for it that was held by itself. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) =>
+      run: (call: Call<ApiDeps>) =>
         act(call, async (parts, domain) => {
           await holdLane(parts, domain, false)
           await moveLane(parts, domain, 'release')
@@ -97,14 +97,14 @@ export const lanes = define('lanes', {
       path: '/lanes/:lane/retry',
       id: 'retryLane',
       about: `Try the mail for a receiving domain now. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) => act(call, retryLane),
+      run: (call: Call<ApiDeps>) => act(call, retryLane),
     },
     {
       ...common,
       path: '/lanes/:lane/drop',
       id: 'dropLane',
       about: `Give up the mail that waits for a receiving domain: its recipients fail. ${EXTENSION}`,
-      run: (call: Call<ApiDesk>) => act(call, (parts, domain) => moveLane(parts, domain, 'drop')),
+      run: (call: Call<ApiDeps>) => act(call, (parts, domain) => moveLane(parts, domain, 'drop')),
     },
   ],
 })

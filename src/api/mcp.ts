@@ -22,7 +22,7 @@ import { answerModern, isModern } from './mcp-modern.ts'
 import { answerOlder, olderVersions } from './mcp-older.ts'
 import { resourcesOf, SCOPE } from './oauth.ts'
 
-export interface McpDesk {
+export interface McpDeps {
   store: Store
   clock: Clock
   config: Pick<Config, 'http' | 'api' | 'oauth'>
@@ -32,9 +32,9 @@ export interface McpDesk {
 /** The API accepts more, for attachments; a tool accepts only text. */
 const MAX_BODY = 10 * 1024 * 1024
 
-export function createMcp(desk: McpDesk, inside: Inside): Hono {
+export function createMcp(deps: McpDeps, inside: Inside): Hono {
   const app = new Hono()
-  const { clock, config, store } = desk
+  const { clock, config, store } = deps
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
   // MCP, "Security Warning":
   // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
@@ -60,7 +60,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
     }),
   )
   app.all('/mcp', async (context) => {
-    const access = accessOf(desk, context)
+    const access = accessOf(deps, context)
     if (access instanceof Response) return access
     const spend = (): Rate => rates.take(access.grant_id)
     const { allowed, reset } = spend()
@@ -70,7 +70,7 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
     const request = context.req.raw
     if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
     try {
-      return await withBody(request, { most: MAX_BODY, budget: desk.bodies }, (text) =>
+      return await withBody(request, { most: MAX_BODY, budget: deps.bodies }, (text) =>
         perform({ access, inside, request }, text, spend),
       )
     } catch (thrown) {
@@ -82,11 +82,11 @@ export function createMcp(desk: McpDesk, inside: Inside): Hono {
 
   function isOurs(origin: string): boolean {
     if (!URL.canParse(origin)) return false
-    return isAllowedOrigin(new URL(origin), [...allowedNow(desk.store, config).origins, config.http.public_url])
+    return isAllowedOrigin(new URL(origin), [...allowedNow(deps.store, config).origins, config.http.public_url])
   }
 
   /** The access of a caller, or the answer to one without access (RFC 6750 §3, RFC 9728 §5.1). */
-  function accessOf({ config: { http } }: McpDesk, context: Context): OauthAccess | Response {
+  function accessOf({ config: { http } }: McpDeps, context: Context): OauthAccess | Response {
     const resources = resourcesOf({ http })
     const metadata = `resource_metadata="${http.public_url}/.well-known/oauth-protected-resource/mcp"`
     const refuse = (status: 401 | 403, error: string | undefined, sentence: string): Response => {

@@ -6,9 +6,9 @@ import { SECOND, type Clock } from '../base/clock.ts'
 import { counters, requestSeconds, type Labels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
 import { clientAddress } from './client-address.ts'
-import { FIGURES, type FiguresDesk } from './figures.ts'
+import { FIGURES, type FiguresDeps } from './figures.ts'
 
-export type MetricsDesk = FiguresDesk & { config: Pick<Config, 'metrics'> }
+export type MetricsDeps = FiguresDeps & { config: Pick<Config, 'metrics'> }
 
 /** Escapes backslash, quote and line end, as the format demands. */
 const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
@@ -18,13 +18,13 @@ const labelled = (labels: Labels): string => {
   return pairs.length === 0 ? '' : `{${pairs.join(',')}}`
 }
 
-async function text(desk: MetricsDesk): Promise<string> {
+async function text(deps: MetricsDeps): Promise<string> {
   const lines: string[] = []
   const head = (name: string, help: string, type: string): void =>
     void lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`)
   for (const { help, name, type, values } of FIGURES) {
     head(name, help, type)
-    for (const [labels, value] of await values(desk)) lines.push(`${name}${labelled(labels)} ${value}`)
+    for (const [labels, value] of await values(deps)) lines.push(`${name}${labelled(labels)} ${value}`)
   }
   for (const counter of Object.values(counters)) {
     head(counter.name, counter.help, 'counter')
@@ -38,14 +38,14 @@ async function text(desk: MetricsDesk): Promise<string> {
 const LOOPBACK = /^(?:127\.|::1$)/
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
 
-export function createMetrics(desk: MetricsDesk): Hono {
+export function createMetrics(deps: MetricsDeps): Hono {
   const app = new Hono()
   // A request that a proxy passed on comes from elsewhere, even if the proxy is on this machine.
   const isHere = (context: Context): boolean =>
     LOOPBACK.test(clientAddress(context)) &&
     ['x-forwarded-for', 'forwarded', 'x-real-ip'].every((name) => context.req.header(name) === undefined)
   app.get('/metrics', async (context) => {
-    const { token } = desk.config.metrics
+    const { token } = deps.config.metrics
     const [, given] = /^bearer +(\S+)$/i.exec(context.req.header('authorization') ?? '') ?? []
     const known = token !== '' && given !== undefined && timingSafeEqual(digest(given), digest(token))
     if (!known && !isHere(context)) {
@@ -53,7 +53,7 @@ export function createMetrics(desk: MetricsDesk): Hono {
       counters.refused.add({ where: 'metrics' })
       return context.text('Send the token of metrics.token.\n', 401, { 'WWW-Authenticate': 'Bearer' })
     }
-    return context.body(await text(desk), 200, {
+    return context.body(await text(deps), 200, {
       'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
       'Cache-Control': 'no-store',
     })

@@ -13,7 +13,7 @@ import type { Store } from '../store/database.ts'
 import { rateKey } from './client-address.ts'
 import { readText } from './pages.ts'
 
-export interface OauthDesk {
+export interface OauthDeps {
   store: Store
   clock: Clock
   config: Pick<Config, 'http' | 'oauth'>
@@ -48,9 +48,9 @@ const oauthError = (
 ): Response =>
   context.body(JSON.stringify({ error, error_description: description }), status, { ...JSON_TYPE, ...headers })
 
-export function createOauth(desk: OauthDesk): Hono {
+export function createOauth(deps: OauthDeps): Hono {
   const app = new Hono()
-  const { clock, config } = desk
+  const { clock, config } = deps
   const registrations = new RateLimit(clock, REGISTRATIONS / (HOUR / SECOND), REGISTRATIONS)
   const tokenRequests = new RateLimit(clock, TOKEN_REQUESTS / 60, TOKEN_REQUESTS)
   const open = cors({
@@ -100,9 +100,9 @@ export function createOauth(desk: OauthDesk): Hono {
     } catch {
       return oauthError(context, 400, 'invalid_client_metadata', 'The body is not JSON.')
     }
-    const registration = readRegistration(body, allowedNow(desk.store, config))
+    const registration = readRegistration(body, allowedNow(deps.store, config))
     if ('error' in registration) return oauthError(context, 400, registration.error, registration.description)
-    const client = await addClient(desk, registration)
+    const client = await addClient(deps, registration)
     if (!client)
       return oauthError(context, 503, 'temporarily_unavailable', 'There are too many clients; ask the operator.')
     return context.body(
@@ -124,7 +124,7 @@ export function createOauth(desk: OauthDesk): Hono {
   app.post('/oauth/token', async (context) => {
     const form = await readForm(context)
     if (form instanceof Response) return form
-    const exchange = await redeem(desk, form)
+    const exchange = await redeem(deps, form)
     if ('status' in exchange) return refusal(context, exchange)
     if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
     return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
@@ -133,11 +133,11 @@ export function createOauth(desk: OauthDesk): Hono {
   app.post('/oauth/revoke', async (context) => {
     const form = await readForm(context)
     if (form instanceof Response) return form
-    const client = clientOf(desk, form)
+    const client = clientOf(deps, form)
     if (!client) return refusal(context, UNKNOWN_CLIENT)
     const token = form.get('token')
     if (!token) return oauthError(context, 400, 'invalid_request', '"token" is missing.')
-    if (!(await takeBack(desk, client, token)))
+    if (!(await takeBack(deps, client, token)))
       return oauthError(context, 400, 'invalid_grant', 'The token was issued to another client.')
     return context.body(null, 200, { 'Cache-Control': 'no-store' })
   })
@@ -178,13 +178,13 @@ function refusal(context: Context, { description, error, status }: Refused): Res
   return oauthError(context, status, error, description, status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {})
 }
 
-function clientOf({ store }: OauthDesk, form: URLSearchParams): OauthClient | undefined {
+function clientOf({ store }: OauthDeps, form: URLSearchParams): OauthClient | undefined {
   const id = form.get('client_id') || undefined
   return id === undefined ? undefined : clientById(store, id)
 }
 
 /** Answers a token request: tokens, or an error of RFC 6749 §5.2. */
-async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange | Refused> {
+async function redeem(deps: OauthDeps, form: URLSearchParams): Promise<Exchange | Refused> {
   const refused = (error: string, description: string, status: 400 | 401 = 400): Refused => ({
     status,
     error,
@@ -195,10 +195,10 @@ async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange 
   if (grant === undefined) return refused('invalid_request', '"grant_type" is missing.')
   if (grant !== 'authorization_code' && grant !== 'refresh_token')
     return refused('unsupported_grant_type', '"grant_type" must be authorization_code or refresh_token.')
-  const client = clientOf(desk, form)
+  const client = clientOf(deps, form)
   if (!client) return UNKNOWN_CLIENT
   const given = value('resource')
-  const resource = given === undefined ? undefined : resourceNamed(desk.config, given)
+  const resource = given === undefined ? undefined : resourceNamed(deps.config, given)
   if (given !== undefined && resource === undefined)
     return refused('invalid_target', 'This server has no such resource.')
   const scopes = (value('scope') ?? SCOPE).split(' ').filter(Boolean)
@@ -206,14 +206,14 @@ async function redeem(desk: OauthDesk, form: URLSearchParams): Promise<Exchange 
   if (grant === 'refresh_token') {
     const refreshToken = value('refresh_token')
     if (refreshToken === undefined) return refused('invalid_request', '"refresh_token" is missing.')
-    return exchangeRefresh(desk, { client, refreshToken, resource })
+    return exchangeRefresh(deps, { client, refreshToken, resource })
   }
   const [code, verifier] = [value('code'), value('code_verifier')]
   if (code === undefined) return refused('invalid_request', '"code" is missing.')
   // RFC 7636 §4.1: 43 to 128 unreserved characters.
   if (verifier === undefined || !/^[A-Za-z0-9._~-]{43,128}$/.test(verifier))
     return refused('invalid_grant', '"code_verifier" is missing, or not 43 to 128 unreserved characters.')
-  return exchangeCode(desk, { client, code, verifier, redirectUri: value('redirect_uri'), resource })
+  return exchangeCode(deps, { client, code, verifier, redirectUri: value('redirect_uri'), resource })
 }
 
 /** RFC 8414 §2. The issuer is exactly the text of http.public_url. */

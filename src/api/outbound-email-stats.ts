@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { countEvents } from '../outbound/stats.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 
 const count = (about: string) => field(z.int(), { about })
 const tracked = (about: string) =>

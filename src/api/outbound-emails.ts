@@ -11,16 +11,16 @@ import { fillLean } from '../campaigns/mails.ts'
 import { deliveriesOf } from '../outbound/queue.ts'
 import type { Delivery } from '../outbound/settle.ts'
 import { requireSendingDomain, requireSubscription } from '../outbound/admit.ts'
-import { deleteEmail, submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import { deleteEmail, submitEmail, type SubmitDeps } from '../outbound/submit.ts'
 import { searched } from '../outbound/search.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { EXTENSION } from './extension.ts'
 import { address, addresses, attachment, headerFields, line, text } from './schemas.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10
 const MAX_ATTACHMENTS = 20
-const deskOf = ({ bells, ...parts }: ApiDesk): SubmitDesk => ({ ...parts, ring: bells.deliveries })
+const depsOf = ({ bells, ...parts }: ApiDeps): SubmitDeps => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
 const more = (about: string) =>
@@ -73,7 +73,7 @@ function show(delivery: Delivery): z.output<typeof recipient> {
 
 function extend(
   rows: ListedRow[],
-  { reader, parts, single }: { reader: Reader; parts: ApiDesk; single: boolean },
+  { reader, parts, single }: { reader: Reader; parts: ApiDeps; single: boolean },
 ): void {
   const deliveries = Map.groupBy(
     deliveriesOf(
@@ -205,7 +205,7 @@ export const outboundEmails = define('outbound-emails', {
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { email, replayed } = await submitEmail(deskOf(parts), caller.userKey, {
+        const { email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
           ...attributes,
           agent_id: attributes.agent_id ?? caller.agentId,
           cappedToken: caller.cappedToken,
@@ -226,7 +226,7 @@ export const outboundEmails = define('outbound-emails', {
       path: '/outbound-emails/:outboundEmail',
       scope: 'emails:write',
       about: 'Remove the stored mail; what was delivered is not recalled.',
-      run: ({ parts, row }) => deleteEmail(deskOf(parts), row.key),
+      run: ({ parts, row }) => deleteEmail(depsOf(parts), row.key),
     },
   ],
 })

@@ -4,7 +4,7 @@ import { OperatorError, refuseAttribute } from '../base/errors.ts'
 import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'
 import type { Reader } from '../store/database.ts'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { EXTENSION, time, words, wordsOrNull } from './extension.ts'
 import { address, name } from './schemas.ts'
 

@@ -13,7 +13,7 @@ import { userByKey, type User } from '../accounts/users.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
-export interface PersonDesk {
+export interface PersonDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -33,15 +33,15 @@ export interface Person {
 }
 
 export class People {
-  readonly #desk: PersonDesk
+  readonly #deps: PersonDeps
 
-  constructor(desk: PersonDesk) {
-    this.#desk = desk
+  constructor(deps: PersonDeps) {
+    this.#deps = deps
   }
 
   /** Who is signed in; undefined when nobody is, or the session is over. */
   signedIn(context: Context): Person | undefined {
-    const { clock, store } = this.#desk
+    const { clock, store } = this.#deps
     const secret = this.#read(context, SESSION_COOKIE)
     const session = secret === undefined ? undefined : findSession(store, secret, clock.now())
     const user = session && userByKey(store, session.user_key)
@@ -53,7 +53,7 @@ export class People {
   /** Opens a session; the one before in this browser ends. */
   async signIn(context: Context, user: User): Promise<void> {
     await this.#endSession(context)
-    const secret = await openSession(this.#desk, user, context.req.header('user-agent') ?? '')
+    const secret = await openSession(this.#deps, user, context.req.header('user-agent') ?? '')
     this.#write(context, SESSION_COOKIE, secret, COOKIE_SECONDS)
   }
 
@@ -64,21 +64,21 @@ export class People {
 
   async #endSession(context: Context): Promise<void> {
     const person = this.signedIn(context)
-    if (person) await endSession(this.#desk, person.user.key, person.session.id)
+    if (person) await endSession(this.#deps, person.user.key, person.session.id)
   }
 
   /** Names a user whose password was right, until the code of the second factor is given. */
   stepFor({ id, password_hash }: User): string {
-    const until = String(this.#desk.clock.now() + STEP)
+    const until = String(this.#deps.clock.now() + STEP)
     return `${id}.${until}.${this.#mac(['step', id, until, password_hash])}`
   }
 
   /** The user whom a step names; undefined when it is over or was not made here. */
   userOfStep(step: string): User | undefined {
     const [id = '', until = '', mac = ''] = step.split('.')
-    const user = this.#desk.store.first(db.selectFrom('users').selectAll().where('id', '=', id))
+    const user = this.#deps.store.first(db.selectFrom('users').selectAll().where('id', '=', id))
     const sound = user && same(mac, this.#mac(['step', id, until, user.password_hash]))
-    return sound && this.#desk.clock.now() < Number(until) ? user : undefined
+    return sound && this.#deps.clock.now() < Number(until) ? user : undefined
   }
 
   /**
@@ -108,7 +108,7 @@ export class People {
   }
 
   #mac(words: (string | null)[]): string {
-    return this.#desk.keyring.mac('session', JSON.stringify(words)).toString('base64url')
+    return this.#deps.keyring.mac('session', JSON.stringify(words)).toString('base64url')
   }
 
   #read(context: Context, name: string): string | undefined {
@@ -120,7 +120,7 @@ export class People {
   }
 
   get #secure(): boolean {
-    return this.#desk.config.http.public_url.startsWith('https:')
+    return this.#deps.config.http.public_url.startsWith('https:')
   }
 
   // "__Host-" (RFC 6265bis §4.1.3.2): other hosts of the same domain cannot set these cookies.

@@ -1,7 +1,7 @@
 // What recipients asked for by their rights, and how far it is; the address itself is not told.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { EXTENSION, timeOrNull, words } from './extension.ts'
 
 export const privacyRequests = define('privacy-requests', {

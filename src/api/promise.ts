@@ -1,9 +1,9 @@
 // Whether something new can be promised.
 import { refuse } from '../base/errors.ts'
-import type { ApiDesk } from './desk.ts'
+import type { ApiDeps } from './deps.ts'
 
 /** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
-export function promise({ space }: Pick<ApiDesk, 'space'>): void {
+export function promise({ space }: Pick<ApiDeps, 'space'>): void {
   if (space.low)
     throw refuse(
       'insufficient_storage',

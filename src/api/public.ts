@@ -13,7 +13,7 @@ import { EXPORTS } from '../privacy/bundle.ts'
 import { exportFile } from '../privacy/export-link.ts'
 import type { Store } from '../store/database.ts'
 
-export interface PublicDesk {
+export interface PublicDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -26,41 +26,41 @@ const PIXEL = new Uint8Array(Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALA
 const MAX_TOKEN = 8000
 const PRIVATE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' }
 
-export function createPublic(desk: PublicDesk): Hono {
+export function createPublic(deps: PublicDeps): Hono {
   const app = new Hono()
-  const key = desk.keyring.derive('tracking')
+  const key = deps.keyring.derive('tracking')
   const visit = (context: Context) => ({ method: context.req.method, userAgent: context.req.header('user-agent') })
   // A visit that cannot be recorded must not keep the reader from the page.
   const note = async (work: Promise<void>): Promise<void> =>
-    void (await work.catch((thrown: unknown) => desk.log.fault('tracking', thrown)))
+    void (await work.catch((thrown: unknown) => deps.log.fault('tracking', thrown)))
 
   app.get('/.well-known/mta-sts.txt', (context) => {
     const host = (context.req.header('host') ?? '').replace(/:\d+$/, '').toLowerCase()
-    const domain = domainOfStsHost(desk.store, host)
+    const domain = domainOfStsHost(deps.store, host)
     if (!domain) return context.text('There is nothing here.\n', 404)
-    return context.body(stsPolicy(domain.sts_mode, desk.config.hostname), 200, { 'Content-Type': 'text/plain' })
+    return context.body(stsPolicy(domain.sts_mode, deps.config.hostname), 200, { 'Content-Type': 'text/plain' })
   })
   app.get('/t/o/:file', async (context) => {
     const [, token] = /^([\w-]+)\.gif$/.exec(context.req.param('file')) ?? []
     const delivery = token !== undefined && token.length < MAX_TOKEN ? readOpenToken(key, token) : undefined
     if (delivery === undefined) return context.text('There is nothing here.\n', 404)
-    await note(noteVisit(desk, 'opened', delivery, visit(context)))
+    await note(noteVisit(deps, 'opened', delivery, visit(context)))
     return context.body(PIXEL, 200, { 'Content-Type': 'image/gif', ...PRIVATE })
   })
   app.get('/t/c/:token', async (context) => {
     const token = context.req.param('token')
     const click = token.length < MAX_TOKEN ? readClickToken(key, token) : undefined
     if (!click) return context.text('This link is not one of ours, or was cut on its way.\n', 404)
-    await note(noteVisit(desk, 'clicked', click.delivery, visit(context), click.url))
+    await note(noteVisit(deps, 'clicked', click.delivery, visit(context), click.url))
     // A header can hold only ASCII.
     const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
     return context.body(null, 302, { Location: location, ...PRIVATE })
   })
   app.get('/exports/:id/:until/:mac', async (context) => {
     const { id, mac, until } = context.req.param()
-    const file = exportFile(desk, { id, until, mac }, desk.clock.now())
+    const file = exportFile(deps, { id, until, mac }, deps.clock.now())
     // Opened first: a file that is deleted meanwhile can still be read to its end.
-    const opened = file && (await open(join(desk.config.data_dir, EXPORTS, file)).catch(() => undefined))
+    const opened = file && (await open(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
     const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream
     return context.newResponse(bytes, 200, {

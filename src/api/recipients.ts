@@ -6,11 +6,11 @@ import {
   requestErasure,
   requestExport,
   type PrivacyRequest,
-  type RequestDesk,
+  type RequestDeps,
 } from '../privacy/requests.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 
-const deskOf = ({ bells, ...parts }: ApiDesk): RequestDesk => ({ ...parts, ring: bells.privacy })
+const depsOf = ({ bells, ...parts }: ApiDeps): RequestDeps => ({ ...parts, ring: bells.privacy })
 
 const attributes = {
   recipient_hash: field(z.string(), {
@@ -40,7 +40,7 @@ export const recipientErasures = define('recipient-erasures', {
       run: async ({ parts, caller, params }) =>
         rowOf(
           await requestErasure(
-            deskOf(parts),
+            depsOf(parts),
             { key: caller.userKey, id: caller.userId },
             recipientNamed(params['recipient']!),
           ),
@@ -64,7 +64,7 @@ export const recipientExports = define('recipient-exports', {
       refuses: ['not_found', 'invalid'],
       about: 'Assemble what is known of a recipient; the account’s owner gets a link to it by mail.',
       run: async ({ parts, caller, params }) =>
-        rowOf(await requestExport(deskOf(parts), { key: caller.userKey }, recipientNamed(params['recipient']!))),
+        rowOf(await requestExport(depsOf(parts), { key: caller.userKey }, recipientNamed(params['recipient']!))),
     },
   ],
 })

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { version } from '../base/version.ts'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { EXTENSION, timeOrNull, words } from './extension.ts'
 
 const finding = z.object({

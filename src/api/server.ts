@@ -30,7 +30,7 @@ import { audiences, contactImports, contacts } from './audiences.ts'
 import { createAuthorize } from './authorize.ts'
 import { createGate } from './auth.ts'
 import { campaigns, campaignStats } from './campaigns.ts'
-import type { ApiDesk } from './desk.ts'
+import type { ApiDeps } from './deps.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
@@ -53,7 +53,7 @@ import { WrongTokens } from './wrong-tokens.ts'
 export const API_PATH = '/api/v1'
 
 /** Every resource of the API, in the order of its documentation. */
-export const resources: readonly Resource<ApiDesk>[] = [
+export const resources: readonly Resource<ApiDeps>[] = [
   tokens,
   outboundEmails,
   outboundEmailStats,
@@ -91,15 +91,15 @@ export const openApi = (publicUrl: string): object =>
 export type App = Hono<{ Bindings: HttpBindings }>
 
 /** The API inside the process. */
-export const apiInside = (desk: ApiDesk): Inside =>
-  createInside(desk, () => desk.config.http.public_url + API_PATH, resources)
+export const apiInside = (deps: ApiDeps): Inside =>
+  createInside(deps, () => deps.config.http.public_url + API_PATH, resources)
 
 /** The whole HTTP application but the console; `app.request(…)` serves tests without a socket. */
-export function createApp(desk: ApiDesk): App {
+export function createApp(deps: ApiDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
-  const base = (): string => desk.config.http.public_url + API_PATH
-  app.use(countRequests(desk))
-  app.use(new WrongTokens(desk).watch)
+  const base = (): string => deps.config.http.public_url + API_PATH
+  app.use(countRequests(deps))
+  app.use(new WrongTokens(deps).watch)
   app.use('*', async (context, next) => {
     const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
     // RFC 9112 §3.2: a proxy in front may have used the other one.
@@ -112,13 +112,13 @@ export function createApp(desk: ApiDesk): App {
     const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
     // A year (RFC 6797), only for the public name:
     // other names of this server may be served in clear text by somebody else.
-    const { host, protocol } = new URL(desk.config.http.public_url)
+    const { host, protocol } = new URL(deps.config.http.public_url)
     if (encrypted && protocol === 'https:' && context.req.header('host') === host)
       context.header('Strict-Transport-Security', 'max-age=31536000')
   })
   app.get('/health', (context) => {
-    noteSpace(desk)
-    const troubles = desk.troubles.list()
+    noteSpace(deps)
+    const troubles = deps.troubles.list()
     if (troubles.length === 0) return context.json({ status: 'ok' })
     return context.json({ status: 'degraded', reasons: troubles.map(({ sentence }) => sentence) })
   })
@@ -135,32 +135,32 @@ export function createApp(desk: ApiDesk): App {
       )
     return next()
   })
-  app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(desk.config.http.public_url)))
+  app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(deps.config.http.public_url)))
   app.route(
     API_PATH,
     createRouter({
-      parts: desk,
-      reader: desk.store,
-      clock: desk.clock,
-      log: desk.log,
-      keyring: desk.keyring,
-      gate: createGate(desk),
+      parts: deps,
+      reader: deps.store,
+      clock: deps.clock,
+      log: deps.log,
+      keyring: deps.keyring,
+      gate: createGate(deps),
       base,
       resources,
-      bodies: desk.bodies,
-      promise: () => promise(desk),
+      bodies: deps.bodies,
+      promise: () => promise(deps),
     }),
   )
-  app.route('/', createMetrics(desk))
-  app.route('/', createPublic(desk))
-  app.route('/', createUnsubscribe(desk))
-  app.route('/', createOauth(desk))
-  app.route('/', createAuthorize(desk))
-  app.route('/', createMcp(desk, apiInside(desk)))
+  app.route('/', createMetrics(deps))
+  app.route('/', createPublic(deps))
+  app.route('/', createUnsubscribe(deps))
+  app.route('/', createOauth(deps))
+  app.route('/', createAuthorize(deps))
+  app.route('/', createMcp(deps, apiInside(deps)))
   app.onError((thrown, context) => {
     // The client disconnected in the middle: no error of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
-    const { status, headers, body } = answerError(thrown, desk)
+    const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status as 400, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))

@@ -5,7 +5,7 @@ import { refuse } from '../base/errors.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
 import { commonRefusals, outcomesByHour, receiverFigures, type ReceiverFigures } from '../outbound/receivers.ts'
 import { accountFigures } from '../outbound/tally.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, words } from './extension.ts'
 
 const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
@@ -15,7 +15,7 @@ const MAX_RECEIVERS = 500
 const REFUSALS = 3
 
 /** Throws 400 for a period that is none. */
-function periodOf({ filters: asked, now }: Call<ApiDesk> & { filters: ReadonlyMap<string, string[]> }): {
+function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
   period: Period
   since: number
 } {

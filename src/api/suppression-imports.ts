@@ -7,7 +7,7 @@ import { field, type Call } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
 import { bringSuppression } from '../outbound/bring.ts'
 import { domainById } from '../domains/find.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, words } from './extension.ts'
 import { address } from './schemas.ts'
 
@@ -23,7 +23,7 @@ const row = z.strictObject({
 })
 
 /** The sending domain that the entries are for. Throws 404. */
-function domainOf({ caller, parts, related }: Pick<Call<ApiDesk>, 'caller' | 'parts' | 'related'>): number | undefined {
+function domainOf({ caller, parts, related }: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): number | undefined {
   const id = related['domain']
   if (id === undefined) return undefined
   const found = domainById(parts.store, id)

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from '../outbound/suppressions.ts'
 import { holding } from './extension.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 
 const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
 const SOURCES = ['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'] as const

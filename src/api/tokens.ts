@@ -4,7 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
 import { SCOPES } from '../accounts/scopes.ts'
 import { createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
-import { define } from './desk.ts'
+import { define } from './deps.ts'
 import { name } from './schemas.ts'
 
 export const tokens = define('tokens', {

@@ -10,7 +10,7 @@ import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
 import type { Store } from '../store/database.ts'
 import { page } from './pages.ts'
 
-export interface UnsubscribeDesk {
+export interface UnsubscribeDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -19,11 +19,11 @@ export interface UnsubscribeDesk {
 const MAX_TOKEN = 1000
 const MAX_BODY = 4096
 
-export function createUnsubscribe(desk: UnsubscribeDesk): Hono {
+export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
   const app = new Hono()
   const leavingOf = (context: Context): Leaving | undefined => {
     const token = context.req.param('token') ?? ''
-    return token.length <= MAX_TOKEN ? readUnsubscribeToken(desk.keyring, token) : undefined
+    return token.length <= MAX_TOKEN ? readUnsubscribeToken(deps.keyring, token) : undefined
   }
   const unknown = (context: Context) =>
     page(
@@ -37,15 +37,15 @@ export function createUnsubscribe(desk: UnsubscribeDesk): Hono {
     )
   app.get('/u/:token', (context) => {
     const leaving = leavingOf(context)
-    return leaving ? show(desk, context, leaving) : unknown(context)
+    return leaving ? show(deps, context, leaving) : unknown(context)
   })
   app.post('/u/:token', async (context) => {
     const leaving = leavingOf(context)
     if (!leaving) return unknown(context)
     const wish = await wishOf(context)
-    if (wish === 'subscribe') await rejoin(desk, leaving)
-    else if (wish === 'unsubscribe') await leave(desk, leaving)
-    return show(desk, context, leaving)
+    if (wish === 'subscribe') await rejoin(deps, leaving)
+    else if (wish === 'unsubscribe') await leave(deps, leaving)
+    return show(deps, context, leaving)
   })
   return app
 }
@@ -70,13 +70,13 @@ async function wishOf({ req: { raw } }: Context): Promise<'subscribe' | 'unsubsc
   }
 }
 
-function show(desk: UnsubscribeDesk, context: Context, leaving: Leaving): Response | Promise<Response> {
-  const { audience, domain } = senderOf(desk.store, leaving)
+function show(deps: UnsubscribeDeps, context: Context, leaving: Leaving): Response | Promise<Response> {
+  const { audience, domain } = senderOf(deps.store, leaving)
   const list =
     audience === null
       ? html`mail from <strong>${domain}</strong>`
       : html`<strong>${audience}</strong> from <strong>${domain}</strong>`
-  if (hasLeft(desk, leaving))
+  if (hasLeft(deps, leaving))
     return page(
       context,
       200,

@@ -7,12 +7,12 @@ import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 import { field } from '../jsonapi/resource.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import { isEventType } from '../webhooks/catalogue.ts'
-import { changeWebhook, createWebhook, removeWebhook, type WebhooksDesk } from '../webhooks/endpoints.ts'
+import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from '../webhooks/endpoints.ts'
 import { attemptsOf, replayDelivery } from '../webhooks/replay.ts'
-import { define, type ApiDesk } from './desk.ts'
+import { define, type ApiDeps } from './deps.ts'
 import { line, name } from './schemas.ts'
 
-const deskOf = ({ bells, fetching, ...parts }: ApiDesk): WebhooksDesk => ({
+const depsOf = ({ bells, fetching, ...parts }: ApiDeps): WebhooksDeps => ({
   ...parts,
   allowed: fetching.allowed,
   ring: bells.webhooks,
@@ -45,7 +45,7 @@ function domainOf({
   caller,
   related,
 }: {
-  parts: ApiDesk
+  parts: ApiDeps
   caller: { userKey: number }
   related: Record<string, string>
 }): ListedRow | undefined {
@@ -133,7 +133,7 @@ export const webhooks = define('webhooks', {
         const domain = domainOf(call)
         if (!domain) throw refuse('required', 'Name the sending domain in relationships.domain.', { pointer: '/data' })
         const { webhook, secret } = await createWebhook(
-          deskOf(call.parts),
+          depsOf(call.parts),
           call.caller.userKey,
           domain.key,
           call.attributes,
@@ -148,7 +148,7 @@ export const webhooks = define('webhooks', {
       scope: 'webhooks:write',
       about: 'Change, pause, resume or rotate a webhook.',
       run: async ({ parts, row, attributes }) => {
-        const { webhook, secret } = await changeWebhook(deskOf(parts), row.key, attributes)
+        const { webhook, secret } = await changeWebhook(depsOf(parts), row.key, attributes)
         return { row: { ...webhook }, once: secret === undefined ? {} : { secret } }
       },
     },
@@ -157,7 +157,7 @@ export const webhooks = define('webhooks', {
       path: '/webhooks/:webhook',
       scope: 'webhooks:write',
       about: 'Remove a webhook; its deliveries stay on record.',
-      run: ({ parts, row }) => removeWebhook(deskOf(parts), row.key),
+      run: ({ parts, row }) => removeWebhook(depsOf(parts), row.key),
     },
   ],
 })

@@ -14,26 +14,26 @@ import { clientAddress, rateKey } from './client-address.ts'
 const BURST = 20
 const PER_SECOND = 0.2
 
-export interface WrongTokensDesk {
+export interface WrongTokensDeps {
   clock: Clock
   log: Log
   config: Pick<Config, 'http'>
 }
 
 export class WrongTokens {
-  readonly #desk: WrongTokensDesk
+  readonly #deps: WrongTokensDeps
   readonly #rates: RateLimit
 
-  constructor(desk: WrongTokensDesk) {
-    this.#desk = desk
-    this.#rates = new RateLimit(desk.clock, PER_SECOND, BURST)
+  constructor(deps: WrongTokensDeps) {
+    this.#deps = deps
+    this.#rates = new RateLimit(deps.clock, PER_SECOND, BURST)
   }
 
   /** Looks at every answer, whichever surface gave it: a 401 to a request with a token stays, or becomes 429. */
   readonly watch: MiddlewareHandler = async (context, next) => {
     await next()
     if (context.res.status !== 401 || context.req.header('authorization') === undefined) return
-    const { config, log } = this.#desk
+    const { config, log } = this.#deps
     const { allowed, reset } = this.#rates.take(rateKey(context, config.http))
     if (allowed) {
       log.warn('authentication failed', { service: 'api', address: clientAddress(context, config.http) })
@@ -48,7 +48,7 @@ export class WrongTokens {
 
   /** The answer in the form of the surface that was asked. */
   #slowly(path: string, sentence: string): { headers: Record<string, string>; body: string } {
-    if (path.startsWith('/api/')) return answerError(refuse('rate_limited', sentence), this.#desk)
+    if (path.startsWith('/api/')) return answerError(refuse('rate_limited', sentence), this.#deps)
     const json = { 'Content-Type': 'application/json' }
     if (path === '/mcp')
       return {

@@ -8,7 +8,7 @@ import type { RowOf } from '../store/tables.ts'
 
 export type Audience = RowOf<'audiences'>
 
-export interface AudienceDesk {
+export interface AudienceDeps {
   store: Store
   clock: Clock
 }
@@ -20,7 +20,7 @@ interface AudienceText {
 
 /** Creates an audience for one of the user's sending domains. */
 export function addAudience(
-  { clock, store }: AudienceDesk,
+  { clock, store }: AudienceDeps,
   domain: { key: number; user_key: number },
   { name, description = null }: AudienceText,
 ): Promise<Audience> {
@@ -39,7 +39,7 @@ export function addAudience(
 }
 
 export function changeAudience(
-  { clock, store }: AudienceDesk,
+  { clock, store }: AudienceDeps,
   key: number,
   change: Partial<AudienceText>,
 ): Promise<Audience> {
@@ -48,7 +48,7 @@ export function changeAudience(
   return store.write((tx) => tx.first(db.updateTable('audiences').set(set).where('key', '=', key).returningAll())!)
 }
 
-export function removeAudience({ clock, store }: AudienceDesk, key: number): Promise<void> {
+export function removeAudience({ clock, store }: AudienceDeps, key: number): Promise<void> {
   const now = clock.now()
   return store.write(
     (tx) => void tx.run(db.updateTable('audiences').set({ deleted_at: now, updated_at: now }).where('key', '=', key)),

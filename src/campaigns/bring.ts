@@ -8,7 +8,7 @@ import { keptForm, type Reason } from '../outbound/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
-import { insert, type Contact, type ContactDesk, type NewContact } from './contacts.ts'
+import { insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
 import type { Standing } from './standing.ts'
 
 /** `email` is in the form of `contactAddress`. */
@@ -59,7 +59,7 @@ class Undone extends Error {
 
 /** Imports a lot in one transaction. `dry` rolls it back, so that the preview is exactly what an import would do. */
 export async function bringContacts(
-  { clock, keyring, store }: ContactDesk,
+  { clock, keyring, store }: ContactDeps,
   audience: Audience,
   lot: readonly BroughtContact[],
   dry = false,

@@ -14,7 +14,7 @@ import type { Audience } from './audiences.ts'
 
 export type Contact = RowOf<'contacts'>
 
-export interface ContactDesk {
+export interface ContactDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -116,7 +116,7 @@ export function insert(
 
 /** Adds a contact. Throws 422 for a malformed address or one that is in the audience already. */
 export function addContact(
-  { clock, keyring, store }: ContactDesk,
+  { clock, keyring, store }: ContactDeps,
   audience: Audience,
   given: NewContact,
 ): Promise<Contact> {
@@ -137,7 +137,7 @@ function keptAddress(text: string): string {
 
 /** Changes a contact. Throws 422 for an address that is taken, or a status that cannot be set. */
 export function changeContact(
-  { clock, keyring, store }: ContactDesk,
+  { clock, keyring, store }: ContactDeps,
   key: number,
   change: ContactChange,
 ): Promise<Contact> {
@@ -190,7 +190,7 @@ function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact
 }
 
 /** Removes the contact from its audience; no suppression is added. */
-export function removeContact({ store }: Pick<ContactDesk, 'store'>, key: number): Promise<void> {
+export function removeContact({ store }: Pick<ContactDeps, 'store'>, key: number): Promise<void> {
   return store.write((tx) => void tx.run(db.deleteFrom('contacts').where('key', '=', key)))
 }
 

@@ -17,7 +17,7 @@ import { dropQueued, holdQueued, releaseQueued } from '../outbound/bulk.ts'
 
 export type Campaign = RowOf<'campaigns'>
 
-export interface CampaignDesk {
+export interface CampaignDeps {
   store: Store
   clock: Clock
   /** Tells the runner that a campaign's status or time has changed. */
@@ -44,7 +44,7 @@ export type CampaignChange = Partial<CampaignContent> & {
 }
 
 export function addCampaign(
-  { clock, store }: CampaignDesk,
+  { clock, store }: CampaignDeps,
   audience: Audience,
   given: CampaignContent,
 ): Promise<Campaign> {
@@ -120,7 +120,7 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
  * Throws 422 for edits of a campaign that is no draft, and for moves that are not in the table.
  */
 export function changeCampaign(
-  { clock, ring, store }: CampaignDesk,
+  { clock, ring, store }: CampaignDeps,
   key: number,
   change: CampaignChange,
 ): Promise<Campaign> {
@@ -227,7 +227,7 @@ export function moveCampaign(
 }
 
 /** Removes a campaign. Its sent mails stay on record; mails that were not sent yet never are. */
-export function removeCampaign({ clock, ring, store }: CampaignDesk, key: number): Promise<void> {
+export function removeCampaign({ clock, ring, store }: CampaignDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
     tx.run(db.updateTable('campaigns').set({ deleted_at: now, updated_at: now }).where('key', '=', key))

@@ -1,6 +1,6 @@
 // Imports contacts through the API (D42). Valid ones are added. Ones that are in the audience already or come twice are
 // skipped; invalid ones are skipped and listed. A lot is one transaction, so that none is half imported.
-import { contactAddress, insert, type ContactDesk, type NewContact } from './contacts.ts'
+import { contactAddress, insert, type ContactDeps, type NewContact } from './contacts.ts'
 import type { Audience } from './audiences.ts'
 
 export interface ImportProblem {
@@ -23,7 +23,7 @@ export type ImportItem = { contact: NewContact } | { problem: string; email: str
 const MAX_ERRORS = 1000
 
 export function importContacts(
-  { clock, keyring, store }: ContactDesk,
+  { clock, keyring, store }: ContactDeps,
   audience: Audience,
   items: readonly ImportItem[],
 ): Promise<Imported> {

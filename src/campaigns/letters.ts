@@ -24,7 +24,7 @@ import type { RowOf } from '../store/tables.ts'
 import type { Lead } from './lead.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
 
-export interface LettersDesk {
+export interface LettersDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -89,13 +89,13 @@ interface Known {
 export class CampaignLetters implements Source {
   readonly patience = PATIENCE
   readonly settle = settleBulk
-  readonly #desk: LettersDesk
+  readonly #deps: LettersDeps
   readonly #known = new Map<number, Known>()
   /** Whether campaigns are halted, as last read. */
   readonly #halted = new Map<number, boolean>()
 
-  constructor(desk: LettersDesk) {
-    this.#desk = desk
+  constructor(deps: LettersDeps) {
+    this.#deps = deps
   }
 
   /** The template behind a name that `letter` returned; a worker asks for it. */
@@ -120,7 +120,7 @@ export class CampaignLetters implements Source {
       tracking: tracked
         ? {
             base,
-            key: this.#desk.keyring.derive('tracking').toString('base64'),
+            key: this.#deps.keyring.derive('tracking').toString('base64'),
             opens: campaign.opens_tracked === 1,
             clicks: campaign.clicks_tracked === 1,
           }
@@ -130,14 +130,14 @@ export class CampaignLetters implements Source {
   }
 
   claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
-    return claimBulk(tx, this, this.#desk.keyring, { lane, now, limit })
+    return claimBulk(tx, this, this.#deps.keyring, { lane, now, limit })
   }
 
   look(work: MailTransaction): Wanted | Withdrawal {
-    const { log, store } = this.#desk
+    const { log, store } = this.#deps
     const { deliveries, email, known: stops } = work
     const delivery = deliveries[0]!
-    if (delivery.attempts === 1) this.#desk.lead.attempted(email.campaign_key!)
+    if (delivery.attempts === 1) this.#deps.lead.attempted(email.campaign_key!)
     if (this.#isHalted(email.campaign_key!)) return withdrawalOf(work)
     const known = this.#know(email.campaign_key!)!
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
@@ -159,11 +159,11 @@ export class CampaignLetters implements Source {
 
   unwanted(work: MailTransaction): Verdict | Withdrawal | undefined {
     if (this.#isHalted(work.email.campaign_key!)) return withdrawalOf(work)
-    return domainStop(this.#desk.store, work.email)
+    return domainStop(this.#deps.store, work.email)
   }
 
   #templateName({ key }: Campaign, email: MailTransaction['email']): string {
-    const base = trackingBase(this.#desk.config, email)
+    const base = trackingBase(this.#deps.config, email)
     return JSON.stringify([key, email.domain, email.mail_from_prefix, base, email.user_id] satisfies TemplateName)
   }
 
@@ -183,7 +183,7 @@ export class CampaignLetters implements Source {
       delivery: key,
       values: { ...fieldsOf(contact), name: contact?.name ?? '', email: to, ...leave?.values },
       extra: [
-        ['CFBL-Address', `${returnPathToken(this.#desk.keyring, key)}@${mailFrom}; report=arf`],
+        ['CFBL-Address', `${returnPathToken(this.#deps.keyring, key)}@${mailFrom}; report=arf`],
         ...(leave?.extra ?? []),
       ],
     }
@@ -193,7 +193,7 @@ export class CampaignLetters implements Source {
   #isHalted(key: number): boolean {
     const known = this.#halted.get(key)
     if (known !== undefined) return known
-    const state = this.#desk.store.first(stateOf({ key }))
+    const state = this.#deps.store.first(stateOf({ key }))
     const halted = state?.status !== 'sending' || state.deleted_at !== null
     this.#halted.set(key, halted)
     return halted
@@ -209,7 +209,7 @@ export class CampaignLetters implements Source {
    * campaign began gets no mail. A test has no contact.
    */
   #unwanted(campaign: Campaign, contact: Contact | undefined, to: Recipient, known: KnownStops): Verdict | undefined {
-    const { clock, keyring, store } = this.#desk
+    const { clock, keyring, store } = this.#deps
     const at = { stage: 'compose' } as const
     const test = campaign.test_mode === 1
     if (!test && contact?.audience_key !== campaign.audience_key)
@@ -227,7 +227,7 @@ export class CampaignLetters implements Source {
     to: string,
     mailFrom: string,
   ): { values: Record<string, string>; extra: [string, string][] } {
-    const { config, keyring } = this.#desk
+    const { config, keyring } = this.#deps
     const url = unsubscribeUrl(keyring, config.http.public_url, {
       delivery,
       domain: campaign.domain_key,
@@ -247,7 +247,7 @@ export class CampaignLetters implements Source {
   #know(key: number): Known | undefined {
     const known = this.#known.get(key)
     if (known) return known
-    const { store } = this.#desk
+    const { store } = this.#deps
     const campaign = store.first(campaignByKey({ key }))
     if (!campaign) return undefined
     const audience = store.first(audienceByKey({ key: campaign.audience_key }))

@@ -21,7 +21,7 @@ import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edi
 import type { Lead } from './lead.ts'
 import { countWanted, lastContact, nextPage, walked } from './walk.ts'
 
-export interface RunDesk {
+export interface RunDeps {
   store: Store
   clock: Clock
   log: Log
@@ -38,13 +38,13 @@ const ROOM_AGAIN = 5 * SECOND
 const AFTER_FAULT = MINUTE
 
 export class CampaignRunner {
-  readonly #desk: RunDesk
+  readonly #deps: RunDeps
   readonly #loop: Loop
 
-  constructor(desk: RunDesk) {
-    this.#desk = desk
-    this.#loop = new Loop({ name: 'campaigns', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
-    desk.lead.onHalf(() => this.#loop.ring())
+  constructor(deps: RunDeps) {
+    this.#deps = deps
+    this.#loop = new Loop({ name: 'campaigns', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
+    deps.lead.onHalf(() => this.#loop.ring())
   }
 
   start(): void {
@@ -53,7 +53,7 @@ export class CampaignRunner {
 
   /** Says that a campaign's status or time has changed. */
   ring(): void {
-    this.#desk.lead.forgetAll()
+    this.#deps.lead.forgetAll()
     this.#loop.ring()
   }
 
@@ -67,7 +67,7 @@ export class CampaignRunner {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, lead, log, space, store } = this.#desk
+    const { clock, lead, log, space, store } = this.#deps
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
     if ((await sweepContacts(store)) > 0) this.#loop.ring()
@@ -120,7 +120,7 @@ export class CampaignRunner {
 
   /** One step of a campaign; true when there is more to do at once. */
   async #advance(key: number): Promise<boolean> {
-    const { clock, lead, space, store } = this.#desk
+    const { clock, lead, space, store } = this.#deps
     const campaign = campaignByKey(store, key)
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
@@ -141,7 +141,7 @@ export class CampaignRunner {
 
   /** Without a subscription the campaign is paused; its owner can resume it with one. */
   async #stop(key: number): Promise<boolean> {
-    const { clock, log, store } = this.#desk
+    const { clock, log, store } = this.#deps
     await store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status === 'sending') pauseCampaign(tx, campaign, 'lapse', clock.now(), UNSUBSCRIBED)
@@ -152,7 +152,7 @@ export class CampaignRunner {
 
   /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
-    const { clock, config, store } = this.#desk
+    const { clock, config, store } = this.#deps
     // The one mail of a test counts against the plan like any other.
     let count: number = campaign.test_mode
     for (let from = campaign.test_mode === 1 ? Infinity : 0; from < (campaign.last_contact ?? 0);) {
@@ -168,7 +168,7 @@ export class CampaignRunner {
 
   /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
-    const { clock, config, lead, ringLane, store } = this.#desk
+    const { clock, config, lead, ringLane, store } = this.#deps
     return store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status !== 'sending') return false

@@ -43,14 +43,14 @@ function leaveDomain(
   return true
 }
 
-export interface LeaveDesk {
+export interface LeaveDeps {
   store: Store
   clock: Clock
   keyring: Keyring
 }
 
 /** Unsubscribes by a link. False when the recipient was unsubscribed already. */
-export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<boolean> {
+export function leave({ clock, keyring, store }: LeaveDeps, leaving: Leaving): Promise<boolean> {
   return store.write((tx) => {
     const domain = livingDomain(tx, leaving.domain)
     const email = keptForm(tx, keyring, domain, leaving.email)
@@ -59,7 +59,7 @@ export function leave({ clock, keyring, store }: LeaveDesk, leaving: Leaving): P
 }
 
 /** Undoes `leave`: removes the unsubscribe suppression. */
-export function rejoin({ clock, keyring, store }: LeaveDesk, leaving: Leaving): Promise<void> {
+export function rejoin({ clock, keyring, store }: LeaveDeps, leaving: Leaving): Promise<void> {
   return store.write((tx) => {
     const domain = livingDomain(tx, leaving.domain)
     takeAll(tx, domain, keptForm(tx, keyring, domain, leaving.email), clock.now(), 'unsubscribe')
@@ -67,7 +67,7 @@ export function rejoin({ clock, keyring, store }: LeaveDesk, leaving: Leaving): 
 }
 
 /** Whether the recipient is unsubscribed. */
-export function hasLeft({ keyring, store }: LeaveDesk, leaving: Leaving): boolean {
+export function hasLeft({ keyring, store }: LeaveDeps, leaving: Leaving): boolean {
   const domain = livingDomain(store, leaving.domain)
   return marketingSuppressed(store, domain, keptForm(store, keyring, domain, leaving.email))
 }

@@ -5,7 +5,7 @@ import { OperatorError } from '../base/errors.ts'
 import { requireUser, type User } from '../accounts/users.ts'
 import { listAgents, paceOf, pauseAgent } from '../outbound/agents.ts'
 import type { Reader } from '../store/database.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 export function agentCommand(program: Command, invocation: () => Invocation): void {
@@ -23,7 +23,7 @@ export function agentCommand(program: Command, invocation: () => Invocation): vo
       )
       .option('--user <email>', 'whose agent, if several users have one of that name')
       .action((agentId: string, { user }: { user?: string }) =>
-        withDesk(invocation(), async ({ clock, store }) => {
+        withDeps(invocation(), async ({ clock, store }) => {
           const owner = ownerOf(store, agentId, clock.now(), user)
           const changed = await store.write((tx) => pauseAgent(tx, owner.key, agentId, paused, clock.now()))
           answer(invocation().terminal, { agent_id: agentId, user: owner.email, paused, changed }, () =>
@@ -37,7 +37,7 @@ export function agentCommand(program: Command, invocation: () => Invocation): vo
     .command('list')
     .description('every agent with its pool, its pace and the figures of a week')
     .action(() =>
-      withDesk(invocation(), ({ clock, store }) => {
+      withDeps(invocation(), ({ clock, store }) => {
         const agents = listAgents(store, clock.now()).map((agent) => ({
           user: agent.email,
           agent_id: agent.agent_id,

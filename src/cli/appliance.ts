@@ -28,7 +28,7 @@ import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import type { DeliveryEngine } from '../outbound/deliver.ts'
 import { fetchingOf } from '../outbound/fetch.ts'
-import type { ApiDesk } from '../api/desk.ts'
+import type { ApiDeps } from '../api/deps.ts'
 import { openData } from './data.ts'
 import { createEngine, type Engine } from './engine.ts'
 import { Certificates } from './certificates.ts'
@@ -67,7 +67,7 @@ export type EveryHour = (run: () => void) => { destroy(): unknown }
 const everyHour: EveryHour = (run) => schedule('7 * * * *', run, { name: 'tidy' })
 
 export interface Appliance extends Omit<Doors, 'stop'> {
-  desk: ApiDesk & { resolver: Resolver }
+  deps: ApiDeps & { resolver: Resolver }
   engine: DeliveryEngine
   notices: Engine['notices']
   /** After the configuration was read again: loads certificates again. Throws an OperatorError. */
@@ -138,7 +138,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       log,
       run: (now) => checkDue({ store, clock, resolver, log, config }, now),
     })
-    const desk: ApiDesk & { resolver: Resolver } = {
+    const deps: ApiDeps & { resolver: Resolver } = {
       ...parts,
       bodies: new Budget(totalmem() / 4),
       fetching: fetchingOf(parts),
@@ -157,7 +157,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
         privacy: () => privacy.ring(),
       },
     }
-    const poster = new Poster(desk.fetching, desk.fetching.caFile, config.webhooks.timeout)
+    const poster = new Poster(deps.fetching, deps.fetching.caFile, config.webhooks.timeout)
     const dispatcher = new Dispatcher({ ...parts, poster, noticed: () => notices.ring() })
     store.on(EVENTS, () => dispatcher.ring())
     // Mail that was being sent when a backup was made no longer is: so it can be erased.
@@ -169,11 +169,11 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       await part.start()
     }
     await inbound.engine.start()
-    const app = createApp(desk)
-    const console_ = createConsole(desk, apiInside(desk), () => notices.ring())
+    const app = createApp(deps)
+    const console_ = createConsole(deps, apiInside(deps), () => notices.ring())
     app.route('/', console_.app)
     const doors = await openDoors({
-      ...desk,
+      ...deps,
       app,
       certificates,
       proofFor: (name) => acme?.proofFor(name),
@@ -185,7 +185,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
       inbound,
       keys: options.keys,
       reader: inbound.files,
-      ring: desk.bells.deliveries,
+      ring: deps.bells.deliveries,
     })
     undo.push(() => doors.stop(0))
     for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
@@ -193,12 +193,12 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     await follow()
     let tidied: Promise<unknown> = Promise.resolve()
     const hourly = (options.everyHour ?? everyHour)(() => {
-      tidied = tidied.then(() => tidy(desk, { engine, keys })).catch((thrown: unknown) => log.fault('tidying', thrown))
+      tidied = tidied.then(() => tidy(deps, { engine, keys })).catch((thrown: unknown) => log.fault('tidying', thrown))
     })
     let watching = clock.wake(clock.now() + WATCH_EVERY, watch)
     /** The records of every domain hold the hostname and the addresses. */
     async function follow(): Promise<void> {
-      const changed = await followConfig({ ...desk, ring: desk.bells.domains })
+      const changed = await followConfig({ ...deps, ring: deps.bells.domains })
       if (changed.length > 0)
         log.warn('DNS records to publish have changed', { domains: changed.slice(0, 20), count: changed.length })
     }
@@ -233,7 +233,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
     }
     log.always('ready', { ...shownDoors(doors), pid: process.pid })
     return {
-      desk,
+      deps,
       engine,
       notices,
       ...doors,

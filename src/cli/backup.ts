@@ -26,7 +26,7 @@ import type { Store } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, readThrough } from './backup-archive.ts'
 import { restoreCommand } from './restore.ts'
-import { withDesk, type Desk, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from './open.ts'
 import { LAST_BACKUP } from '../api/figures.ts'
 import { faultsOfCopy, listed, MISSING } from './soundness.ts'
 import { answer, printable } from './terminal.ts'
@@ -37,14 +37,14 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
     .description('a consistent copy of database, spool and keys in one zip file')
     .option('--force', 'keep the copy although something in it is damaged')
     .action((file: string, { force }: { force?: true }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const target = resolve(file)
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
         const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
-        const { faults, files } = await backUp(desk, target, force === true, tell)
+        const { faults, files } = await backUp(deps, target, force === true, tell)
         // For the monitoring system, which wants to know when there was one. The backup is there without it.
         try {
-          writeFileSync(join(desk.config.data_dir, LAST_BACKUP), `${iso(desk.clock.now())}\n`, { mode: 0o600 })
+          writeFileSync(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`, { mode: 0o600 })
         } catch (thrown) {
           tell(
             `The backup is made, but its time cannot be noted for /metrics (${codeOf(thrown) || messageOf(thrown)}).`,
@@ -69,7 +69,7 @@ interface Made {
 
 /** Writes the zip. Throws an OperatorError, also where something is damaged and nobody forces it. */
 async function backUp(
-  { clock, config, keyring, store }: Desk,
+  { clock, config, keyring, store }: Deps,
   target: string,
   force: boolean,
   tell: (sentence: string) => void,

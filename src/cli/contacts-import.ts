@@ -8,7 +8,7 @@ import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from
 import type { Source } from './csv-source.ts'
 import { formOf, rowsOf, type CsvForm, type Row } from './csv.ts'
 import { columnsOf, contactOf, type Columns, type Wishes } from './import-columns.ts'
-import type { Desk } from './open.ts'
+import type { Deps } from './open.ts'
 import { Seen } from './seen.ts'
 import type { Progress } from './terminal.ts'
 
@@ -95,7 +95,7 @@ export function checkErrors(
 }
 
 export async function importFile(
-  desk: Desk,
+  deps: Deps,
   audience: Audience,
   source: Source,
   { form }: Checked,
@@ -115,7 +115,7 @@ export async function importFile(
     const sent = lot
     lot = []
     const contacts = sent.map(({ contact }) => contact)
-    const { counts, problems } = await bringContacts(desk, audience, contacts, dry)
+    const { counts, problems } = await bringContacts(deps, audience, contacts, dry)
     for (const name of Object.keys(counts) as (keyof BroughtCounts)[]) total[name] += counts[name]
     for (const { index, reason } of problems) wrong(sent[index]!.line, reason)
   }
@@ -131,13 +131,13 @@ export async function importFile(
     }
     await flush()
   } catch (thrown) {
-    throw interrupted(thrown, desk, total)
+    throw interrupted(thrown, deps, total)
   }
   return total
 }
 
 /** The error of an interrupted import: imported contacts stay, and a second import does the rest. */
-function interrupted(thrown: unknown, { clock }: Desk, total: BroughtCounts): unknown {
+function interrupted(thrown: unknown, { clock }: Deps, total: BroughtCounts): unknown {
   const done = total.created + total.updated + total.unsubscribed + total.suppressed
   if (done === 0) return thrown
   return new OperatorError(

@@ -9,7 +9,7 @@ import { checkErrors, checkFile, importFile, type Checked, type FileImported } f
 import { openSource } from './csv-source.ts'
 import { readMap } from './import-columns.ts'
 import { PRESETS, type Preset, type PresetName } from './import-presets.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, printable, progress, table } from './terminal.ts'
 
 interface ImportOptions {
@@ -41,16 +41,16 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .option('--force', 'import the sound rows, however many are in error')
     .addHelpText('after', IMPORT_HELP)
     .action((name: string, file: string, { dryRun, force, from, map = [] }: ImportOptions) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
-        const audience = theAudience(desk.store, name)
+        const audience = theAudience(deps.store, name)
         const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
-        const source = await openSource(file, desk.config.data_dir, desk.clock.now())
+        const source = await openSource(file, deps.config.data_dir, deps.clock.now())
         try {
           const checked = await checkFile(source, wishes)
           if (!force && !dryRun) checkErrors(source, checked)
           const bar = progress(terminal, source.size)
-          const result = await importFile(desk, audience, source, checked, wishes, bar, dryRun === true)
+          const result = await importFile(deps, audience, source, checked, wishes, bar, dryRun === true)
           bar.end()
           if (dryRun) answer(terminal, foretold(result, checked), (shown) => preview(shown, audience, wishes.preset))
           else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(checked, wishes.preset)))
@@ -64,7 +64,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .description('write the contacts of an audience to standard output as CSV')
     .addHelpText('after', EXPORT_HELP)
     .action((name: string) =>
-      withDesk(invocation(), ({ store }) => exportContacts(store, theAudience(store, name), invocation().terminal)),
+      withDeps(invocation(), ({ store }) => exportContacts(store, theAudience(store, name), invocation().terminal)),
     )
 }
 

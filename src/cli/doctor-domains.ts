@@ -7,7 +7,7 @@ import { listDomains } from '../domains/find.ts'
 import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
 import { DATABASE } from '../store/open.ts'
 import { bad, well, type Finding } from './doctor-machine.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 
 /** The most domains that are checked; the others are counted. */
 const AT_MOST = 50
@@ -16,7 +16,7 @@ const AT_MOST = 50
 export async function judgeDomains(invocation: Invocation, config: Config, resolver: Resolver): Promise<Finding[]> {
   const check = 'published names'
   if (!existsSync(join(config.data_dir, DATABASE))) return []
-  return withDesk(invocation, async ({ store }) => {
+  return withDeps(invocation, async ({ store }) => {
     const domains = listDomains(store)
     const found = await Promise.all(
       domains.slice(0, AT_MOST).map(async (domain) => {

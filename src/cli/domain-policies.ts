@@ -16,13 +16,13 @@ import { dmarcAdvice, dmarcText } from './domain-dmarc.ts'
 import { answer } from './terminal.ts'
 import { silentLog } from '../base/log.ts'
 import { certificateFiles, Certificates } from './certificates.ts'
-import type { Desk, Invocation } from './open.ts'
+import type { Deps, Invocation } from './open.ts'
 import type { Whose } from './whose.ts'
 
 type WithDomain = (
   name: string,
   which: Whose,
-  work: (desk: Desk, found: Domain & { email: string }) => Promise<void> | void,
+  work: (deps: Deps, found: Domain & { email: string }) => Promise<void> | void,
 ) => Promise<void>
 
 /** A policy is tested for this long before it is enforced. */
@@ -41,15 +41,15 @@ export function policyCommands(
     )
     .option('--force', 'enforce although it was not tried for a week, or its host has no certificate')
     .action((name: string, options: Whose & { mode: StsMode; force?: true }) =>
-      withDomain(name, options, async (desk, found) => {
-        const { config } = desk
+      withDomain(name, options, async (deps, found) => {
+        const { config } = deps
         const { force, mode } = options
         const host = stsHost(found.name)
-        const missing = [...(mode === 'enforce' ? untried(desk, found) : []), ...uncertified(desk, host)]
+        const missing = [...(mode === 'enforce' ? untried(deps, found) : []), ...uncertified(deps, host)]
         if (mode === 'enforce' && !force && missing.length > 0)
           throw new OperatorError(`Not enforced: ${missing.join('; ')}; --force enforces it all the same.`)
         const warnings = missing.map(sentence)
-        await setStsMode(desk, found.key, mode)
+        await setStsMode(deps, found.key, mode)
         const records = [
           { name: host, type: 'CNAME', value: config.hostname },
           { name: `_mta-sts.${found.name}`, type: 'TXT', value: stsRecord(mode, config.hostname) },
@@ -75,20 +75,20 @@ export function policyCommands(
       ]),
     )
     .action((name: string, options: Whose & { policy?: Domain['dmarc_policy'] }) =>
-      withDomain(name, options, async (desk, found) => {
+      withDomain(name, options, async (deps, found) => {
         const wanted = options.policy ?? found.dmarc_policy
         if (options.policy !== undefined) {
-          await setDmarcPolicy(desk, found.key, options.policy)
-          await followConfig(desk)
+          await setDmarcPolicy(deps, found.key, options.policy)
+          await followConfig(deps)
         }
-        const shown = await dmarcAdvice(desk.resolver, found.name, wanted, options.policy !== undefined)
+        const shown = await dmarcAdvice(deps.resolver, found.name, wanted, options.policy !== undefined)
         answer(invocation().terminal, { name: found.name, ...shown }, () => dmarcText(found.name, shown))
       }),
     )
 }
 
 /** Why a policy should not be enforced yet; it may be enforced already. */
-function untried({ clock }: Pick<Desk, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
+function untried({ clock }: Pick<Deps, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
   if (sts_mode === 'enforce') return []
   if (sts_mode !== 'testing' || sts_changed_at === null)
     return [`${name} has not been in testing for a week ("--mode testing"), and senders without TLS would not reach it`]
@@ -98,7 +98,7 @@ function untried({ clock }: Pick<Desk, 'clock'>, { name, sts_changed_at, sts_mod
 }
 
 /** Senders read a policy only from a host whose certificate names it (RFC 8461 §3.3). */
-function uncertified({ clock, config }: Pick<Desk, 'clock' | 'config'>, host: string): string[] {
+function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: string): string[] {
   const certificates = new Certificates({ clock, log: silentLog, config, shelf: undefined })
   const brought = new Shelf(config.data_dir).certificate(host)?.read
   const read = config.tls.cert === '' ? brought : new X509Certificate(certificates.first('https').cert)
@@ -111,7 +111,7 @@ const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${tex
 
 /** The records that a domain is advised to publish at present. */
 export async function advisedFor(
-  { clock, config, resolver }: Pick<Desk, 'clock' | 'config' | 'resolver'>,
+  { clock, config, resolver }: Pick<Deps, 'clock' | 'config' | 'resolver'>,
   domain: Domain & { email?: string },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)

@@ -15,7 +15,7 @@ import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { advisedFor, policyCommands, zoneLine } from './domain-policies.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
-import { withDesk, type Desk, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 const show = (domain: Domain) => ({
@@ -100,8 +100,8 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
   const withDomain = (
     name: string,
     which: Whose,
-    work: (desk: Desk, found: Domain & { email: string }) => Promise<void> | void,
-  ) => withDesk(invocation(), (desk) => work(desk, theDomain(desk.store, name, which)))
+    work: (deps: Deps, found: Domain & { email: string }) => Promise<void> | void,
+  ) => withDeps(invocation(), (deps) => work(deps, theDomain(deps.store, name, which)))
   const one = (usage: string, about: string) => whose(domain.command(usage).description(about))
 
   domain
@@ -127,12 +127,12 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
           tlsPolicy?: Domain['tls_policy']
         },
       ) =>
-        withDesk(invocation(), async (desk) => {
+        withDeps(invocation(), async (deps) => {
           const { mailFromPrefix } = options
           if (mailFromPrefix !== undefined && !/^(?!-)[a-z0-9-]{1,63}(?<!-)$/.test(mailFromPrefix))
             throw new OperatorError(`"${mailFromPrefix}" is not one lower-case DNS label such as "bounce".`)
-          const { key } = requireUser(desk.store, options.user)
-          const added = await registerDomain({ ...desk, registered: inheritSuppressions }, key, {
+          const { key } = requireUser(deps.store, options.user)
+          const added = await registerDomain({ ...deps, registered: inheritSuppressions }, key, {
             name,
             purpose: options.purpose,
             region: options.region,
@@ -143,7 +143,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
             terminal(),
             show(added),
             () =>
-              `Registered ${added.name}. Publish these records:\n\n${recordsText(recordsOf(desk.store, added.key))}`,
+              `Registered ${added.name}. Publish these records:\n\n${recordsText(recordsOf(deps.store, added.key))}`,
           )
         }),
     )
@@ -151,7 +151,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
     .command('list')
     .description('list all domains')
     .action(() =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const warned = warnedDomains(store)
         answer(
           terminal(),
@@ -177,11 +177,11 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
       }),
     )
   one('records <name>', 'show the DNS records of a domain, also as a zone file').action((name: string, which: Whose) =>
-    withDomain(name, which, async (desk, found) => {
-      await followConfig(desk)
-      const { store } = desk
+    withDomain(name, which, async (deps, found) => {
+      await followConfig(deps)
+      const { store } = deps
       const records = recordsOf(store, found.key)
-      const advised = await advisedFor(desk, found)
+      const advised = await advisedFor(deps, found)
       const zone = zoneText(records, advised)
       answer(
         terminal(),
@@ -198,10 +198,10 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
   )
   one('show <name>', 'one domain with its records, keys and what stands in its way').action(
     (name: string, which: Whose) =>
-      withDomain(name, which, async (desk, found) => {
-        await followConfig(desk)
-        const records = recordsOf(desk.store, found.key)
-        const keys = publishedKeys(desk.store, found.key).map(({ role, selector }) => ({ role, selector }))
+      withDomain(name, which, async (deps, found) => {
+        await followConfig(deps)
+        const records = recordsOf(deps.store, found.key)
+        const keys = publishedKeys(deps.store, found.key).map(({ role, selector }) => ({ role, selector }))
         answer(terminal(), { ...show(found), user: found.email, keys, records: records.map(showRecord) }, (shown) =>
           [
             `${shown.name} of ${shown.user} is ${shown.status}; checked ${shown.checked_at ?? 'never'}.`,
@@ -214,37 +214,37 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
       }),
   )
   one('check <name>', 'ask DNS now').action((name: string, which: Whose) =>
-    withDomain(name, which, async (desk, found) => {
-      await followConfig(desk)
-      const checked = (await checkDomain(desk, found.key)) ?? found
-      const records = recordsOf(desk.store, found.key)
+    withDomain(name, which, async (deps, found) => {
+      await followConfig(deps)
+      const checked = (await checkDomain(deps, found.key)) ?? found
+      const records = recordsOf(deps.store, found.key)
       answer(terminal(), { ...show(checked), records: records.map(showRecord) }, () =>
         [`${checked.name} is ${checked.status}.`, ...elsewhere(records), '', recordsText(records)].join('\n'),
       )
     }),
   )
   one('rotate-dkim <name>', 'promote the standby DKIM key and make a new one').action((name: string, which: Whose) =>
-    withDomain(name, which, async (desk, found) => {
-      const rotated = await changeDomain(desk, found.key, { rotate_dkim_key: true })
+    withDomain(name, which, async (deps, found) => {
+      const rotated = await changeDomain(deps, found.key, { rotate_dkim_key: true })
       answer(
         terminal(),
         show(rotated),
-        () => `Rotated. Publish what is new:\n\n${recordsText(recordsOf(desk.store, found.key))}`,
+        () => `Rotated. Publish what is new:\n\n${recordsText(recordsOf(deps.store, found.key))}`,
       )
     }),
   )
   one('resume <name>', 'bring a suspended domain back into verification').action((name: string, which: Whose) =>
-    withDomain(name, which, async (desk, found) => {
-      if (!(await resumeDomain(desk, found)))
+    withDomain(name, which, async (deps, found) => {
+      if (!(await resumeDomain(deps, found)))
         throw new OperatorError(`${found.name} is ${found.status}; only a suspended domain is resumed.`)
-      answer(terminal(), show(domainByKey(desk.store, found.key)!), (shown) => `${shown.name} is ${shown.status}.`)
+      answer(terminal(), show(domainByKey(deps.store, found.key)!), (shown) => `${shown.name} is ${shown.status}.`)
     }),
   )
   policyCommands(one, invocation, withDomain)
   one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days').action((name: string, which: Whose) =>
-    withDomain(name, which, async (desk, found) => {
-      await removeDomain(desk, found.key)
-      await closeInboxes(desk, found.key)
+    withDomain(name, which, async (deps, found) => {
+      await removeDomain(deps, found.key)
+      await closeInboxes(deps, found.key)
       answer(terminal(), { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
     }),
   )

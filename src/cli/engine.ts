@@ -20,7 +20,7 @@ import { NoticeMailer } from '../outbound/notice-mail.ts'
 import { StsPolicies } from '../outbound/sts.ts'
 import { SubmittedMail } from '../outbound/submitted.ts'
 
-export interface EngineDesk {
+export interface EngineDeps {
   store: Store
   spool: Spool
   clock: Clock
@@ -52,11 +52,11 @@ export interface Engine {
 /** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
 const COMPOSING = MINUTE
 
-export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
-  const fetching = fetchingOf(desk)
-  const keys = new OpenKeys(desk.store, desk.keyring)
-  const lead = new Lead(desk.clock)
-  const letters = new CampaignLetters({ ...desk, lead })
+export function createEngine(deps: EngineDeps, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
+  const fetching = fetchingOf(deps)
+  const keys = new OpenKeys(deps.store, deps.keyring)
+  const lead = new Lead(deps.clock)
+  const letters = new CampaignLetters({ ...deps, lead })
   const composer = new Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
     new URL('../message/worker.ts', import.meta.url),
     {
@@ -65,12 +65,12 @@ export function createEngine(desk: EngineDesk, { home, stsPort, timeouts, worker
       answer: async (asked: ComposerAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
     },
   )
-  const sts = new StsPolicies({ ...desk, fetching, stsPort })
-  const ways = { ...desk, keys, sts, timeouts, home, allowed: fetching.allowed }
+  const sts = new StsPolicies({ ...deps, fetching, stsPort })
+  const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
   const engine = new DeliveryEngine({
     ...ways,
     composer,
-    sources: { submitted: new SubmittedMail(desk), campaign: letters },
+    sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })
   return { engine, keys, composer, lead, letters, notices: new NoticeMailer(ways) }
 }

@@ -6,7 +6,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError, unwritable } from '../base/errors.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
 import { listRequests } from '../privacy/requests.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 export function exportCommand(program: Command, invocation: () => Invocation): void {
@@ -15,7 +15,7 @@ export function exportCommand(program: Command, invocation: () => Invocation): v
     .command('list')
     .description('every request, erasures too')
     .action(() =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const all = listRequests(store).map((request) => ({
           id: request.id,
           user: request.email,
@@ -40,7 +40,7 @@ export function exportCommand(program: Command, invocation: () => Invocation): v
     .description('copy a bundle to a file')
     .option('--out <file>', 'where to; the id with .zip in this directory when absent')
     .action((id: string, { out }: { out?: string }) =>
-      withDesk(invocation(), ({ config, store }) => {
+      withDeps(invocation(), ({ config, store }) => {
         const request = listRequests(store).find((each) => each.id === id && each.kind === 'export')
         if (!request) throw new OperatorError(`There is no export ${id}; "postrider export list" shows all.`)
         const kept = request.file === null ? undefined : join(config.data_dir, EXPORTS, request.file)

@@ -4,7 +4,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { programName } from '../accounts/oauth-documents.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 export function grantCommand(program: Command, invocation: () => Invocation): void {
@@ -13,7 +13,7 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
     .command('list')
     .description('list what was allowed and stands')
     .action(() =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const grants = listGrants(store).map((row) => ({
           id: row.id,
           user: row.email,
@@ -37,8 +37,8 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
     .command('revoke <id>')
     .description('end it at once, with all its tokens')
     .action((id: string) =>
-      withDesk(invocation(), async (desk) => {
-        if (!(await revokeGrantById(desk, id)))
+      withDeps(invocation(), async (deps) => {
+        if (!(await revokeGrantById(deps, id)))
           throw new OperatorError(`There is no grant ${id}; "postrider grant list" shows all.`)
         answer(invocation().terminal, { id, revoked: true }, () => `Revoked ${id}.`)
       }),

@@ -6,7 +6,7 @@ import { inboxAddress } from '../inbound/recipients.ts'
 import { name as nameForm } from '../api/schemas.ts'
 import { requireUser } from '../accounts/users.ts'
 import { domainByKey } from '../domains/find.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 export function inboxCommand(program: Command, invocation: () => Invocation): void {
@@ -17,18 +17,18 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
     .requiredOption('--user <email>', 'whose it is')
     .option('--name <name>', 'what it is called; the address when absent')
     .action((address: string, options: { user: string; name?: string }) =>
-      withDesk(invocation(), async (desk) => {
-        const owner = requireUser(desk.store, options.user)
+      withDeps(invocation(), async (deps) => {
+        const owner = requireUser(deps.store, options.user)
         const given = options.name === undefined ? undefined : nameForm().safeParse(options.name)
         if (given?.success === false) throw new OperatorError(`--name ${given.error.issues[0]!.message}.`)
         const name = given?.data ?? inboxAddress(address)?.address ?? address
-        const made = await addInbox(desk, owner.key, { name, address })
-        const domain = domainByKey(desk.store, made.domain_key)!
+        const made = await addInbox(deps, owner.key, { name, address })
+        const domain = domainByKey(deps.store, made.domain_key)!
         answer(
           invocation().terminal,
           { id: made.id, address: made.address, name: made.name, user: owner.email },
           () =>
-            `${made.address} receives. Publish "${domain.name}. MX 10 ${desk.config.hostname}." if you have not: postrider domain records ${domain.name}`,
+            `${made.address} receives. Publish "${domain.name}. MX 10 ${deps.config.hostname}." if you have not: postrider domain records ${domain.name}`,
         )
       }),
     )
@@ -36,7 +36,7 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
     .command('list')
     .description('every inbox')
     .action(() =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const all = listInboxes(store).map(({ id, address, name, email }) => ({ id, address, name, user: email }))
         answer(invocation().terminal, all, (rows) =>
           rows.length === 0
@@ -52,12 +52,12 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
     .command('remove <address>')
     .description('stop receiving for an address; what was received stays')
     .action((address: string) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const wanted = inboxAddress(address)?.address
-        const found = listInboxes(desk.store).filter((each) => each.address === wanted)
+        const found = listInboxes(deps.store).filter((each) => each.address === wanted)
         if (found.length === 0)
           throw new OperatorError(`There is no inbox ${address}; "postrider inbox list" shows all.`)
-        for (const { key } of found) await removeInbox(desk, key)
+        for (const { key } of found) await removeInbox(deps, key)
         answer(invocation().terminal, { removed: found.map(({ id }) => id) }, () => `${wanted} receives no more.`)
       }),
     )

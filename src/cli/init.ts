@@ -30,7 +30,7 @@ import {
   writeConfig,
   type Owner,
 } from './installation.ts'
-import { configOf, SYSTEM_CONFIG, withDesk, type Desk, type Invocation } from './open.ts'
+import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from './open.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
@@ -81,7 +81,7 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
         const written = settings
           ? change(configFile, settings, { answers, from: known?.hostname, owner })
           : write(configFile, answers, owner, acceptTerms === true)
-        await withDesk(now, (desk) => install(desk, { answers, aside, configFile, terminal: now.terminal, written }))
+        await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal: now.terminal, written }))
         done = true
       } finally {
         // What failed leaves nothing behind that the next try would be held to.
@@ -103,25 +103,25 @@ interface Installation {
 }
 
 /** The first user and domain, and what is to be done next. */
-async function install(desk: Desk, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
-  const user = findUser(desk.store, answers.email) ?? (await addUser(desk, { email: answers.email }))
+async function install(deps: Deps, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
+  const user = findUser(deps.store, answers.email) ?? (await addUser(deps, { email: answers.email }))
   const domain =
-    listDomains(desk.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
-    (await registerDomain(desk, user.key, { name: answers.domain, purpose: 'both' }))
+    listDomains(deps.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
+    (await registerDomain(deps, user.key, { name: answers.domain, purpose: 'both' }))
   // Another hostname stands in the records of every domain: what is printed is what is to be published now.
-  await followConfig(desk)
-  const records = recordsOf(desk.store, domain.key)
+  await followConfig(deps)
+  const records = recordsOf(deps.store, domain.key)
   answer(
     terminal,
     {
       config: configFile,
-      data_dir: desk.config.data_dir,
-      hostname: desk.config.hostname,
+      data_dir: deps.config.data_dir,
+      hostname: deps.config.hostname,
       user: user.email,
       domain: domain.name,
       status: domain.status,
       zone: zoneFile(records),
-      warnings: await warnings(desk),
+      warnings: await warnings(deps),
       set_aside: aside ?? null,
     },
     (shown) => person(shown, written, recordsText(records)),
@@ -169,7 +169,7 @@ async function knownAnswers(now: Invocation, settings: string, anew = false): Pr
   const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
   // Looking must not create a database, nor fail because of one that is to be moved aside.
   if (anew || !existsSync(join(data, DATABASE))) return { ...named, data }
-  return withDesk(now, ({ store }) => {
+  return withDeps(now, ({ store }) => {
     const [user] = listUsers(store)
     const [domain] = listDomains(store)
     return { ...named, data, ...(user && { email: user.email }), ...(domain && { domain: domain.name }) }
@@ -224,7 +224,7 @@ function change(
 }
 
 /** A name without DNS records stops nothing, but receivers will refuse its mail. */
-async function warnings({ config }: Desk): Promise<string[]> {
+async function warnings({ config }: Deps): Promise<string[]> {
   // A single quick try: a machine without DNS should not wait for it.
   const resolver = createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])

@@ -4,7 +4,7 @@ import { OperatorError } from '../base/errors.ts'
 import { parseAddress, toAscii } from '../message/address.ts'
 import { findMails, showQueued } from '../outbound/queue.ts'
 import { detail, listing, showMail } from './queue.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 
 export function mailCommand(program: Command, invocation: () => Invocation): void {
@@ -15,7 +15,7 @@ export function mailCommand(program: Command, invocation: () => Invocation): voi
     .option('--domain <name>', 'sent from this domain only')
     .option('--since <time>', 'accepted since, such as 2026-11-01 or 2026-11-01T12:00:00Z')
     .action((address: string, { domain, since }: { domain?: string; since?: string }) =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const sought = parseAddress(address)
         if (!sought) throw new OperatorError(`"${address}" is not an email address.`)
         const from = since === undefined ? undefined : Date.parse(since)
@@ -34,7 +34,7 @@ export function mailCommand(program: Command, invocation: () => Invocation): voi
     .command('show <id>')
     .description('one mail with its recipients, attempts and the last SMTP dialogue')
     .action((id: string) =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const found = showQueued(store, id)
         if (!found) throw new OperatorError(`There is no mail ${id}; "postrider mail find ADDRESS" looks by recipient.`)
         answer(invocation().terminal, showMail(found), detail)

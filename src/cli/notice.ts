@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { listNotices } from '../accounts/notices.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 export function noticesCommand(program: Command, invocation: () => Invocation): void {
@@ -10,7 +10,7 @@ export function noticesCommand(program: Command, invocation: () => Invocation): 
     .command('notices')
     .description('what owners were told, newest first')
     .action(() =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const notices = listNotices(store).map((notice) => ({
           id: notice.id,
           user: notice.email,

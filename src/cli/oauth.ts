@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { allow, disallow, listAllowed, PROGRAMS } from '../accounts/oauth-allowed.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 const known = Object.keys(PROGRAMS).join('|')
@@ -13,9 +13,9 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
     .command('allow <program>')
     .description(`let a program ask people to let it in: ${known} or an origin`)
     .action((given: string) =>
-      withDesk(invocation(), async (desk) => {
-        const name = await allow(desk, given)
-        const entry = listAllowed(desk.store, desk.config).find(
+      withDeps(invocation(), async (deps) => {
+        const name = await allow(deps, given)
+        const entry = listAllowed(deps.store, deps.config).find(
           (each) => each.created_at !== null && each.name === name,
         )!
         const { addresses, origins } = entry
@@ -30,8 +30,8 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
     .command('disallow <program>')
     .description('take that back; what people allowed it stands ("postrider grant revoke")')
     .action((given: string) =>
-      withDesk(invocation(), async (desk) => {
-        const name = await disallow(desk, given)
+      withDeps(invocation(), async (deps) => {
+        const name = await disallow(deps, given)
         answer(invocation().terminal, { name, disallowed: true }, () => `${name} may ask nobody any more.`)
       }),
     )
@@ -39,7 +39,7 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
     .command('list')
     .description('list whom programs may lead back to')
     .action(() =>
-      withDesk(invocation(), ({ config, store }) => {
+      withDeps(invocation(), ({ config, store }) => {
         const entries = listAllowed(store, config).map(({ addresses, created_at, name, origins }) => ({
           name,
           origins,

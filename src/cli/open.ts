@@ -59,7 +59,7 @@ export function configOf(invocation: Invocation): Config {
   return config
 }
 
-export interface Desk {
+export interface Deps {
   config: Config
   clock: Clock
   store: Store
@@ -72,7 +72,7 @@ export interface Desk {
 }
 
 /** Opens the data directory for one command and closes it afterwards. Throws an OperatorError. */
-export async function withDesk<T>(invocation: Invocation, work: (desk: Desk) => Promise<T> | T): Promise<T> {
+export async function withDeps<T>(invocation: Invocation, work: (deps: Deps) => Promise<T> | T): Promise<T> {
   const config = configOf(invocation)
   const { keyring, store } = opened(config.data_dir)
   try {

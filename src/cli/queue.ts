@@ -6,7 +6,7 @@ import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
 import { learnedLanes, shownLane, type LearnedLane } from '../outbound/lane-memory.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/queue.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, printable, table } from './terminal.ts'
 
 export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
@@ -109,7 +109,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .description('list mails with undecided recipients, oldest first')
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain }: { domain?: string }) =>
-      withDesk(invocation(), ({ clock, store }) => {
+      withDeps(invocation(), ({ clock, store }) => {
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
         // A removed domain may still have waiting mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
@@ -128,7 +128,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .command('lanes')
     .description('list what receiving domains take, as it was learned in the last hour')
     .action(() =>
-      withDesk(invocation(), ({ clock, store }) => {
+      withDeps(invocation(), ({ clock, store }) => {
         const lanes = learnedLanes(store, clock.now()).map(showLane)
         answer(terminal(), lanes, (shown) =>
           shown.length === 0 ? 'No limit of a receiving domain was met in the last hour.' : lanesTable(shown),
@@ -139,7 +139,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .command('show <id>')
     .description('show a mail with its recipients and the last SMTP dialogue')
     .action((id: string) =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const mail = showQueued(store, id)
         if (!mail)
           throw new OperatorError(
@@ -153,11 +153,11 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     .description('try a mail again now, or with --all everything')
     .option('--all', 'every queued mail')
     .action((id: string | undefined, { all }: { all?: true }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         if ((id === undefined) === (all === undefined))
           queue.error('Say which: "postrider queue retry ID" or "postrider queue retry --all".', { exitCode: 2 })
-        const count = await retryNow(desk, id)
-        if (count === 0 && id !== undefined) throw new OperatorError(whyNothing(id, showQueued(desk.store, id)))
+        const count = await retryNow(deps, id)
+        if (count === 0 && id !== undefined) throw new OperatorError(whyNothing(id, showQueued(deps.store, id)))
         answer(
           terminal(),
           { retried: count },
@@ -175,8 +175,8 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
       .command(`${name} <id>`)
       .description(about)
       .action((id: string) =>
-        withDesk(invocation(), async (desk) => {
-          const count = await moveQueued(desk, id, on)
+        withDeps(invocation(), async (deps) => {
+          const count = await moveQueued(deps, id, on)
           if (count === 0) throw new OperatorError(`The mail ${id} has no recipient that could be ${past}.`)
           answer(
             terminal(),

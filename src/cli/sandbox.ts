@@ -101,11 +101,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     })
     const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
     undo.push(() => appliance.stop())
-    store = appliance.desk.store
+    store = appliance.deps.store
     listening = appliance.smtp[0]
     config.http.public_url = `http://${http.host}:${appliance.http.port}`
     const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
-    const deskOfDomains = { ...appliance.desk, ring: appliance.desk.bells.domains }
+    const deskOfDomains = { ...appliance.deps, ring: appliance.deps.bells.domains }
     const domain =
       listDomains(store, DOMAIN)[0] ??
       (await registerDomain(deskOfDomains, user.key, { name: DOMAIN, purpose: 'both' }))

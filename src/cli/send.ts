@@ -11,7 +11,7 @@ import { fetchingOf } from '../outbound/fetch.ts'
 import { showQueued, type QueuedMail } from '../outbound/queue.ts'
 import { submitEmail } from '../outbound/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
-import { withDesk, type Desk, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from './open.ts'
 import { detail, showMail } from './queue.ts'
 import { answer } from './terminal.ts'
 
@@ -27,23 +27,23 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
     .requiredOption('--subject <text>', 'the subject')
     .option('--text <text>', 'the body', 'A test mail from Postrider.')
     .action(({ from, to, subject, text }: { from: string; to: string; subject: string; text: string }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         for (const address of [from, to])
           if (!parseAddress(address)) throw new OperatorError(`"${address}" is not an email address.`)
-        const domain = listDomains(desk.store, parseAddress(from)!.domain)[0]
+        const domain = listDomains(deps.store, parseAddress(from)!.domain)[0]
         if (!domain)
           throw new OperatorError(
             `No user has the domain ${parseAddress(from)!.domain}; register it with "postrider domain add".`,
           )
         const html = `<p>${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</p>`
-        const { email } = await submitEmail({ ...desk, fetching: fetchingOf(desk) }, domain.user_key, {
+        const { email } = await submitEmail({ ...deps, fetching: fetchingOf(deps) }, domain.user_key, {
           from,
           to,
           subject,
           html,
           text,
         })
-        const mail = await followed(desk, email.id)
+        const mail = await followed(deps, email.id)
         answer(invocation().terminal, showMail(mail), detail)
         if (mail.deliveries.some(({ status }) => status !== 'delivered')) process.exitCode = 1
       }),
@@ -51,24 +51,24 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
 }
 
 /** Waits until the mail was tried once; delivers it here when no server runs. */
-async function followed(desk: Desk, id: string): Promise<QueuedMail> {
-  const release = takeLock(desk.config.data_dir)
+async function followed(deps: Deps, id: string): Promise<QueuedMail> {
+  const release = takeLock(deps.config.data_dir)
   const own =
     release &&
     (await import('./engine.ts')).createEngine(
-      { ...desk, troubles: new Troubles(desk) },
-      { workers: 1, home: (domain) => (isHosted(desk.store, domain) ? 'closed' : undefined) },
+      { ...deps, troubles: new Troubles(deps) },
+      { workers: 1, home: (domain) => (isHosted(deps.store, domain) ? 'closed' : undefined) },
     )
   try {
     await own?.engine.recover()
     own?.engine.start()
-    const end = desk.clock.now() + PATIENCE
+    const end = deps.clock.now() + PATIENCE
     for (;;) {
-      const mail = showQueued(desk.store, id)
+      const mail = showQueued(deps.store, id)
       if (!mail) throw new OperatorError('The mail was deleted while it was being sent.')
       const tried = mail.deliveries.every(({ status, attempts }) => status !== 'active' && attempts > 0)
-      if (tried || desk.clock.now() > end) return mail
-      await new Promise<void>((resolve) => void desk.clock.wake(desk.clock.now() + LOOK_EVERY, resolve))
+      if (tried || deps.clock.now() > end) return mail
+      await new Promise<void>((resolve) => void deps.clock.wake(deps.clock.now() + LOOK_EVERY, resolve))
     }
   } finally {
     await own?.engine.stop()

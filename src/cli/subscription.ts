@@ -6,7 +6,7 @@ import { planNameOf } from '../accounts/plan.ts'
 import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
 import { leaveBranded } from '../domains/register.ts'
-import { withDesk, type Desk, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 
 interface Options {
@@ -17,7 +17,7 @@ interface Options {
 }
 
 /** Applies the downgrades whose date has come, and removes features that the new plan lacks. */
-export function settleDowngrades({ config, store }: Pick<Desk, 'config' | 'store'>, now: number): Promise<void> {
+export function settleDowngrades({ config, store }: Pick<Deps, 'config' | 'store'>, now: number): Promise<void> {
   return store.write((tx) => {
     for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
   })
@@ -34,19 +34,19 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
     .option('--downgrade-to <plan>', 'the plan that follows, with --at')
     .option('--at <date>', 'when, such as 2026-02-01')
     .action((email: string, { at, downgradeTo, plan, state }: Options) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const downgrade = downgradeOf(downgradeTo, at)
         // A downgrade whose date has come counts already; the next change must not overwrite it.
-        await settleDowngrades(desk, desk.clock.now())
-        const user = await changeSubscription(desk, email, { plan, state, downgrade })
-        const now = desk.clock.now()
+        await settleDowngrades(deps, deps.clock.now())
+        const user = await changeSubscription(deps, email, { plan, state, downgrade })
+        const now = deps.clock.now()
         const shown = {
           user: user.email,
           plan: planNameOf(user, now),
           state: user.subscription_state,
           downgrade_to: user.downgrade_to,
           downgrade_at: user.downgrade_at === null ? null : iso(user.downgrade_at),
-          used_this_month: usageOf(desk.store, user.key, monthOf(now))?.used ?? 0,
+          used_this_month: usageOf(deps.store, user.key, monthOf(now))?.used ?? 0,
         }
         answer(
           invocation().terminal,

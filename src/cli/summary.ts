@@ -17,13 +17,13 @@ interface Period {
   to: number
 }
 
-export interface SummaryDesk {
+export interface SummaryDeps {
   store: Store
   config: { hostname: string }
 }
 
 /** Writes the due summaries: after midnight UTC, one for all days since the last. */
-export async function summarise({ config, store }: SummaryDesk, now: number): Promise<void> {
+export async function summarise({ config, store }: SummaryDeps, now: number): Promise<void> {
   const to = Math.floor(now / DAY) * DAY
   for (const user of summaryDue(store, to)) {
     const text = summaryOf(store, user, { from: Math.floor((user.summary_at ?? to - DAY) / DAY) * DAY, to })

@@ -8,7 +8,7 @@ import { checkErrors, type RowError } from './contacts-import.ts'
 import type { Source } from './csv-source.ts'
 import { csvLine, formOf, rowsOf, type Row } from './csv.ts'
 import { jsonRows, looksLikeJson } from './json-rows.ts'
-import type { Desk } from './open.ts'
+import type { Deps } from './open.ts'
 import {
   entryOf,
   suppressionColumns,
@@ -46,7 +46,7 @@ async function rowsIn(source: Source, more: () => void): Promise<Rows> {
 }
 
 export async function importSuppressions(
-  desk: Desk,
+  deps: Deps,
   domain: Sending,
   source: Source,
   wishes: SuppressionWishes & { force: boolean },
@@ -54,7 +54,7 @@ export async function importSuppressions(
 ): Promise<SuppressionsImported> {
   const total: SuppressionsImported = { created: 0, updated: 0, skipped: 0, errors: [] }
   const rows = await rowsIn(source, () => (total.incomplete = true))
-  const now = desk.clock.now()
+  const now = deps.clock.now()
   const errors: RowError[] = []
   const checked = { rows: 0, failed: 0 }
   for await (const { columns, row } of entries(source, rows(), wishes)) {
@@ -70,7 +70,7 @@ export async function importSuppressions(
   const flush = async (): Promise<void> => {
     const sent = lot
     lot = []
-    for (const outcome of await bringLot(desk, domain, sent, now)) total[outcome]++
+    for (const outcome of await bringLot(deps, domain, sent, now)) total[outcome]++
   }
   for await (const { columns, row } of entries(
     source,
@@ -107,7 +107,7 @@ async function* entries(
 }
 
 const bringLot = (
-  { keyring, store }: Desk,
+  { keyring, store }: Deps,
   { key, user_key }: Sending,
   lot: readonly Entry[],
   now: number,
@@ -123,7 +123,7 @@ const TITLES = ['email', 'reason', 'scope', 'source', 'expires_at', 'created_at'
 /**
  * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out: they hold no address.
  */
-export async function exportSuppressions({ store }: Desk, domain: Sending, terminal: Terminal): Promise<void> {
+export async function exportSuppressions({ store }: Deps, domain: Sending, terminal: Terminal): Promise<void> {
   const page = (after: number) => suppressionsAfter(store, domain.key, after)
   let before = '['
   if (!terminal.json) await terminal.raw(csvLine(TITLES))

@@ -7,7 +7,7 @@ import { normalised } from '../outbound/stops.ts'
 import { listSuppressions, removeSuppressions, suppress, type Suppression } from '../outbound/suppressions.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { openSource } from './csv-source.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { REASONS, SOURCES, type SuppressionWishes } from './suppression-columns.ts'
 import { exportSuppressions, importSuppressions, type SuppressionsImported } from './suppression-import.ts'
 import { answer, printable, progress, table } from './terminal.ts'
@@ -40,7 +40,7 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
     )
     .action(
       (text: string, { domain: name, scope, ...which }: Whose & { domain: string; scope: Suppression['scope'] }) =>
-        withDesk(invocation(), async ({ store, clock }) => {
+        withDeps(invocation(), async ({ store, clock }) => {
           const address = addressOf(text)
           const domain = theDomain(store, name, which)
           const about = {
@@ -63,7 +63,7 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
     .description('list suppressions, newest first')
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain, ...which }: Whose & { domain?: string }) =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         if (domain === undefined && (which.user ?? which.region) !== undefined)
           suppression.error('Say which with --domain; --user and --region only tell several of one name apart.', {
             exitCode: 2,
@@ -94,10 +94,10 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
     .description('let an address be mailed again, whatever the reason was')
     .requiredOption('--domain <name>', 'the sending domain')
     .action((text: string, { domain: name, ...which }: Whose & { domain: string }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const address = addressOf(text)
-        const domain = theDomain(desk.store, name, which)
-        const removed = await removeSuppressions(desk, domain.key, address)
+        const domain = theDomain(deps.store, name, which)
+        const removed = await removeSuppressions(deps, domain.key, address)
         if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
         answer(
           terminal(),
@@ -125,14 +125,14 @@ function transfer(suppression: Command, invocation: () => Invocation): void {
     .option('--force', 'import the sound rows, however many are in error')
     .addHelpText('after', IMPORT_HELP)
     .action((file: string, { domain: name, force, from, reason, ...which }: Options) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
-        const domain = theDomain(desk.store, name, which)
-        const source = await openSource(file, desk.config.data_dir, desk.clock.now())
+        const domain = theDomain(deps.store, name, which)
+        const source = await openSource(file, deps.config.data_dir, deps.clock.now())
         try {
           const bar = progress(terminal, source.size)
           const wishes = { from, reason, force: force === true }
-          const result = await importSuppressions(desk, domain, source, wishes, bar)
+          const result = await importSuppressions(deps, domain, source, wishes, bar)
           bar.end()
           answer(terminal, result, (shown) => told(shown, domain.name))
         } finally {
@@ -144,8 +144,8 @@ function transfer(suppression: Command, invocation: () => Invocation): void {
     .description('write the suppressions of a domain to standard output as CSV')
     .requiredOption('--domain <name>', 'the sending domain')
     .action(({ domain: name, ...which }: Whose & { domain: string }) =>
-      withDesk(invocation(), (desk) =>
-        exportSuppressions(desk, theDomain(desk.store, name, which), invocation().terminal),
+      withDeps(invocation(), (deps) =>
+        exportSuppressions(deps, theDomain(deps.store, name, which), invocation().terminal),
       ),
     )
 }

@@ -2,7 +2,7 @@
 import { DAY } from '../base/clock.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
-import type { ApiDesk } from '../api/desk.ts'
+import type { ApiDeps } from '../api/deps.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
 import { releaseLapsed } from '../outbound/claim.ts'
@@ -21,21 +21,21 @@ import { summarise } from './summary.ts'
 const QUARANTINE = 30 * DAY
 const COPIES = 7 * DAY
 
-export async function tidy(desk: ApiDesk, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
-  const { clock, config, spool, store } = desk
+export async function tidy(deps: ApiDeps, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
+  const { clock, config, spool, store } = deps
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
   await forgetGrants(store, now)
   await forgetClients(store, now)
-  await settleDowngrades(desk, now)
-  await summarise(desk, now)
+  await settleDowngrades(deps, now)
+  await summarise(deps, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
   await spool.emptyQuarantine(now - QUARANTINE)
   const { events, inbound, outbound_bodies } = config.retention
-  if (outbound_bodies > 0) await removeOldBodies(desk, now - outbound_bodies)
-  if (inbound > 0) while ((await removeOld(desk, now - inbound)) > 0);
+  if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)
+  if (inbound > 0) while ((await removeOld(deps, now - inbound)) > 0);
   if (events > 0) {
     await removeOldEvents(store, now - events, readUpTo(store))
     await removeOldDeliveries(store, now - events)

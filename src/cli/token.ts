@@ -8,7 +8,7 @@ import { isScope, SCOPES } from '../accounts/scopes.ts'
 import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { requireUser } from '../accounts/users.ts'
 import { line } from '../api/schemas.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 /** "all" or a list of scope names. Throws an OperatorError that names the unknown one. */
@@ -89,17 +89,17 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .addOption(dailyOption())
     .action(
       (options: { user: string; name: string; scopes: string; duration: Duration; agent?: string; daily?: Daily }) =>
-        withDesk(invocation(), async (desk) => {
+        withDeps(invocation(), async (deps) => {
           const scopes = parseScopes(options.scopes)
-          const { key } = requireUser(desk.store, options.user)
-          const { token: made, plaintext } = await createToken(desk, key, {
+          const { key } = requireUser(deps.store, options.user)
+          const { token: made, plaintext } = await createToken(deps, key, {
             name: options.name,
             scopes,
             duration: options.duration,
             agentId: options.agent,
             daily: (options.daily === undefined ? undefined : capOf(options.daily)) ?? undefined,
           })
-          const smtp = scopes.includes('emails:send') ? smtpSettings(desk.config) : null
+          const smtp = scopes.includes('emails:send') ? smtpSettings(deps.config) : null
           answer(
             invocation().terminal,
             {
@@ -124,16 +124,16 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .addOption(agentOption('the agent that its mail is of when it names none; none = no agent'))
     .addOption(dailyOption())
     .action((id: string, { agent, daily }: { agent?: string; daily?: Daily }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         if (agent === undefined && daily === undefined)
           throw new OperatorError('Say what to change: --agent NAME or --daily N.')
         const change = {
           ...(agent === undefined ? {} : { agent_id: agent === 'none' ? null : agent }),
           ...(daily === undefined ? {} : { daily: capOf(daily) }),
         }
-        if (!(await changeToken(desk, id, change)))
+        if (!(await changeToken(deps, id, change)))
           throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)
-        const changed = listTokens(desk.store).find((each) => each.id === id)!
+        const changed = listTokens(deps.store).find((each) => each.id === id)!
         answer(
           invocation().terminal,
           { id, agent: changed.agent_id, daily: changed.daily },
@@ -147,7 +147,7 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .description('list tokens')
     .option('--user <email>', 'of this user only')
     .action(({ user }: { user?: string }) =>
-      withDesk(invocation(), ({ store }) => {
+      withDeps(invocation(), ({ store }) => {
         const tokens = listTokens(store, user === undefined ? undefined : requireUser(store, user).key).map((row) => ({
           id: row.id,
           user: row.email,
@@ -181,7 +181,7 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
     .command('revoke <id>')
     .description('revoke a token at once')
     .action((id: string) =>
-      withDesk(invocation(), async ({ store }) => {
+      withDeps(invocation(), async ({ store }) => {
         if (!(await revokeToken(store, id)))
           throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)
         answer(invocation().terminal, { id, revoked: true }, () => `Revoked ${id}.`)

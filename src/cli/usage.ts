@@ -6,7 +6,7 @@ import { OWNERS, type TableName } from '../store/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 interface TableUsage {
@@ -23,7 +23,7 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
     .command('usage')
     .description('where the octets of the data directory are, and what a thousand mails cost')
     .action(() =>
-      withDesk(invocation(), ({ config, store }) => {
+      withDeps(invocation(), ({ config, store }) => {
         const tables = tablesOf(store)
         const mails = countOf(store, 'outbound_emails')
         const received = countOf(store, 'inbound_messages')

@@ -14,7 +14,7 @@ import {
   type User,
 } from '../accounts/users.ts'
 import type { Reader } from '../store/database.ts'
-import { readPassword, withDesk, type Invocation } from './open.ts'
+import { readPassword, withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
 const show = (
@@ -52,14 +52,14 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .option('--operator', 'they see and steer the whole server; the first user does in any case')
     .option('--reads-for <email>', 'they look at the account of this user, and change nothing')
     .action((email: string, options: Adding) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const { name, operator, passwordStdin, plan, readsFor } = options
-        if (plan !== 'unlimited' && !Object.hasOwn(desk.config.plans, plan))
+        if (plan !== 'unlimited' && !Object.hasOwn(deps.config.plans, plan))
           throw new OperatorError(
-            `There is no plan "${plan}"; the configuration has unlimited, ${Object.keys(desk.config.plans).join(', ')}.`,
+            `There is no plan "${plan}"; the configuration has unlimited, ${Object.keys(deps.config.plans).join(', ')}.`,
           )
         const password = passwordStdin ? { password: await readPassword() } : {}
-        const added = await addUser(desk, {
+        const added = await addUser(deps, {
           email,
           plan,
           operator: operator === true,
@@ -67,14 +67,14 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
           ...(readsFor === undefined ? {} : { readsFor }),
           ...password,
         })
-        answer(invocation().terminal, show(desk.store, added), () => `Added ${added.email}.`)
+        answer(invocation().terminal, show(deps.store, added), () => `Added ${added.email}.`)
       }),
     )
   user
     .command('list')
     .description('list all users')
     .action(() =>
-      withDesk(invocation(), ({ store }) =>
+      withDeps(invocation(), ({ store }) =>
         answer(
           invocation().terminal,
           listUsers(store).map((one) => show(store, one)),
@@ -98,9 +98,9 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .command('passwd <email>')
     .description('set a user’s password, read from standard input')
     .action((email: string) =>
-      withDesk(invocation(), async (desk) => {
-        const changed = await setPassword(desk, email, await readPassword())
-        answer(invocation().terminal, show(desk.store, changed), () => `The password of ${changed.email} is set.`)
+      withDeps(invocation(), async (deps) => {
+        const changed = await setPassword(deps, email, await readPassword())
+        answer(invocation().terminal, show(deps.store, changed), () => `The password of ${changed.email} is set.`)
       }),
     )
   user
@@ -111,29 +111,29 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     .addOption(new Option('--operator <answer>', 'whether they see and steer the whole server').choices(['yes', 'no']))
     .addOption(new Option('--summary <when>', 'a summary of the day, after midnight UTC').choices(['daily', 'none']))
     .action((email: string, { operator, summary }: { operator?: 'yes' | 'no'; summary?: User['summary'] }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         if (operator === undefined && summary === undefined)
           throw new OperatorError('Say what to change: --operator yes|no or --summary daily|none.')
         const said: string[] = []
-        let changed = requireUser(desk.store, email)
+        let changed = requireUser(deps.store, email)
         if (operator !== undefined) {
-          changed = await setOperator(desk, email, operator === 'yes')
+          changed = await setOperator(deps, email, operator === 'yes')
           said.push(`${changed.email} is ${operator === 'yes' ? 'an operator' : 'no operator'}.`)
         }
         if (summary !== undefined) {
-          changed = await setSummary(desk, email, summary)
+          changed = await setSummary(deps, email, summary)
           said.push(`${changed.email} is mailed ${summary === 'daily' ? 'a summary of each day' : 'no summaries'}.`)
         }
-        answer(invocation().terminal, show(desk.store, changed), () => said.join('\n'))
+        answer(invocation().terminal, show(deps.store, changed), () => said.join('\n'))
       }),
     )
   user
     .command('remove <email>')
     .description('remove a user who owns no domain, with all tokens')
     .action((email: string) =>
-      withDesk(invocation(), async (desk) => {
-        const removed = await removeUser(desk, email)
-        answer(invocation().terminal, show(desk.store, removed), () => `Removed ${removed.email}.`)
+      withDeps(invocation(), async (deps) => {
+        const removed = await removeUser(deps, email)
+        answer(invocation().terminal, show(deps.store, removed), () => `Removed ${removed.email}.`)
       }),
     )
 }

@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import { takeLock } from '../store/lock.ts'
 import { scanLog } from '../store/log-scan.ts'
 import { DATABASE } from '../store/open.ts'
-import { configOf, withDesk, type Invocation } from './open.ts'
+import { configOf, withDeps, type Invocation } from './open.ts'
 import { faultsOf } from './soundness.ts'
 import { answer } from './terminal.ts'
 
@@ -16,10 +16,10 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     .action(async () => {
       // Before the database is opened: SQLite would take damage in the log for its end.
       const log = logFaults(configOf(invocation()).data_dir)
-      await withDesk(invocation(), async (desk) => {
-        const faults = [...log, ...(await faultsOf(desk))]
+      await withDeps(invocation(), async (deps) => {
+        const faults = [...log, ...(await faultsOf(deps))]
         const told = faults.join()
-        const quarantine = (await desk.spool.quarantined()).filter((name) => !told.includes(name))
+        const quarantine = (await deps.spool.quarantined()).filter((name) => !told.includes(name))
         answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine }, () =>
           [
             ...(faults.length === 0 ? ['Database and spool are sound.'] : faults),

@@ -8,7 +8,7 @@ import { SAMPLES } from '../webhooks/samples.ts'
 import { Poster } from '../webhooks/post.ts'
 import { newSecret, signatureHeader } from '../webhooks/sign.ts'
 import { fetchingOf } from '../outbound/fetch.ts'
-import { withDesk, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 
 export function webhookCommand(program: Command, invocation: () => Invocation): void {
@@ -20,7 +20,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
     .option('--secret <secret>', 'the whsec_ secret to sign with (else one is made and printed)')
     .option('--event <type>', 'the event type', 'email.delivered')
     .action((url: string, { secret = newSecret(), event }: { secret?: string; event: string }) =>
-      withDesk(invocation(), async (desk) => {
+      withDeps(invocation(), async (deps) => {
         const sample = SAMPLES[event as keyof typeof SAMPLES]
         if (!sample)
           throw new OperatorError(`"${event}" is not an event type; there are ${Object.keys(SAMPLES).join(', ')}.`)
@@ -28,7 +28,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
           throw new OperatorError(`"${url}" is not an https URL.`)
         if (!/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/.test(secret))
           throw new OperatorError('The secret must be "whsec_" and base64, as it was shown when the webhook was made.')
-        const { clock, config } = desk
+        const { clock, config } = deps
         const now = clock.now()
         const id = newId(now)
         const seconds = Math.floor(now / SECOND)
@@ -39,7 +39,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
           'webhook-timestamp': String(seconds),
           'webhook-signature': signatureHeader([secret], id, seconds, body),
         }
-        const poster = new Poster(fetchingOf(desk), authoritiesOf(config), config.webhooks.timeout)
+        const poster = new Poster(fetchingOf(deps), authoritiesOf(config), config.webhooks.timeout)
         const response = await poster.post(url, headers, body)
         poster.close()
         const fine =

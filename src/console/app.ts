@@ -5,7 +5,7 @@ import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'
 import { listUsers, userByKey } from '../accounts/users.ts'
 import { openAs } from '../accounts/sessions.ts'
-import type { ApiDesk } from '../api/desk.ts'
+import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import { People } from '../api/person.ts'
 import { readBytes } from '../api/pages.ts'
@@ -45,13 +45,13 @@ export interface Console {
   close(): void
 }
 
-export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void): Console {
+export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
   const app = new Hono()
-  const people = new People(desk)
-  const live = new Live(desk)
+  const people = new People(deps)
+  const live = new Live(deps)
   const visitOf = (context: Context): Visit | undefined => {
     const person = people.signedIn(context)
-    return person && new Visit(context, person, { desk, inside, people })
+    return person && new Visit(context, person, { deps, inside, people })
   }
   const must = (context: Context): Visit => {
     const visit = visitOf(context)
@@ -65,7 +65,7 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
     if (origin === undefined || origin === 'null') return context.req.header('sec-fetch-site') !== 'cross-site'
     const { host } = new URL(context.req.url)
     return (
-      origin === new URL(desk.config.http.public_url).origin || (URL.canParse(origin) && new URL(origin).host === host)
+      origin === new URL(deps.config.http.public_url).origin || (URL.canParse(origin) && new URL(origin).host === host)
     )
   }
 
@@ -119,8 +119,8 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
   }
 
   app.get('/assets/:name', (context) => serveAsset(context, context.req.param('name')))
-  app.get('/docs', (context) => docsPage(context, desk.config.http.public_url))
-  app.route('/', createSignIn({ desk, noticed, ours, people }))
+  app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
+  app.route('/', createSignIn({ deps, noticed, ours, people }))
   app.post('/sign-out', async (context) => {
     const form = await formOf(context)
     const person = people.signedIn(context)
@@ -163,14 +163,14 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
 
   const open = async (visit: Visit, id: string | null): Promise<Response> => {
     if (!visit.operator) throw refuse('not_found', 'There is nothing here.')
-    const other = id === null ? undefined : listUsers(desk.store).find((user) => user.id === id)
+    const other = id === null ? undefined : listUsers(deps.store).find((user) => user.id === id)
     if (id !== null && !other) throw refuse('not_found', 'There is no such person.')
-    await openAs(desk, visit.person.session, other?.key ?? null)
-    desk.log.info('account opened', { operator: visit.person.user.email, account: (other ?? visit.person.user).email })
+    await openAs(deps, visit.person.session, other?.key ?? null)
+    deps.log.info('account opened', { operator: visit.person.user.email, account: (other ?? visit.person.user).email })
     return lead(visit, '/', 'moved')
   }
   const anew = async (visit: Visit): Promise<void> => {
-    const user = userByKey(desk.store, visit.person.user.key)
+    const user = userByKey(deps.store, visit.person.user.key)
     if (user) await people.signIn(visit.context, user)
   }
   const places: readonly Place[] = [
@@ -191,7 +191,7 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
     privacy,
     ...serverPlaces,
     peoplePlace(open),
-    accountPlace(desk, anew),
+    accountPlace(deps, anew),
   ]
   for (const each of places) place(each)
 
@@ -200,7 +200,7 @@ export function createConsole(desk: ApiDesk, inside: Inside, noticed: () => void
     const refusal = thrown instanceof Refusal ? thrown : undefined
     const status = refusal?.status ?? 500
     if (status === 401) return context.redirect('/sign-in', 303)
-    const id = refusal ? '' : desk.log.fault('a page of the console', thrown)
+    const id = refusal ? '' : deps.log.fault('a page of the console', thrown)
     const words =
       refusal?.message ?? `Something is wrong on this server. Its operator finds it in the log under ${String(id)}.`
     const title = status === 404 ? 'There is nothing here' : 'This does not work'

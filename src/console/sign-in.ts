@@ -11,7 +11,7 @@ import { SignIns } from '../accounts/sign-in.ts'
 import { findUser, type User } from '../accounts/users.ts'
 import { noticeOf } from '../api/authorize.ts'
 import { rateKey } from '../api/client-address.ts'
-import type { ApiDesk } from '../api/desk.ts'
+import type { ApiDeps } from '../api/deps.ts'
 import type { People, Person } from '../api/person.ts'
 import { readObject, readText } from '../api/pages.ts'
 import { guard, plainPage } from './frame.ts'
@@ -22,7 +22,7 @@ const MAX_JSON = 64 * 1024
 const NO_OBJECT = { error: 'The body must be a JSON object.' }
 
 export interface SignInDeps {
-  desk: ApiDesk
+  deps: ApiDeps
   people: People
   /** Whether a request comes from a page of this server. */
   ours: (context: Context) => boolean
@@ -34,11 +34,11 @@ export interface SignInDeps {
 const nextOf = (given: string | undefined): string =>
   given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
 
-export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono {
+export function createSignIn({ deps, noticed, ours, people }: SignInDeps): Hono {
   const app = new Hono()
-  const signIns = new SignIns(desk.store, desk.clock)
-  const passkeys = new Passkeys(desk)
-  const client = (context: Context): string => rateKey(context, desk.config.http)
+  const signIns = new SignIns(deps.store, deps.clock)
+  const passkeys = new Passkeys(deps)
+  const client = (context: Context): string => rateKey(context, deps.config.http)
   /** After a link: who has a second factor is asked for it all the same. */
   const entered = async (context: Context, user: User, next: string): Promise<Response> => {
     if (user.sealed_totp !== null) return codePage(context, people, next, people.stepFor(user), '')
@@ -52,7 +52,7 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
     if (token !== undefined) {
       // A link that was mailed is opened by machines too: only the button uses it up.
       if (context.req.query('now') !== '1') return linkPage(context, people, token, next)
-      const user = await useLink(desk, token)
+      const user = await useLink(deps, token)
       return user
         ? entered(context, user, next)
         : signInPage(context, people, next, { said: 'This link was used, or is too old. Sign in another way.' })
@@ -74,13 +74,13 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
     const email = (form.get('email') ?? '').slice(0, 320)
     switch (form.get('action') ?? 'password') {
       case 'use-link': {
-        const user = await useLink(desk, form.get('link') ?? '')
+        const user = await useLink(deps, form.get('link') ?? '')
         return user
           ? entered(context, user, next)
           : signInPage(context, people, next, { said: 'This link was used, or is too old. Sign in another way.' })
       }
       case 'link':
-        if (signIns.mayAsk(email, client(context))) await mailLink(desk, noticed, email, next)
+        if (signIns.mayAsk(email, client(context))) await mailLink(deps, noticed, email, next)
         return plainPage(context, {
           title: 'Look into your mail',
           body: html`<p>If that address has an account here, a link to sign in is on its way. It lasts 15 minutes.</p>`,
@@ -89,7 +89,7 @@ export function createSignIn({ desk, noticed, ours, people }: SignInDeps): Hono 
         const step = form.get('step') ?? ''
         const user = people.userOfStep(step)
         if (!user) return signInPage(context, people, next, { said: 'That took too long. Begin again.', held })
-        const result = await signIns.tryCode(user, client(context), () => useCode(desk, user, form.get('code') ?? ''))
+        const result = await signIns.tryCode(user, client(context), () => useCode(deps, user, form.get('code') ?? ''))
         if (result !== 'wrong' && 'user' in result) return afterwards(context, user, next, held)
         const { status, text: words } = noticeOf(context, result, 'The code', '')
         return codePage(context, people, next, step, held, words, status)
@@ -278,12 +278,12 @@ const linkPage = (context: Context, people: People, token: string, next: string)
   })
 
 /** Mails a link, where the address has an account; nobody is told whether it has. */
-async function mailLink(desk: ApiDesk, noticed: () => void, email: string, next: string): Promise<void> {
-  const user = findUser(desk.store, email)
+async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
+  const user = findUser(deps.store, email)
   if (!user) return
-  const now = desk.clock.now()
-  await desk.store.write((tx) => {
-    const url = `${desk.config.http.public_url}/sign-in?link=${makeLink(tx, user, now)}&next=${encodeURIComponent(next)}`
+  const now = deps.clock.now()
+  await deps.store.write((tx) => {
+    const url = `${deps.config.http.public_url}/sign-in?link=${makeLink(tx, user, now)}&next=${encodeURIComponent(next)}`
     const text = `With this link you sign in to Postrider once. It lasts 15 minutes.\n\n${url}\n\nIf you did not ask for it, do nothing.\n`
     addNotice(tx, { user_key: user.key, domain_key: null, subject: 'Your link to sign in', text }, now)
   })

@@ -5,7 +5,7 @@ import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
 import { SCOPES } from '../accounts/scopes.ts'
 import { userByKey, type User } from '../accounts/users.ts'
-import type { ApiDesk } from '../api/desk.ts'
+import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import type { People, Person } from '../api/person.ts'
 
@@ -54,13 +54,13 @@ export class Visit {
   constructor(
     context: Context,
     person: Person,
-    { desk, inside, people }: { desk: Pick<ApiDesk, 'store'>; inside: Inside; people: People },
+    { deps, inside, people }: { deps: Pick<ApiDeps, 'store'>; inside: Inside; people: People },
   ) {
     const { session, user } = person
     const other = user.operator === 1 ? session.open_as : user.reads_for
     this.context = context
     this.person = person
-    this.account = (other === null ? undefined : userByKey(desk.store, other)) ?? user
+    this.account = (other === null ? undefined : userByKey(deps.store, other)) ?? user
     this.reading = user.reads_for !== null
     this.#inside = inside
     this.#people = people

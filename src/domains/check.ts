@@ -13,7 +13,7 @@ import type { RowOf } from '../store/tables.ts'
 import { judgeDmarc } from './dmarc.ts'
 import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
 
-export interface CheckDesk {
+export interface CheckDeps {
   store: Store
   clock: Clock
   resolver: Resolver
@@ -51,12 +51,12 @@ export function nextCheck(
 }
 
 /** Checks the domains that are due; returns when the next is. The work of the domains loop. */
-export async function checkDue(desk: CheckDesk, now: number): Promise<number | null> {
-  const due = desk.store.all(
+export async function checkDue(deps: CheckDeps, now: number): Promise<number | null> {
+  const due = deps.store.all(
     db.selectFrom('domains').select('key').where('next_check_at', '<=', now).orderBy('next_check_at').limit(AT_ONCE),
   )
-  await Promise.all(due.map(({ key }) => checkDomain(desk, key)))
-  const next = desk.store.first(
+  await Promise.all(due.map(({ key }) => checkDomain(deps, key)))
+  const next = deps.store.first(
     db
       .selectFrom('domains')
       .select((eb) => eb.fn.min('next_check_at').as('at'))
@@ -66,15 +66,15 @@ export async function checkDue(desk: CheckDesk, now: number): Promise<number | n
 }
 
 /** Looks up all records of a domain now. Returns the domain afterwards, undefined when it was removed. */
-export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<Domain | undefined> {
-  const asked = recordsOf(desk.store, domainKey)
-  const retired = retiredKeyRecords(desk.store, domainKey)
+export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<Domain | undefined> {
+  const asked = recordsOf(deps.store, domainKey)
+  const retired = retiredKeyRecords(deps.store, domainKey)
   const [findings, ofRetired] = await Promise.all([
-    Promise.all(asked.map((record) => lookUp(desk.resolver, record))),
-    Promise.all(retired.map((record) => lookUp(desk.resolver, record))),
+    Promise.all(asked.map((record) => lookUp(deps.resolver, record))),
+    Promise.all(retired.map((record) => lookUp(deps.resolver, record))),
   ])
-  return desk.store.write((tx) => {
-    const now = desk.clock.now()
+  return deps.store.write((tx) => {
+    const now = deps.clock.now()
     const domain = tx.first(
       db.selectFrom('domains').selectAll().where('key', '=', domainKey).where('deleted_at', 'is', null),
     )
@@ -83,7 +83,7 @@ export async function checkDomain(desk: CheckDesk, domainKey: number): Promise<D
     for (const [index, { selector }] of retired.entries())
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
     // Records may have been re-issued during the look-up: the present ones count.
-    advance(tx, desk, domain, news, now)
+    advance(tx, deps, domain, news, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
     // Records issued during the look-up are checked at once.
     const stands = new Set(asked.map(({ key }) => key))
@@ -129,19 +129,19 @@ function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | nu
 }
 
 /** Moves the domain as far as the table and its records allow. */
-function advance(tx: Tx, desk: CheckDesk, domain: Domain, news: boolean, now: number): void {
+function advance(tx: Tx, deps: CheckDeps, domain: Domain, news: boolean, now: number): void {
   const required = recordsOf(tx, domain.key).filter((record) => record.required === 1)
   const all = required.every((record) => record.verified === 1)
   const any = required.some((record) => record.verified === 1)
   const go = (status: DomainStatus, on: DomainMove): DomainStatus =>
-    moveDomain(tx, desk.log, { ...domain, status }, on, now)
+    moveDomain(tx, deps.log, { ...domain, status }, on, now)
   let { status } = domain
   if (status === 'pending' && any) status = go(status, 'seen')
   // Old records do not bring a failed domain back; something must have been mended.
   if (status === 'failed' && (news || all)) status = go(status, 'seen')
   if (status === 'verifying') {
     if (all) go(status, 'resolved')
-    else if (domain.status === 'verifying' && now - domain.status_at >= desk.config.domains.verification_window)
+    else if (domain.status === 'verifying' && now - domain.status_at >= deps.config.domains.verification_window)
       go(status, 'lapsed')
   } else if (status === 'active') {
     const since = all ? null : (domain.missing_since ?? now)

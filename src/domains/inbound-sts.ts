@@ -48,9 +48,9 @@ export function domainOfStsHost(reader: Reader, host: string): Domain | undefine
 }
 
 /** Sets the mode; one that is set already stays, with the moment since which it stands. */
-export async function setStsMode(desk: { store: Store; clock: Clock }, key: number, mode: StsMode): Promise<void> {
-  const now = desk.clock.now()
-  await desk.store.write((tx) =>
+export async function setStsMode(deps: { store: Store; clock: Clock }, key: number, mode: StsMode): Promise<void> {
+  const now = deps.clock.now()
+  await deps.store.write((tx) =>
     tx.run(
       db
         .updateTable('domains')

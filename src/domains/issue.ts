@@ -8,35 +8,35 @@ import { inLine, syncRecords, type RecordsConfig } from './records.ts'
 /** Brings a domain's records in line with its present use, and has them checked at once. */
 export function reissueRecords(
   tx: Tx,
-  desk: { config: RecordsConfig; ring: () => void },
+  deps: { config: RecordsConfig; ring: () => void },
   domainKey: number,
   now: number,
 ): void {
   const domain = domainByKey(tx, domainKey)
   if (!domain) return
-  syncRecords(tx, domain, desk.config, now)
-  checkSoon(tx, desk, domainKey, now)
+  syncRecords(tx, domain, deps.config, now)
+  checkSoon(tx, deps, domainKey, now)
 }
 
 /** Brings the records of all domains in line with the configuration, after a change of hostname, addresses or URL.
  *  Returns the names of the domains whose records have changed. */
-export async function followConfig(desk: {
+export async function followConfig(deps: {
   store: Store
   clock: Clock
   config: RecordsConfig
   ring: () => void
 }): Promise<string[]> {
-  const { clock, config, store } = desk
+  const { clock, config, store } = deps
   const behind = listDomains(store).filter((domain) => !inLine(store, domain, config))
   if (behind.length > 0)
     await store.write((tx) => {
-      for (const { key } of behind) reissueRecords(tx, desk, key, clock.now())
+      for (const { key } of behind) reissueRecords(tx, deps, key, clock.now())
     })
   return behind.map(({ name }) => name)
 }
 
 /** Has a domain's records checked now. */
-export function checkSoon(tx: Tx, desk: { ring: () => void }, domainKey: number, now: number): void {
+export function checkSoon(tx: Tx, deps: { ring: () => void }, domainKey: number, now: number): void {
   tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
-  tx.afterCommit(desk.ring)
+  tx.afterCommit(deps.ring)
 }

@@ -18,7 +18,7 @@ import { checkSoon } from './issue.ts'
 import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
 import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
 
-export interface DomainsDesk {
+export interface DomainsDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -71,8 +71,8 @@ function canonicalName(name: string): string {
 /**
  * Registers a domain: two keys, its records, status pending. Throws 422 for a bad or taken name or an unknown region.
  */
-export async function registerDomain(desk: DomainsDesk, userKey: number, given: NewDomain): Promise<Domain> {
-  const { clock, config, keyring, store } = desk
+export async function registerDomain(deps: DomainsDeps, userKey: number, given: NewDomain): Promise<Domain> {
+  const { clock, config, keyring, store } = deps
   const name = canonicalName(given.name)
   const region = given.region ?? config.regions[0]!
   if (!config.regions.includes(region))
@@ -82,7 +82,7 @@ export async function registerDomain(desk: DomainsDesk, userKey: number, given: 
       `"${region}" is not a region of this server; it has ${config.regions.join(', ')}.`,
     )
   refuseKnown(store, userKey, name, region)
-  const { makeKeys = makeKeyPair } = desk
+  const { makeKeys = makeKeyPair } = deps
   const [signing, standby] = await Promise.all([makeKeys(), makeKeys()])
   return store.write((tx) => {
     const now = clock.now()
@@ -113,8 +113,8 @@ export async function registerDomain(desk: DomainsDesk, userKey: number, given: 
     insertKey(tx, keyring, key, 'standby', standby, now)
     const domain = domainByKey(tx, key)!
     syncRecords(tx, domain, config, now)
-    desk.registered?.(tx, domain)
-    tx.afterCommit(desk.ring)
+    deps.registered?.(tx, domain)
+    tx.afterCommit(deps.ring)
     return domain
   })
 }
@@ -134,8 +134,8 @@ function refuseKnown(reader: Reader, userKey: number, name: string, region: stri
 }
 
 /** Changes a domain, as the specification says for each member. Throws 422. */
-export async function changeDomain(desk: DomainsDesk, domainKey: number, change: DomainChange): Promise<Domain> {
-  const { clock, config, keyring, log, store } = desk
+export async function changeDomain(deps: DomainsDeps, domainKey: number, change: DomainChange): Promise<Domain> {
+  const { clock, config, keyring, log, store } = deps
   const fresh = change.rotate_dkim_key ? await makeKeyPair() : undefined
   return store.write((tx) => {
     const now = clock.now()
@@ -174,7 +174,7 @@ export async function changeDomain(desk: DomainsDesk, domainKey: number, change:
       syncRecords(tx, domainByKey(tx, domainKey)!, config, now)
       if (moved) moveDomain(tx, log, before, 'prefix', now)
       if (fresh) moveDomain(tx, log, domainByKey(tx, domainKey)!, 'rotate', now)
-      checkSoon(tx, desk, domainKey, now)
+      checkSoon(tx, deps, domainKey, now)
     }
     return domainByKey(tx, domainKey)!
   })
@@ -200,13 +200,13 @@ export function leaveBranded(
 }
 
 /** Moves a suspended domain back into verification (operator). False when it was not suspended. */
-export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean> {
-  return desk.store.write((tx) => {
-    const now = desk.clock.now()
+export function resumeDomain(deps: DomainsDeps, domain: Domain): Promise<boolean> {
+  return deps.store.write((tx) => {
+    const now = deps.clock.now()
     const current = domainByKey(tx, domain.key)
     if (current?.status !== 'suspended') return false
-    moveDomain(tx, desk.log, current, 'resume', now)
-    checkSoon(tx, desk, domain.key, now)
+    moveDomain(tx, deps.log, current, 'resume', now)
+    checkSoon(tx, deps, domain.key, now)
     return true
   })
 }
@@ -216,8 +216,8 @@ export function resumeDomain(desk: DomainsDesk, domain: Domain): Promise<boolean
  * removed. On a failure it stays suspended, with an event, and this throws 502. Its keys are erased 7 days later; the
  * row stays because others refer to it.
  */
-export async function removeDomain(desk: DomainsDesk, domainKey: number): Promise<void> {
-  const { clock, log, store } = desk
+export async function removeDomain(deps: DomainsDeps, domainKey: number): Promise<void> {
+  const { clock, log, store } = deps
   const previous = await store.write((tx) => {
     const domain = domainByKey(tx, domainKey)
     if (!domain) throw refuse('not_found', 'No such resource exists.')

@@ -12,10 +12,10 @@ import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { Examiner, Later, type ExamineDesk } from './examine.ts'
+import { Examiner, Later, type ExamineDeps } from './examine.ts'
 import { record, type InboundMessage, type Read } from './record.ts'
 
-export interface ReadDesk extends ExamineDesk {
+export interface ReadDeps extends ExamineDeps {
   store: Store
   keyring: Keyring
 }
@@ -84,7 +84,7 @@ interface Held {
 }
 
 export class InboundEngine {
-  readonly #desk: ReadDesk
+  readonly #deps: ReadDeps
   readonly #loop: Loop
   readonly #examiner: Examiner
   readonly #held = new Map<number, Held>()
@@ -98,17 +98,17 @@ export class InboundEngine {
   #unwritten = 0
   #stopping = false
 
-  constructor(desk: ReadDesk) {
-    this.#desk = desk
-    this.#examiner = new Examiner(desk)
-    this.#insistence = new Insistence(desk)
-    const { clock, log } = desk
+  constructor(deps: ReadDeps) {
+    this.#deps = deps
+    this.#examiner = new Examiner(deps)
+    this.#insistence = new Insistence(deps)
+    const { clock, log } = deps
     this.#loop = new Loop({ name: 'inbound', clock, log, run: (now) => this.#run(now) })
   }
 
   /** Releases the messages that an ended process had claimed, and starts. */
   async start(): Promise<void> {
-    const { clock, store } = this.#desk
+    const { clock, store } = this.#deps
     await store.write((tx) =>
       tx.run(raw('update inbound_messages set next_attempt_at = ? where next_attempt_at is not null', [clock.now()])),
     )
@@ -130,7 +130,7 @@ export class InboundEngine {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#desk
+    const { store } = this.#deps
     // The loop is rung when a write ends.
     if (this.#unwritten > 0) return null
     const room = this.#room(now)
@@ -175,7 +175,7 @@ export class InboundEngine {
     this.#suspect ||= suspected
     const crowd = [...this.#held.values()].filter((each) => each.customer === customer).length
     const done = (crowd >= MAX_OF_ONE ? this.#putBack(message) : this.#read(message))
-      .catch((thrown) => void this.#desk.log.fault(`reading message ${message.id}`, thrown))
+      .catch((thrown) => void this.#deps.log.fault(`reading message ${message.id}`, thrown))
       .finally(() => {
         this.#held.delete(key)
         if (suspected) this.#suspect = false
@@ -189,13 +189,13 @@ export class InboundEngine {
     const read = await this.#examined(message)
     if (!read) return this.#putBack(message)
     this.#waits.delete(message.key)
-    const { clock, spool } = this.#desk
-    const write = (what: Read) => this.#written(message, (tx) => record(tx, this.#desk, message, what, clock.now()))
+    const { clock, spool } = this.#deps
+    const write = (what: Read) => this.#written(message, (tx) => record(tx, this.#deps, message, what, clock.now()))
     let dropped: string | null | undefined
     try {
       dropped = await write(read)
     } catch (thrown) {
-      this.#desk.log.fault(`recording message ${message.id}`, thrown)
+      this.#deps.log.fault(`recording message ${message.id}`, thrown)
       dropped = await write({ kind: 'rejected', reason: 'It cannot be read.', header: null, judgement: read.judgement })
     }
     if (typeof dropped === 'string') await spool.remove(dropped)
@@ -208,14 +208,14 @@ export class InboundEngine {
     try {
       return await this.#examiner.examine(message)
     } catch (thrown) {
-      if (!(thrown instanceof Later)) this.#desk.log.fault(`examining message ${message.id}`, thrown)
+      if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
       return undefined
     }
   }
 
   /** Releases a message to be tried later, as if it had not been claimed. */
   async #putBack({ id, key }: InboundMessage): Promise<void> {
-    const { clock, log } = this.#desk
+    const { clock, log } = this.#deps
     const wait = Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
     this.#waits.set(key, wait)
     log.warn('message waits', { id, wait })
@@ -231,7 +231,7 @@ export class InboundEngine {
 
   /** Writes as soon as the store can; undefined when the process ends before. Throws the errors of `work` itself. */
   async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
-    const { store } = this.#desk
+    const { store } = this.#deps
     const tried = await this.#insistence.run(
       () => `inbound message ${id}`,
       () =>

@@ -11,7 +11,7 @@ import type { Spool } from '../store/spool.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
 import type { InboundMessage, Read } from './record.ts'
 
-export interface ExamineDesk {
+export interface ExamineDeps {
   spool: Spool
   clock: Clock
   log: Log
@@ -37,19 +37,19 @@ const MAX_CLIENTS = 10_000
 export class Later extends Error {}
 
 export class Examiner {
-  readonly #desk: ExamineDesk
+  readonly #deps: ExamineDeps
   readonly #slow = new Set<InboundMessage>()
   /** Clients whose mail took long, with the time until which that is remembered. */
   readonly #heavy = new Map<string, number>()
 
-  constructor(desk: ExamineDesk) {
-    this.#desk = desk
+  constructor(deps: ExamineDeps) {
+    this.#deps = deps
   }
 
   /** Resolves when a worker thread runs, or none can be started now. */
   async warm(): Promise<void> {
     const content = Buffer.from('\r\n')
-    await this.#desk.workers.run({ task: 'read', content, headerOnly: true }).catch(() => undefined)
+    await this.#deps.workers.run({ task: 'read', content, headerOnly: true }).catch(() => undefined)
   }
 
   /** Throws Later. */
@@ -64,7 +64,7 @@ export class Examiner {
   }
 
   #effort(message: InboundMessage): Effort {
-    const { budget = BUDGET, clock } = this.#desk
+    const { budget = BUDGET, clock } = this.#deps
     const client = customerOf(message.client)
     return {
       cpu: budget + (message.size / (1024 * 1024)) * BUDGET_PER_MB,
@@ -85,11 +85,11 @@ export class Examiner {
   }
 
   #content({ content, spool }: InboundMessage): Uint8Array | { file: string } {
-    return content ?? { file: this.#desk.spool.path(spool!) }
+    return content ?? { file: this.#deps.spool.path(spool!) }
   }
 
   async #reading(message: InboundMessage, effort: Effort): Promise<Reading> {
-    const { workers } = this.#desk
+    const { workers } = this.#deps
     const headerOnly = message.cut === 1 || message.virus !== null
     try {
       return (await workers.run({ task: 'read', content: this.#content(message), headerOnly }, effort)) as Reading
@@ -100,7 +100,7 @@ export class Examiner {
 
   /** The results of SPF, DKIM, DMARC and ARC; null when the whole message was not kept. */
   async #judged(message: InboundMessage, effort: Effort): Promise<Judgement | null> {
-    const { config, log, workers } = this.#desk
+    const { config, log, workers } = this.#deps
     if (message.cut === 1) return null
     const { client, helo, id, mail_from: mailFrom } = message
     const envelope = { task: 'judge', client, helo, mailFrom, hostname: config.hostname } as const
@@ -123,7 +123,7 @@ export class Examiner {
    * Why a message is not read or judged, as text for its recipient. Throws Later when the message is not the reason.
    */
   #reason({ client, id }: InboundMessage, what: string, thrown: unknown): string {
-    const { log, troubles } = this.#desk
+    const { log, troubles } = this.#deps
     // For a malformed message the reader returns a result and does not throw.
     const ofMachine = thrown instanceof JobFailed ? what === 'read' || thrown.code !== '' : thrown instanceof NoWorker
     log.warn(`message not ${what}`, { id, client, error: messageOf(thrown) })

@@ -12,7 +12,7 @@ import { inboxAddress } from './recipients.ts'
 
 export type Inbox = RowOf<'inboxes'>
 
-export interface InboxDesk {
+export interface InboxDeps {
   store: Store
   clock: Clock
   config: RecordsConfig
@@ -22,7 +22,7 @@ export interface InboxDesk {
 
 /** Creates an inbox. Throws 422 when the address is on no domain of the user, is on several, or exists. */
 export function addInbox(
-  { clock, config, ring, store }: InboxDesk,
+  { clock, config, ring, store }: InboxDeps,
   userKey: number,
   { name, address }: { name: string; address: string },
 ): Promise<Inbox> {
@@ -95,7 +95,7 @@ function countLive(reader: Reader, domainKey: number): number {
 
 /** Renames an inbox. Its address cannot change: another one throws 422. */
 export function changeInbox(
-  { clock, store }: Pick<InboxDesk, 'clock' | 'store'>,
+  { clock, store }: Pick<InboxDeps, 'clock' | 'store'>,
   inbox: Pick<Inbox, 'key' | 'address'>,
   { name, address }: { name?: string | undefined; address?: string | undefined },
 ): Promise<Inbox> {
@@ -113,7 +113,7 @@ export function changeInbox(
 }
 
 /** Stops receiving; received mail stays. */
-export function removeInbox({ clock, config, ring, store }: InboxDesk, key: number): Promise<void> {
+export function removeInbox({ clock, config, ring, store }: InboxDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
     const removed = tx.first(
@@ -130,7 +130,7 @@ export function removeInbox({ clock, config, ring, store }: InboxDesk, key: numb
 }
 
 /** Removes the inboxes of a removed domain. */
-export function closeInboxes({ clock, store }: Pick<InboxDesk, 'clock' | 'store'>, domainKey: number): Promise<void> {
+export function closeInboxes({ clock, store }: Pick<InboxDeps, 'clock' | 'store'>, domainKey: number): Promise<void> {
   const now = clock.now()
   return store.write(
     (tx) =>

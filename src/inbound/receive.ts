@@ -18,7 +18,7 @@ import type { NewRow } from '../store/tables.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 
-export interface ReceiveDesk {
+export interface ReceiveDeps {
   store: Store
   spool: Spool
   clock: Clock
@@ -58,17 +58,17 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
 )
 
 export class Reception {
-  readonly #desk: ReceiveDesk
+  readonly #deps: ReceiveDeps
   readonly #held: Held = { octets: 0 }
   #open = 0
 
-  constructor(desk: ReceiveDesk) {
-    this.#desk = desk
+  constructor(deps: ReceiveDeps) {
+    this.#deps = deps
   }
 
   /** Refuses an address; undefined: accepted. */
   recipient(address: string): SmtpRefusal | undefined {
-    const judged = judgeRecipient(this.#desk, address)
+    const judged = judgeRecipient(this.#deps, address)
     return isRefusal(judged) ? judged : undefined
   }
 
@@ -78,16 +78,16 @@ export class Reception {
     envelope: InboundEnvelope,
     sound: () => SmtpRefusal | undefined,
   ): Promise<SmtpRefusal | undefined> {
-    const now = this.#desk.clock.now()
+    const now = this.#deps.clock.now()
     const id = newId(now)
-    const intake = new Intake(this.#desk.spool, id, this.#held)
+    const intake = new Intake(this.#deps.spool, id, this.#held)
     let name: string | null = null
     this.#open++
     try {
       const { head, size } = await this.#collect(bytes, intake)
       const refusal = sound()
       if (refusal) return refusal
-      const cut = size > this.#desk.config.inbound.max_message_bytes
+      const cut = size > this.#deps.config.inbound.max_message_bytes
       const header = headerOf(Buffer.concat(head))
       if (hops(header) >= MAX_RECEIVED) return LOOP
       const whole = await intake.end()
@@ -101,12 +101,12 @@ export class Reception {
         cut: cut ? 1 : 0,
         virus: found,
       })
-      if (!wanted && name !== null) await this.#desk.spool.remove(name)
+      if (!wanted && name !== null) await this.#deps.spool.remove(name)
       return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
       // A commit whose sync failed may still be there after a restart.
       // Then its file is needed; if not, it goes into quarantine.
-      if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#desk.spool.remove(name)
+      if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#deps.spool.remove(name)
       throw thrown
     } finally {
       this.#open--
@@ -124,14 +124,14 @@ export class Reception {
     for await (const chunk of bytes) {
       if (size <= MAX_HEADER) head.push(chunk)
       size += chunk.length
-      if (size <= this.#desk.config.inbound.max_message_bytes) await intake.add(chunk)
+      if (size <= this.#deps.config.inbound.max_message_bytes) await intake.add(chunk)
     }
     return { head, size }
   }
 
   /** The name of a virus, null when there is none, or a refusal when the scanner cannot tell. */
   async #scan(content: Uint8Array | { file: string }): Promise<string | SmtpRefusal | null> {
-    const { config, log } = this.#desk
+    const { config, log } = this.#deps
     if (config.inbound.clamav === '') return null
     const result = await scan(config.inbound.clamav, content)
     if (result.kind === 'found') return result.name
@@ -147,7 +147,7 @@ export class Reception {
     now: number,
     stored: Pick<NewRow<'inbound_messages'>, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
   ): Promise<boolean> {
-    const { config, keyring, ring, store } = this.#desk
+    const { config, keyring, ring, store } = this.#deps
     const write = <T>(work: (tx: Tx) => T): Promise<T> =>
       this.#open < MANY ? store.write(work) : store.writeSoon(work)
     return write((tx) => {

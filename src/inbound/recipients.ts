@@ -56,13 +56,13 @@ const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains 
 
 const anyDomain = raw<{ key: number }>('select key from domains limit 1')
 
-export interface RecipientDesk {
+export interface RecipientDeps {
   store: Reader
   keyring: Keyring
 }
 
 /** The recipient behind an envelope address, or why it is refused. */
-export function judgeRecipient({ store, keyring }: RecipientDesk, address: string): InboundRecipient | SmtpRefusal {
+export function judgeRecipient({ store, keyring }: RecipientDeps, address: string): InboundRecipient | SmtpRefusal {
   const at = address.lastIndexOf('@')
   if (at < 0) return address.toLowerCase() === 'postmaster' ? { kind: 'role', address, domain: null } : FOREIGN
   const local = address.slice(0, at).toLowerCase()

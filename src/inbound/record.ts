@@ -22,7 +22,7 @@ export type InboundMessage = RowOf<'inbound_messages'>
 /** The facts about a message after it was read and judged. */
 export type Read = Reading & { judgement: Judgement | null }
 
-export interface RecordDesk {
+export interface RecordDeps {
   keyring: Keyring
   log: Log
   config: { hostname: string }
@@ -78,7 +78,7 @@ const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg
 )
 
 /** Records a processed message. Returns the name of its file in the spool when no row refers to it any more. */
-export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, reading: Read, now: number): string | null {
+export function record(tx: Tx, deps: RecordDeps, message: InboundMessage, reading: Read, now: number): string | null {
   const recipients = JSON.parse(message.recipients) as InboundRecipient[]
   const report = reading.kind === 'read' ? reading.report : undefined
   const inboxes = new Map<number, string[]>()
@@ -89,7 +89,7 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
     else if (isFeedback(report)) continue
     else if (recipient.kind === 'return') {
       count(tx, 'report')
-      heedReport(tx, desk, recipient.delivery, report, now)
+      heedReport(tx, deps, recipient.delivery, report, now)
     } else if (recipient.kind === 'role') {
       count(tx, 'notice')
       tellOwner(tx, recipient, message, reading, now)
@@ -103,7 +103,7 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
   // a token in the copy of our mail names the mail.
   if (isFeedback(report)) {
     count(tx, 'report')
-    heedComplaint(tx, desk, complaintOf(message, recipients, report, reading), now)
+    heedComplaint(tx, deps, complaintOf(message, recipients, report, reading), now)
   }
   const stored =
     [...inboxes].filter(([key, addresses]) => deliverTo(tx, key, addresses, message, reading, now)).length > 0
@@ -118,7 +118,7 @@ export function record(tx: Tx, desk: RecordDesk, message: InboundMessage, readin
   tx.run(
     insertBody({
       message_key: message.key,
-      headers: JSON.stringify(withoutForgedField(reading.header?.headers ?? {}, desk.config.hostname)),
+      headers: JSON.stringify(withoutForgedField(reading.header?.headers ?? {}, deps.config.hostname)),
       text: body?.text ?? null,
       html: body?.html ?? null,
       attachments: JSON.stringify(body?.attachments ?? []),
@@ -211,7 +211,7 @@ function complaintOf(
 }
 
 /** Handles mail to a return path. Automatic answers and notifications have no effect. */
-function heedReport(tx: Tx, { log }: RecordDesk, token: number, report: Report | undefined, now: number): void {
+function heedReport(tx: Tx, { log }: RecordDeps, token: number, report: Report | undefined, now: number): void {
   const bounced =
     report?.kind === 'bounce'
       ? report.recipients

@@ -14,7 +14,7 @@ import type { RowOf } from '../store/tables.ts'
 import type { InboundAttachment } from '../message/parse.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 
-export interface StoredDesk {
+export interface StoredDeps {
   store: Store
   spool: Spool
   config: { hostname: string }
@@ -34,7 +34,7 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
 }
 
 /** The whole message as a stream, so that 40 MB need no memory. Throws 404. */
-export async function rawOf({ config, spool, store }: StoredDesk, messageKey: number): Promise<Response> {
+export async function rawOf({ config, spool, store }: StoredDeps, messageKey: number): Promise<Response> {
   const message = messageOf(store, messageKey)
   const file = message.spool === null ? undefined : spool.path(message.spool)
   const head = file === undefined ? Buffer.from(message.content!) : await beginning(file)
@@ -72,7 +72,7 @@ async function beginning(file: string): Promise<Buffer> {
 
 /** The bytes of one attachment. Throws 404. */
 export async function attachmentOf(
-  { inboundReader, spool, store }: StoredDesk,
+  { inboundReader, spool, store }: StoredDeps,
   messageKey: number,
   id: string,
 ): Promise<Response> {
@@ -127,7 +127,7 @@ export function ownsFile(reader: Reader, name: string): boolean {
 
 /** Deletes messages received before a time (ms), a bounded number at once; returns how many. */
 export async function removeOld(
-  { spool, store }: Pick<StoredDesk, 'spool' | 'store'>,
+  { spool, store }: Pick<StoredDeps, 'spool' | 'store'>,
   before: number,
 ): Promise<number> {
   const gone = await store.write((tx) => {

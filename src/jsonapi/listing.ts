@@ -12,7 +12,7 @@ import { unlisted, type Action, type Caller, type Field, type Resource, type Wit
 
 type AnyAction = Action<never, Record<string, Field>>
 
-export interface ListDesk {
+export interface ListDeps {
   clock: Clock
   keyring: Keyring
   reader: Reader
@@ -44,7 +44,7 @@ export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Qu
 
 /** The document of the page that a request asks for. */
 export function list(
-  { clock, keyring, reader }: ListDesk,
+  { clock, keyring, reader }: ListDeps,
   resource: Resource<never>,
   action: Pick<Extract<AnyAction, { kind: 'list' }>, 'path' | 'within'>,
   { caller, path, query, writer }: Listing,

@@ -17,7 +17,7 @@ import type { Action, Call, Caller, Resource } from './resource.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 import { viewPage } from './view.ts'
 
-export interface PerformDesk<Parts> {
+export interface PerformDeps<Parts> {
   parts: Parts
   reader: Reader
   clock: Clock
@@ -46,15 +46,15 @@ const WHOLE = { include: undefined, fields: new Map() }
 
 /** One request in the hands of its handler. */
 class Performance<Parts> {
-  readonly desk: PerformDesk<Parts>
+  readonly deps: PerformDeps<Parts>
   readonly asked: Asked
   readonly writer: Writer
   /** What the path names first. */
   readonly id: string | undefined
 
-  constructor(desk: PerformDesk<Parts>, asked: Asked, single: boolean) {
-    const { base, log, parts, reader, types } = desk
-    this.desk = desk
+  constructor(deps: PerformDeps<Parts>, asked: Asked, single: boolean) {
+    const { base, log, parts, reader, types } = deps
+    this.deps = deps
     this.asked = asked
     this.writer = { reader, log, types, base: base(), parts, single }
     this.id = Object.values(asked.context.req.param() as Record<string, string>)[0]
@@ -63,9 +63,9 @@ class Performance<Parts> {
   call(more: Partial<Call<Parts, Record<string, unknown>>> = {}): Call<Parts, Record<string, unknown>> {
     const { caller, context } = this.asked
     return {
-      parts: this.desk.parts,
+      parts: this.deps.parts,
       caller,
-      now: this.desk.clock.now(),
+      now: this.deps.clock.now(),
       row: undefined as never,
       parent: undefined as never,
       params: context.req.param() as Record<string, string>,
@@ -84,11 +84,11 @@ class Performance<Parts> {
 
   find(): ListedRow | undefined {
     const { caller, self } = this.asked
-    return findOwned(this.desk.reader, self.table, caller.userKey, this.id!, self.only)
+    return findOwned(this.deps.reader, self.table, caller.userKey, this.id!, self.only)
   }
 
   parent(within: Parameters<typeof findParent>[3]): ListedRow {
-    return findParent(this.desk.reader, this.desk.types, this.asked.caller, within, this.id!)
+    return findParent(this.deps.reader, this.deps.types, this.asked.caller, within, this.id!)
   }
 
   /** The resource that the path names as it is shown now. */
@@ -115,11 +115,11 @@ class Performance<Parts> {
 
 /** Performs an action and answers. */
 export async function perform<Parts>(
-  desk: PerformDesk<Parts>,
+  deps: PerformDeps<Parts>,
   action: AnyAction<Parts>,
   asked: Asked,
 ): Promise<Response> {
-  const one = new Performance(desk, asked, action.kind !== 'list' && action.kind !== 'view')
+  const one = new Performance(deps, asked, action.kind !== 'list' && action.kind !== 'view')
   switch (action.kind) {
     case 'list':
       return listed(one, action)
@@ -145,7 +145,7 @@ function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>): Resp
   const { caller, context, query, self } = one.asked
   return one.send(
     200,
-    list(one.desk, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
+    list(one.deps, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
   )
 }
 
@@ -156,7 +156,7 @@ async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>)
   if (action.one) return one.one(200, rows[0]!)
   const { path } = context.req
   const viewing = { caller, path, route: action.path, parentId: one.id, query, writer: one.writer }
-  return one.send(200, viewPage(one.desk, self, rows, viewing))
+  return one.send(200, viewPage(one.deps, self, rows, viewing))
 }
 
 function shown<Parts>(one: Performance<Parts>): Response {
@@ -216,7 +216,7 @@ async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update
     if (after) tell(one, after)
     return one.one(200, written.row, written.once)
   }
-  return match === null ? change() : one.desk.turns.take(`${self.type} ${one.id!}`, change)
+  return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id!}`, change)
 }
 
 async function acted<Parts>(one: Performance<Parts>, action: Of<Parts, 'act'>): Promise<Response> {

@@ -9,7 +9,7 @@ import type { Budget } from '../base/memory.ts'
 import { USUAL_BODY, withBody } from './body.ts'
 import { Turns } from './changed.ts'
 import { checkAccept, checkContentType } from './media.ts'
-import { perform, type PerformDesk } from './perform.ts'
+import { perform, type PerformDeps } from './perform.ts'
 import { includedTypes, parseQuery, type Types } from './query.ts'
 import * as request from './request.ts'
 import { paramsOf, type Action, type Caller, type Resource } from './resource.ts'
@@ -24,7 +24,7 @@ export interface Gate {
   permit(caller: Caller, scope: string): void
 }
 
-export interface RouterOptions<Parts> extends Omit<PerformDesk<Parts>, 'types' | 'turns'> {
+export interface RouterOptions<Parts> extends Omit<PerformDeps<Parts>, 'types' | 'turns'> {
   gate: Gate
   resources: readonly Resource<Parts>[]
   /** The limit for all request bodies under way. */
@@ -96,7 +96,7 @@ function setHeaders(context: Context, headers: Record<string, string>): void {
 }
 
 async function answer<Parts>(
-  options: RouterOptions<Parts> & PerformDesk<Parts>,
+  options: RouterOptions<Parts> & PerformDeps<Parts>,
   resource: Resource<Parts>,
   action: AnyAction<Parts>,
   context: Context,

@@ -2,7 +2,7 @@
 // list, and its cursor a place in it.
 import { buildDocument, type Document, type Writer } from './document.ts'
 import { readCursor, writeCursor } from './cursor.ts'
-import { pageLinks, scopeOf, type ListDesk } from './listing.ts'
+import { pageLinks, scopeOf, type ListDeps } from './listing.ts'
 import type { Query } from './query.ts'
 import type { Caller, Resource } from './resource.ts'
 import type { ListedRow } from '../store/list.ts'
@@ -21,7 +21,7 @@ interface Viewing {
 
 /** The document of the page of `rows` that a request asks for. */
 export function viewPage(
-  { clock, keyring }: Omit<ListDesk, 'reader'>,
+  { clock, keyring }: Omit<ListDeps, 'reader'>,
   resource: Resource<never>,
   rows: ListedRow[],
   { caller, parentId, path, query, route, writer }: Viewing,

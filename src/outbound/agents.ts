@@ -129,7 +129,7 @@ function verdictOn(
   return on && agentMachine.next(status, on) ? { on, figures: week } : undefined
 }
 
-export interface ReputationDesk {
+export interface ReputationDeps {
   store: Store
   clock: Clock
   log: Log
@@ -138,12 +138,12 @@ export interface ReputationDesk {
 }
 
 export class Reputation {
-  readonly #desk: ReputationDesk
+  readonly #deps: ReputationDeps
   readonly #loop: Loop
 
-  constructor(desk: ReputationDesk) {
-    this.#desk = desk
-    this.#loop = new Loop({ name: 'reputation', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  constructor(deps: ReputationDeps) {
+    this.#deps = deps
+    this.#loop = new Loop({ name: 'reputation', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
   start(): void {
@@ -159,7 +159,7 @@ export class Reputation {
   }
 
   async #run(now: number): Promise<number> {
-    const { ringQueue, store } = this.#desk
+    const { ringQueue, store } = this.#deps
     const agents = store.all(db.selectFrom('agents').selectAll().where('updated_at', '>', 0))
     for (const agent of agents) {
       const verdict = verdictOn(store, agent, now)

@@ -5,7 +5,7 @@ import { Refusal, type Problem } from '../base/errors.ts'
 import { refusalOf, typeOf } from '../message/file-type.ts'
 import type { StoredAttachment } from '../message/worker.ts'
 import type { Spool } from '../store/spool.ts'
-import { fetchFile, type FetchDesk } from './fetch.ts'
+import { fetchFile, type FetchDeps } from './fetch.ts'
 
 export interface NewAttachment {
   content?: string | undefined
@@ -25,14 +25,14 @@ export interface Received extends Omit<StoredAttachment, 'content'> {
 const INLINE_UP_TO = 16 * 1024
 
 /** Decodes or fetches all of them; fetches run at the same time. Throws 422 with every problem found. */
-export async function receiveAttachments(desk: FetchDesk, given: readonly NewAttachment[]): Promise<Received[]> {
-  const results = await Promise.all(given.map((attachment, index) => receive(desk, attachment, index)))
+export async function receiveAttachments(deps: FetchDeps, given: readonly NewAttachment[]): Promise<Received[]> {
+  const results = await Promise.all(given.map((attachment, index) => receive(deps, attachment, index)))
   const problems = results.filter((result): result is Problem => 'code' in result)
   if (problems.length > 0) throw new Refusal(problems)
   return results as Received[]
 }
 
-async function receive(desk: FetchDesk, given: NewAttachment, index: number): Promise<Received | Problem> {
+async function receive(deps: FetchDeps, given: NewAttachment, index: number): Promise<Received | Problem> {
   const problem = (code: Problem['code'], member: string, detail: string): Problem => ({
     code,
     detail,
@@ -45,7 +45,7 @@ async function receive(desk: FetchDesk, given: NewAttachment, index: number): Pr
   let fetchedType: string | undefined
   if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
   else {
-    const fetched = await fetchFile(desk, given.path)
+    const fetched = await fetchFile(deps, given.path)
     if ('refused' in fetched)
       return problem('attachment_unavailable', 'path', `The attachment's URL ${fetched.refused}.`)
     bytes = fetched.bytes

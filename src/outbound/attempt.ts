@@ -12,13 +12,13 @@ import type { SmtpSession } from '../smtp/client.ts'
 import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import { aboutTheHost, endsSession, maybeTheMail } from './conclude.ts'
-import { connectAlong, type ConnectDesk } from './connect.ts'
+import { connectAlong, type ConnectDeps } from './connect.ts'
 import { damaged, damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
 import { sendToAll } from './send-all.ts'
 import { isWithdrawal, type LetterJob, type MailTransaction, type Wanted, type Withdrawal } from './transaction.ts'
 
-export interface AttemptDesk extends ConnectDesk {
+export interface AttemptDeps extends ConnectDeps {
   keyring: Keyring
   keys: OpenKeys
   log: Log
@@ -52,7 +52,7 @@ export interface Sessions {
 
 /** One attempt. After a fault of this program the mail waits for this server, without a verdict on the mail (D72). */
 export async function attemptOrWait(
-  desk: AttemptDesk,
+  deps: AttemptDeps,
   lane: Lane,
   work: MailTransaction,
   open: Connection | undefined,
@@ -61,12 +61,12 @@ export async function attemptOrWait(
   try {
     const damage = damageOf(work)
     if (damage !== undefined) {
-      const verdict = damaged(desk.log, work.email.id, damage)
+      const verdict = damaged(deps.log, work.email.id, damage)
       return { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
-    return await attempt(desk, lane, work, open, sessions)
+    return await attempt(deps, lane, work, open, sessions)
   } catch (thrown) {
-    const verdict = afterFault(desk.log, work, thrown)
+    const verdict = afterFault(deps.log, work, thrown)
     return { verdicts: work.deliveries.map(() => verdict), connection: open }
   }
 }
@@ -84,7 +84,7 @@ function afterFault(log: Log, work: MailTransaction, thrown: unknown): Verdict {
 }
 
 async function attempt(
-  desk: AttemptDesk,
+  deps: AttemptDeps,
   lane: Lane,
   work: MailTransaction,
   open: Connection | undefined,
@@ -95,24 +95,24 @@ async function attempt(
   const { ended, job } = wanted
   const free = work.deliveries.filter((_, index) => ended[index] === undefined)
   if (free.length === 0) return { verdicts: ended as Verdict[], connection: open }
-  const attempted = await attemptFree(desk, lane, { ...work, deliveries: free }, job, open, sessions)
+  const attempted = await attemptFree(deps, lane, { ...work, deliveries: free }, job, open, sessions)
   if (free.length === work.deliveries.length || attempted.withdrawn) return attempted
   const { connection, verdicts } = attempted
   return { connection, verdicts: ended.map((verdict) => verdict ?? verdicts.shift()!) }
 }
 
 async function attemptFree(
-  desk: AttemptDesk,
+  deps: AttemptDeps,
   lane: Lane,
   work: MailTransaction,
   job: Wanted['job'],
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
-  const letter = await composed(desk, work, job)
+  const letter = await composed(deps, work, job)
   if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
   const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
-  const attempted = await talk(desk, lane, work, { job, wire }, open, sessions)
+  const attempted = await talk(deps, lane, work, { job, wire }, open, sessions)
   // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
   if (attempted.connection?.session.flushed) release(wire)
   return attempted
@@ -125,7 +125,7 @@ interface Letter {
 }
 
 async function composed(
-  { clock, composer, keys }: AttemptDesk,
+  { clock, composer, keys }: AttemptDeps,
   work: MailTransaction,
   job: Wanted['job'],
   form: Pick<ComposeJob, 'sevenBit' | 'asciiHeader'> = {},
@@ -141,7 +141,7 @@ async function composed(
 }
 
 async function talk(
-  desk: AttemptDesk,
+  deps: AttemptDeps,
   lane: Lane,
   work: MailTransaction,
   letter: Letter,
@@ -158,7 +158,7 @@ async function talk(
   for (;;) {
     const reused = connection !== undefined
     if (!connection) {
-      const session = await connectAlong(desk, lane.domain, lane.route!, policy)
+      const session = await connectAlong(deps, lane.domain, lane.route!, policy)
       if ('kind' in session) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       sessions.opened(session)
       connection = { session, mails: 0, worked: false }
@@ -166,9 +166,9 @@ async function talk(
     const unwanted = work.source.unwanted(work)
     if (unwanted && isWithdrawal(unwanted)) return { connection, verdicts: [], withdrawn: unwanted }
     if (unwanted) return { connection, verdicts: work.deliveries.map(() => unwanted) }
-    const fit = await fitFor(connection.session, desk, work, letter)
+    const fit = await fitFor(connection.session, deps, work, letter)
     if ('kind' in fit) return { connection, verdicts: work.deliveries.map(() => fit) }
-    const verdicts = await sendToAll(desk, connection.session, work, fit)
+    const verdicts = await sendToAll(deps, connection.session, work, fit)
     connection.mails++
     const ended = verdicts.every(endsSession)
     // The session is at its end, or was cut while it was idle: that says nothing about this mail.
@@ -188,7 +188,7 @@ async function talk(
  */
 async function fitFor(
   session: SmtpSession,
-  desk: AttemptDesk,
+  deps: AttemptDeps,
   work: MailTransaction,
   { job, wire }: Letter,
 ): Promise<Buffer | Verdict> {
@@ -199,7 +199,7 @@ async function fitFor(
     wideHeader && !session.takes('SMTPUTF8') && work.deliveries.every(({ address }) => isAscii(Buffer.from(address)))
   const sevenBit = !session.takes('8BITMIME')
   if (!sevenBit && !asciiHeader) return wire
-  const letter = await composed(desk, work, job, { sevenBit, asciiHeader })
+  const letter = await composed(deps, work, job, { sevenBit, asciiHeader })
   if ('kind' in letter) return letter
   const reason = reasonOf(letter)
   if (reason === undefined) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)

@@ -10,7 +10,7 @@ import { move } from '../store/move.ts'
 import { emailOf, type EmailKeys } from './settle.ts'
 import type { MailTransaction, Withdrawal } from './transaction.ts'
 
-export interface ConcludeDesk {
+export interface ConcludeDeps {
   store: Store
   clock: Clock
   log: Log
@@ -19,12 +19,12 @@ export interface ConcludeDesk {
 
 /** Settles each delivery by its verdict. While the server stops, deliveries without an answer go back as if untried. */
 export async function conclude(
-  desk: ConcludeDesk,
+  deps: ConcludeDeps,
   work: MailTransaction,
   verdicts: readonly Verdict[],
   stopping: boolean,
 ): Promise<void> {
-  const { clock, config, log, store } = desk
+  const { clock, config, log, store } = deps
   const now = clock.now()
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
@@ -64,11 +64,11 @@ const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boo
   wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
 /** Takes mail that its source does not want sent out of the claimed mail. */
-export const withdraw = ({ clock, store }: ConcludeDesk, withdrawal: Withdrawal): Promise<void> =>
+export const withdraw = ({ clock, store }: ConcludeDeps, withdrawal: Withdrawal): Promise<void> =>
   store.write((tx) => withdrawal.putBack(tx, clock.now()))
 
 /** Puts claimed mail back into the queue, as if it had not been claimed. */
-export async function putBack({ clock, store }: ConcludeDesk, waiting: readonly MailTransaction[]): Promise<void> {
+export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly MailTransaction[]): Promise<void> {
   const now = clock.now()
   await store.write((tx) => {
     for (const { deliveries } of waiting)

@@ -14,7 +14,7 @@ import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } fr
 import { ownVerdict, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { StsPolicies } from './sts.ts'
 
-export interface ConnectDesk {
+export interface ConnectDeps {
   clock: Clock
   resolver: Resolver
   allowed: AddressCheck
@@ -35,7 +35,7 @@ export interface Route {
 
 /** Finds the route to a domain; a verdict when there is none. */
 export async function findRoute(
-  { clock, config, home, log, resolver, sts }: ConnectDesk,
+  { clock, config, home, log, resolver, sts }: ConnectDeps,
   domain: string,
 ): Promise<Route | Verdict> {
   const { port, routes } = config.delivery
@@ -58,20 +58,20 @@ export async function findRoute(
 
 /** A session to the best exchanger that answers; a verdict when there is none. */
 export async function connectAlong(
-  desk: ConnectDesk,
+  deps: ConnectDeps,
   domain: string,
   route: Route,
   policy: 'Require' | 'Optional',
 ): Promise<SmtpSession | Verdict> {
   const verdicts: Verdict[] = []
   for (const host of route.hosts) {
-    const addresses = await findAddresses(desk.resolver, host, desk.allowed)
+    const addresses = await findAddresses(deps.resolver, host, deps.allowed)
     if (!Array.isArray(addresses)) {
       verdicts.push(addresses)
       continue
     }
     for (const address of addresses) {
-      const session = await openHost(desk, host, address, wishOf(desk, policy, route, host))
+      const session = await openHost(deps, host, address, wishOf(deps, policy, route, host))
       if (!('kind' in session)) return session
       verdicts.push(session)
     }
@@ -81,7 +81,7 @@ export async function connectAlong(
 
 type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 
-function wishOf({ config }: ConnectDesk, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
+function wishOf({ config }: ConnectDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
   const ca_file = authoritiesOf(config)
   const authorities = ca_file === '' ? undefined : [...rootCertificates, readFileSync(ca_file, 'utf8')]
   // Credentials go only to a relay that proves its name.
@@ -91,7 +91,7 @@ function wishOf({ config }: ConnectDesk, policy: 'Require' | 'Optional', { enfor
   return { tls: relay?.tls === 'none' ? 'none' : 'optional' }
 }
 
-async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wish): Promise<SmtpSession | Verdict> {
+async function openHost(deps: ConnectDeps, host: Host, address: string, wish: Wish): Promise<SmtpSession | Verdict> {
   const v6 = address.includes(':')
   const credentials = credentialsOf(host.relay)
   if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)
@@ -99,10 +99,10 @@ async function openHost(desk: ConnectDesk, host: Host, address: string, wish: Wi
     host: host.name,
     address,
     port: host.port,
-    localAddress: host.address ? undefined : desk.config.delivery.source.find((source) => source.includes(':') === v6),
-    hostname: desk.config.hostname,
+    localAddress: host.address ? undefined : deps.config.delivery.source.find((source) => source.includes(':') === v6),
+    hostname: deps.config.hostname,
     credentials,
-    timeouts: desk.timeouts,
+    timeouts: deps.timeouts,
   }
   const session = await openSession({ ...options, ...wish })
   // When opportunistic TLS fails, the mail goes in clear text on a new connection (D18).

@@ -9,7 +9,7 @@ import type { SmtpSession } from '../smtp/client.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
-import { attemptOrWait, type AttemptDesk, type Connection, type Sessions } from './attempt.ts'
+import { attemptOrWait, type AttemptDeps, type Connection, type Sessions } from './attempt.ts'
 import { releaseAll } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { LaneMemory } from './lane-memory.ts'
@@ -21,7 +21,7 @@ import { claimRound } from './round.ts'
 import { Shaping } from './shaping.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
 
-export interface DeliveryDesk extends AttemptDesk {
+export interface DeliveryDeps extends AttemptDeps {
   store: Store
   clock: Clock
   sources: Sources
@@ -39,7 +39,7 @@ const LOCAL_PAUSE = 10 * SECOND
 const MAX_SETTLING = 100
 
 export class DeliveryEngine {
-  readonly #desk: DeliveryDesk
+  readonly #deps: DeliveryDeps
   readonly #lanes: LaneSet
   readonly #memory: LaneMemory
   readonly #loop: Loop
@@ -55,12 +55,12 @@ export class DeliveryEngine {
   #rescan = true
   #stopping = false
 
-  constructor(desk: DeliveryDesk, shaping: Shaping = new Shaping()) {
-    this.#desk = desk
+  constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
+    this.#deps = deps
     this.#shaping = shaping
     this.#lanes = new LaneSet(shaping)
-    this.#memory = new LaneMemory(desk, (now) => this.#lanes.learned(now))
-    this.#fates = new Fates(desk, () => this.#loop.ring())
+    this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
+    this.#fates = new Fates(deps, () => this.#loop.ring())
     this.#sessions = {
       opened: (session) => void this.#open.add(session),
       leave: ({ session }) => {
@@ -69,11 +69,11 @@ export class DeliveryEngine {
       },
       closing: () => this.#stopping,
     }
-    this.#loop = new Loop({ name: 'deliveries', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+    this.#loop = new Loop({ name: 'deliveries', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
   /** Takes back what a dead process had claimed, and knows what it had learned. */
-  async recover({ clock, log, store } = this.#desk): Promise<void> {
+  async recover({ clock, log, store } = this.#deps): Promise<void> {
     this.#lanes.recall(this.#memory.recall())
     const count = await releaseAll(store, clock.now())
     if (count > 0) log.info('deliveries of an earlier process released', { count })
@@ -86,7 +86,7 @@ export class DeliveryEngine {
   /** Says that mail of a lane is due; without a lane: that anything may have changed. */
   ring(lane?: string): void {
     if (lane === undefined) this.#rescan = true
-    else this.#lanes.of(lane).due = this.#desk.clock.now()
+    else this.#lanes.of(lane).due = this.#deps.clock.now()
     this.#loop.ring()
   }
 
@@ -94,7 +94,7 @@ export class DeliveryEngine {
   async stop(patience = 8000): Promise<void> {
     this.#stopping = true
     this.#fates.end()
-    const inTime = this.#desk.clock.wake(this.#desk.clock.now() + patience, () => {
+    const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
       for (const session of this.#open) session.destroy()
       this.#fates.giveUp()
     })
@@ -109,7 +109,7 @@ export class DeliveryEngine {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { config, store } = this.#desk
+    const { config, store } = this.#deps
     if (this.#rescan) {
       for (const lane of this.#lanes.rescan(store, now))
         this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
@@ -117,7 +117,7 @@ export class DeliveryEngine {
       this.#rescan = false
     }
     const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
-    const { claimed, next, served } = await claimRound(this.#desk, [...this.#lanes.values()], space, now)
+    const { claimed, next, served } = await claimRound(this.#deps, [...this.#lanes.values()], space, now)
     for (const mail of claimed) this.#dispatch(mail)
     for (const lane of served) this.#lanes.served(lane)
     if (this.#lanes.sweep(now)) this.#memory.note()
@@ -140,8 +140,8 @@ export class DeliveryEngine {
   /** Starts senders where mail waits, the route is known, and lane, provider and server have a connection left. */
   #staff(lane: Lane): void {
     if (this.#stopping || lane.waiting.length === 0) return
-    if (!lane.knowsWay(this.#desk.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
-    const { max_connections } = this.#desk.config.delivery
+    if (!lane.knowsWay(this.#deps.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+    const { max_connections } = this.#deps.config.delivery
     while (
       lane.waiting.length > 0 &&
       lane.senders < lane.width &&
@@ -168,7 +168,7 @@ export class DeliveryEngine {
   /** Runs a task in the background: its faults are logged, and stop() waits for it. */
   #track(work: Promise<void>, name: string): void {
     const run = work
-      .catch((thrown) => void this.#desk.log.fault(name, thrown))
+      .catch((thrown) => void this.#deps.log.fault(name, thrown))
       .finally(() => void this.#running.delete(run))
     this.#running.add(run)
   }
@@ -177,9 +177,9 @@ export class DeliveryEngine {
   async #findWay(lane: Lane): Promise<void> {
     if (lane.routing) return
     lane.routing = true
-    const now = this.#desk.clock.now()
+    const now = this.#deps.clock.now()
     try {
-      const route = await findRoute(this.#desk, lane.domain)
+      const route = await findRoute(this.#deps, lane.domain)
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
         this.#heedTrouble(lane, [route], now)
@@ -224,7 +224,7 @@ export class DeliveryEngine {
 
   /** Waits a little with an open connection for more mail; undefined when none came. */
   #nextFor(lane: Lane, connection: Connection | undefined): Promise<MailTransaction | undefined> | undefined {
-    const { clock, config } = this.#desk
+    const { clock, config } = this.#deps
     const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(lane.limits)
     if (!connection || this.#stopping || full) return undefined
     this.#idle++
@@ -233,10 +233,10 @@ export class DeliveryEngine {
 
   /** Settles or releases one mail transaction in any case, unless its connection was refused. */
   async #deliver(lane: Lane, work: MailTransaction, open: Connection | undefined): Promise<Used> {
-    const begunAt = this.#desk.clock.now()
-    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#desk, lane, work, open, this.#sessions)
+    const begunAt = this.#deps.clock.now()
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, lane, work, open, this.#sessions)
     // The time of the verdict: writing it down takes its own.
-    const now = this.#desk.clock.now()
+    const now = this.#deps.clock.now()
     if (isRefused(lane, work, verdicts, now)) {
       if (connection) void this.#sessions.leave(connection)
       return 'refused'
@@ -278,7 +278,7 @@ export class DeliveryEngine {
 
   /** Trouble of this server is reported, and the lane waits for its end. */
   #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
-    if (tellTrouble(this.#desk.troubles, verdicts)) lane.pauseUntil(now + LOCAL_PAUSE)
+    if (tellTrouble(this.#deps.troubles, verdicts)) lane.pauseUntil(now + LOCAL_PAUSE)
   }
 
   async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {

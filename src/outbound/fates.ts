@@ -5,21 +5,21 @@ import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { groupDue } from '../store/due.ts'
 import { LANES } from './claim.ts'
-import { conclude, putBack, withdraw, type ConcludeDesk } from './conclude.ts'
+import { conclude, putBack, withdraw, type ConcludeDeps } from './conclude.ts'
 import type { Lane } from './lanes.ts'
 import type { MailTransaction, Withdrawal } from './transaction.ts'
 
 export class Fates {
-  readonly #desk: ConcludeDesk
+  readonly #deps: ConcludeDeps
   readonly #ring: () => void
   readonly #insistence: Insistence
   #stopping = false
 
   /** `ring` wakes the queue: a lane may claim again, or has mail due at another time. */
-  constructor(desk: ConcludeDesk & { troubles: Troubles }, ring: () => void) {
-    this.#desk = desk
+  constructor(deps: ConcludeDeps & { troubles: Troubles }, ring: () => void) {
+    this.#deps = deps
     this.#ring = ring
-    this.#insistence = new Insistence(desk)
+    this.#insistence = new Insistence(deps)
   }
 
   /**
@@ -39,7 +39,7 @@ export class Fates {
   }
 
   async settle(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[]): Promise<void> {
-    await this.#write(lane, [work], () => conclude(this.#desk, work, verdicts, this.#stopping))
+    await this.#write(lane, [work], () => conclude(this.#deps, work, verdicts, this.#stopping))
     // Deferred mail becomes due again: the lane must know when.
     if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
     this.#ring()
@@ -60,7 +60,7 @@ export class Fates {
 
   /** A mail that its source does not want sent now, or ever. */
   async withdraw(lane: Lane, work: MailTransaction, withdrawal: Withdrawal): Promise<void> {
-    await this.#write(lane, [work], () => withdraw(this.#desk, withdrawal))
+    await this.#write(lane, [work], () => withdraw(this.#deps, withdrawal))
     // A campaign may have resumed by now.
     this.#lookAgain(lane)
     this.#ring()
@@ -69,16 +69,16 @@ export class Fates {
   /** Claimed mail that was not tried goes back into the queue. */
   async release(lane: Lane, waiting: readonly MailTransaction[]): Promise<void> {
     // Due as soon as the lane's pause ends. Set before the write, so that the lane is not dropped as empty meanwhile.
-    lane.due = this.#desk.clock.now()
-    await this.#write(lane, waiting, () => putBack(this.#desk, waiting))
+    lane.due = this.#deps.clock.now()
+    await this.#write(lane, waiting, () => putBack(this.#deps, waiting))
   }
 
   #lookAgain(lane: Lane): void {
     try {
-      lane.due = groupDue(this.#desk.store, LANES, lane.name)
+      lane.due = groupDue(this.#deps.store, LANES, lane.name)
     } catch {
       // The database cannot be read now: the next round asks it again.
-      lane.due = this.#desk.clock.now()
+      lane.due = this.#deps.clock.now()
     }
   }
 

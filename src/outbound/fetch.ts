@@ -13,13 +13,13 @@ import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
 import { allowPublicAnd } from '../base/network.ts'
 import type { Resolver } from '../base/resolver.ts'
 
-export interface FetchDesk extends Guard {
+export interface FetchDeps extends Guard {
   /** Extra certificate authorities (PEM file), '' for none. */
   caFile: string
 }
 
 /** What a server fetches with, by its configuration. */
-export const fetchingOf = ({ config, resolver }: { config: Config; resolver: Resolver }): FetchDesk => ({
+export const fetchingOf = ({ config, resolver }: { config: Config; resolver: Resolver }): FetchDeps => ({
   resolver,
   allowed: allowPublicAnd(config.network.allow_private),
   caFile: authoritiesOf(config),
@@ -44,7 +44,7 @@ const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * MB, redirects: 
 
 /** The bytes behind a URL, or the end of a sentence that says why not ("is not a URL"). Never throws. */
 export async function fetchFile(
-  desk: FetchDesk,
+  deps: FetchDeps,
   text: string,
   rules: FetchRules = RULES,
 ): Promise<Fetched | { refused: string }> {
@@ -52,9 +52,9 @@ export async function fetchFile(
   const abort = AbortSignal.timeout(timeout)
   let url = text
   for (let hop = 0; hop <= redirects; hop++) {
-    const target = checkUrl(desk, url)
+    const target = checkUrl(deps, url)
     if (typeof target === 'string') return { refused: target }
-    const answer = await get(desk, target, abort, rules).catch((thrown: unknown) => ({
+    const answer = await get(deps, target, abort, rules).catch((thrown: unknown) => ({
       refused: abort.aborted
         ? `did not arrive within ${timeout / SECOND} s`
         : `cannot be fetched: ${codeOf(thrown) || messageOf(thrown)}`,
@@ -66,7 +66,7 @@ export async function fetchFile(
 }
 
 /** The URL, or why it is refused before anything is connected. */
-function checkUrl({ allowed }: FetchDesk, text: string): URL | string {
+function checkUrl({ allowed }: FetchDeps, text: string): URL | string {
   if (!URL.canParse(text)) return 'is not a URL'
   const url = new URL(text)
   if (url.protocol !== 'https:') return 'must be an https URL'
@@ -78,7 +78,7 @@ function checkUrl({ allowed }: FetchDesk, text: string): URL | string {
 }
 
 function get(
-  desk: FetchDesk,
+  deps: FetchDeps,
   url: URL,
   signal: AbortSignal,
   { maxBytes }: FetchRules,
@@ -88,10 +88,10 @@ function get(
       url,
       {
         signal,
-        lookup: guardedLookup(desk),
+        lookup: guardedLookup(deps),
         agent: false,
         headers: { 'user-agent': 'Postrider', accept: '*/*', 'accept-encoding': 'identity' },
-        ...(desk.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(desk.caFile, 'utf8')] }),
+        ...(deps.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(deps.caFile, 'utf8')] }),
       },
       (response) => {
         const { statusCode = 0, headers } = response

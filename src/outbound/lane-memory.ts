@@ -47,27 +47,27 @@ export const shownLane = ({ lane }: LearnedLane): { domain: string; campaigns: b
 })
 
 export class LaneMemory {
-  readonly #desk: { store: Store; clock: Clock; log: Log }
+  readonly #deps: { store: Store; clock: Clock; log: Log }
   readonly #learned: (now: number) => LearnedLane[]
   #written = new Map<string, LearnedLane>()
   #cancel: Cancel | null = null
 
   /** `learned` tells what is known now. */
-  constructor(desk: { store: Store; clock: Clock; log: Log }, learned: (now: number) => LearnedLane[]) {
-    this.#desk = desk
+  constructor(deps: { store: Store; clock: Clock; log: Log }, learned: (now: number) => LearnedLane[]) {
+    this.#deps = deps
     this.#learned = learned
   }
 
   /** What an earlier process learned. */
   recall(): LearnedLane[] {
-    const lanes = learnedLanes(this.#desk.store, this.#desk.clock.now())
+    const lanes = learnedLanes(this.#deps.store, this.#deps.clock.now())
     this.#written = new Map(lanes.map((row) => [row.lane, row]))
     return lanes
   }
 
   /** Something may have been learned. Cheap. */
   note(): void {
-    const { clock } = this.#desk
+    const { clock } = this.#deps
     this.#cancel ??= clock.wake(clock.now() + WRITTEN_AFTER, () => {
       this.#cancel = null
       void this.write()
@@ -78,7 +78,7 @@ export class LaneMemory {
   async write(): Promise<void> {
     this.#cancel?.()
     this.#cancel = null
-    const { clock, log, store } = this.#desk
+    const { clock, log, store } = this.#deps
     const now = clock.now()
     const learned = new Map(this.#learned(now).map((row) => [row.lane, row]))
     const changed = [...learned.values()].filter((row) => !isSame(row, this.#written.get(row.lane)))

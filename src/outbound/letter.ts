@@ -11,7 +11,7 @@ import type { Spool } from '../store/spool.ts'
 import { filesOf } from './body.ts'
 import type { ClaimedEmail, MailTransaction } from './transaction.ts'
 
-export interface LetterDesk {
+export interface LetterDeps {
   keyring: Keyring
   spool: Spool
   config: Pick<Config, 'http'>
@@ -23,7 +23,7 @@ const list = (json: string | null): Address[] => (json === null ? [] : (JSON.par
 
 /** The job that makes the letter's bytes; undefined when its body is no longer kept. */
 export function composeJob(
-  { keyring, spool, config }: LetterDesk,
+  { keyring, spool, config }: LetterDeps,
   { email, deliveries }: MailTransaction,
   signature: Signing,
 ): ComposeJob | undefined {

@@ -16,9 +16,9 @@ import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
 import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
-import { connectAlong, findRoute, type ConnectDesk } from './connect.ts'
+import { connectAlong, findRoute, type ConnectDeps } from './connect.ts'
 
-export interface NoticeDesk extends ConnectDesk {
+export interface NoticeDeps extends ConnectDeps {
   store: Store
   clock: Clock
   log: Log
@@ -30,15 +30,15 @@ export interface NoticeDesk extends ConnectDesk {
 const AT_ONCE = 8
 
 export class NoticeMailer {
-  readonly #desk: NoticeDesk
+  readonly #deps: NoticeDeps
   readonly #loop: Loop
   readonly #busy = new Map<number, Promise<void>>()
   readonly #sessions = new Set<SmtpSession>()
   #stopped = false
 
-  constructor(desk: NoticeDesk) {
-    this.#desk = desk
-    this.#loop = new Loop({ name: 'notices', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  constructor(deps: NoticeDeps) {
+    this.#deps = deps
+    this.#loop = new Loop({ name: 'notices', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
   start(): void {
@@ -73,7 +73,7 @@ export class NoticeMailer {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#desk
+    const { store } = this.#deps
     const free = AT_ONCE - this.#busy.size
     // The loop is rung when a notice ends.
     if (free <= 0) return null
@@ -102,7 +102,7 @@ export class NoticeMailer {
   }
 
   async #attempt(notice: Addressed): Promise<void> {
-    const { clock, log, store } = this.#desk
+    const { clock, log, store } = this.#deps
     const { attempts, email, subject } = notice
     if (attempts === 0) log.warn('notice', { user: email, subject })
     try {
@@ -122,14 +122,14 @@ export class NoticeMailer {
     const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
     const to = parseAddrSpec(notice.email)
     if (!to) return own('bounced', 'The address is none that mail can be sent to.')
-    const route = await findRoute(this.#desk, to.domain)
+    const route = await findRoute(this.#deps, to.domain)
     if ('kind' in route) return route
-    const session = await connectAlong(this.#desk, to.domain, route, 'Optional')
+    const session = await connectAlong(this.#deps, to.domain, route, 'Optional')
     if ('kind' in session) return session
     if (this.#stopped) session.destroy()
     this.#sessions.add(session)
     try {
-      const wire = Buffer.from(wireOf(this.#desk, notice))
+      const wire = Buffer.from(wireOf(this.#deps, notice))
       const [verdict] = await session.send({ from: '', recipients: [to.address] }, wire)
       if (session.usable) void session.quit()
       return verdict!
@@ -167,7 +167,7 @@ export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config,
 
 /** The mail as DATA carries it, signed when its domain is hosted here. */
 function wireOf(
-  { clock, config, keys, store }: NoticeDesk,
+  { clock, config, keys, store }: NoticeDeps,
   { created_at, email, id, subject, text }: Addressed,
 ): string {
   const sender = noticeSender(store, config)

@@ -7,13 +7,13 @@ import { parsePolicy, policyId } from '../smtp/mta-sts.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { fetchFile, type FetchDesk } from './fetch.ts'
+import { fetchFile, type FetchDeps } from './fetch.ts'
 
-export interface StsDesk {
+export interface StsDeps {
   store: Store
   clock: Clock
   resolver: Resolver
-  fetching: FetchDesk
+  fetching: FetchDeps
   log: Log
   /** Port of policy servers; 443 everywhere but in tests. */
   stsPort?: number | undefined
@@ -34,17 +34,17 @@ const known = (row: RowOf<'sts_policies'> | undefined): KnownPolicy | undefined 
   row && { mode: row.mode, mx: JSON.parse(row.mx) as string[] }
 
 export class StsPolicies {
-  readonly #desk: StsDesk
+  readonly #deps: StsDeps
   /** When a domain's policy server last failed. */
   readonly #failedAt = new Map<string, number>()
 
-  constructor(desk: StsDesk) {
-    this.#desk = desk
+  constructor(deps: StsDeps) {
+    this.#deps = deps
   }
 
   /** The policy that counts for a domain now; undefined when it has none. */
   async get(domain: string): Promise<KnownPolicy | undefined> {
-    const { clock, resolver, store } = this.#desk
+    const { clock, resolver, store } = this.#deps
     const kept = store.first(
       db.selectFrom('sts_policies').selectAll().where('domain', '=', domain).where('expires_at', '>', clock.now()),
     )
@@ -55,7 +55,7 @@ export class StsPolicies {
   }
 
   async #fetch(domain: string, id: string): Promise<RowOf<'sts_policies'> | undefined> {
-    const { clock, fetching, log, store, stsPort = 443 } = this.#desk
+    const { clock, fetching, log, store, stsPort = 443 } = this.#deps
     const now = clock.now()
     if (now - (this.#failedAt.get(domain) ?? -Infinity) < PATIENCE) return undefined
     const port = stsPort === 443 ? '' : `:${stsPort}`

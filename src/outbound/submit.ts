@@ -18,17 +18,17 @@ import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { slotFor } from './agents.ts'
 import { filesOf, type StoredBody } from './body.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
-import type { FetchDesk } from './fetch.ts'
+import type { FetchDeps } from './fetch.ts'
 import { payloadHash, replay } from './idempotency.ts'
 import { recipientsOf, type OneOrMore, type Recipient } from './recipients.ts'
 
-export interface SubmitDesk {
+export interface SubmitDeps {
   store: Store
   clock: Clock
   keyring: Keyring
   spool: Spool
   config: Pick<Config, 'delivery' | 'plans'>
-  fetching: FetchDesk
+  fetching: FetchDeps
   /** Tells the queue that mail for a lane is due. */
   ring: (lane: string) => void
 }
@@ -83,8 +83,8 @@ const insertDelivery = statement<{
 )
 
 /** Submits one mail. Throws a Refusal (403, 404, 409, 422). */
-export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewEmail): Promise<Submitted> {
-  const { clock, config, keyring, spool, store } = desk
+export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewEmail): Promise<Submitted> {
+  const { clock, config, keyring, spool, store } = deps
   const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
   // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
@@ -100,7 +100,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
   }
-  const files = await storeBody(desk, userKey, id, from, recipients, given, body)
+  const files = await storeBody(deps, userKey, id, from, recipients, given, body)
   const drop = async (thrown?: unknown): Promise<void> => {
     // A commit whose sync failed may still be there after a restart.
     // Then its files are needed; if not, they go into quarantine.
@@ -167,7 +167,7 @@ export async function submitEmail(desk: SubmitDesk, userKey: number, given: NewE
           }),
         )
       tx.afterCommit(() => {
-        for (const { address } of recipients) desk.ring(address.domain)
+        for (const { address } of recipients) deps.ring(address.domain)
       })
       return { email, replayed: false }
     })
@@ -188,7 +188,7 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  * Before the transaction, because writing files takes longer than a row.
  */
 async function storeBody(
-  desk: SubmitDesk,
+  deps: SubmitDeps,
   userKey: number,
   id: string,
   from: Address,
@@ -196,7 +196,7 @@ async function storeBody(
   given: NewEmail,
   body: StoredBody,
 ): Promise<{ content: string | null; names: string[] }> {
-  const { clock, fetching, keyring, spool, store } = desk
+  const { clock, fetching, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message, body)
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
@@ -238,7 +238,7 @@ async function storeMessage(
 }
 
 /** Deletes an email with its body and deliveries. A delivered mail is not recalled. */
-export async function deleteEmail({ store, spool }: Pick<SubmitDesk, 'store' | 'spool'>, key: number): Promise<void> {
+export async function deleteEmail({ store, spool }: Pick<SubmitDeps, 'store' | 'spool'>, key: number): Promise<void> {
   const files = await store.write((tx) => {
     const body = tx.first(db.selectFrom('outbound_bodies').select('spool').where('email_key', '=', key))
     tx.run(db.deleteFrom('outbound_emails').where('key', '=', key))

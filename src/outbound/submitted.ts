@@ -6,12 +6,12 @@ import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { claimSubmitted } from './claim.ts'
-import { composeJob, type LetterDesk } from './letter.ts'
+import { composeJob, type LetterDeps } from './letter.ts'
 import { emailOf, moveEmail, settle, type Delivery } from './settle.ts'
 import { domainStop, stopsNow, type Stop } from './stops.ts'
 import type { LetterJob, MailTransaction, Source, Wanted } from './transaction.ts'
 
-export interface SubmittedDeps extends LetterDesk {
+export interface SubmittedDeps extends LetterDeps {
   store: Store
   clock: Clock
   log: Log

@@ -17,7 +17,7 @@ import type { Spool } from '../store/spool.ts'
 
 export const EXPORTS = 'exports'
 
-export interface BundleDesk {
+export interface BundleDeps {
   store: Reader
   spool: Spool
   config: { data_dir: string }
@@ -106,7 +106,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
 
 /** Writes the bundle; returns the name of its file in the exports directory. */
 export async function writeBundle(
-  { config, spool, store }: BundleDesk,
+  { config, spool, store }: BundleDeps,
   userKey: number,
   id: string,
   address: string,

@@ -16,7 +16,7 @@ import { enter } from './ledger.ts'
 
 export type PrivacyRequest = RowOf<'privacy_requests'>
 
-export interface RequestDesk {
+export interface RequestDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -41,11 +41,11 @@ export function recipientNamed(text: string): string {
 
 /** Requests an erasure. Throws 404 when the account never held the address; a repeat returns the existing request. */
 export async function requestErasure(
-  desk: RequestDesk,
+  deps: RequestDeps,
   user: { key: number; id: string },
   address: string,
 ): Promise<PrivacyRequest> {
-  const { clock, config, keyring, store } = desk
+  const { clock, config, keyring, store } = deps
   const hash = recipientHash(keyring, address)
   const held = await holdsAddress(store, user.key, address)
   return store.write((tx) => {
@@ -59,30 +59,30 @@ export async function requestErasure(
     const id = newId(now)
     // The ledger first: its entries are carried out again whatever happens to the database.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
-    return insert(tx, desk, user.key, 'erasure', id, address, hash)
+    return insert(tx, deps, user.key, 'erasure', id, address, hash)
   })
 }
 
 /** Requests an export of all data about an address. Throws 404 when the account never held it. */
 export async function requestExport(
-  desk: RequestDesk,
+  deps: RequestDeps,
   user: { key: number },
   address: string,
 ): Promise<PrivacyRequest> {
-  const hash = recipientHash(desk.keyring, address)
-  const held = await holdsAddress(desk.store, user.key, address)
-  return desk.store.write((tx) => {
+  const hash = recipientHash(deps.keyring, address)
+  const held = await holdsAddress(deps.store, user.key, address)
+  return deps.store.write((tx) => {
     const earlier = requestOf(tx, user.key, 'export', hash)
     if (earlier?.status === 'pending') return earlier
     if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
-    return insert(tx, desk, user.key, 'export', newId(desk.clock.now()), address, hash)
+    return insert(tx, deps, user.key, 'export', newId(deps.clock.now()), address, hash)
   })
 }
 
 /** Stores a request; one without an address is done already. */
 export function insert(
   tx: Tx,
-  { clock, keyring, ring }: Pick<RequestDesk, 'clock' | 'keyring' | 'ring'>,
+  { clock, keyring, ring }: Pick<RequestDeps, 'clock' | 'keyring' | 'ring'>,
   userKey: number,
   kind: PrivacyRequest['kind'],
   id: string,

@@ -21,7 +21,7 @@ import { readLedger } from './ledger.ts'
 import { insert, type PrivacyRequest } from './requests.ts'
 import { erasingOf, fileHolds, scrub } from './scrub.ts'
 
-export interface PrivacyDesk {
+export interface PrivacyDeps {
   store: Store
   spool: Spool
   clock: Clock
@@ -46,12 +46,12 @@ interface Done {
 }
 
 export class Privacy {
-  readonly #desk: PrivacyDesk
+  readonly #deps: PrivacyDeps
   readonly #loop: Loop
 
-  constructor(desk: PrivacyDesk) {
-    this.#desk = desk
-    this.#loop = new Loop({ name: 'privacy', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  constructor(deps: PrivacyDeps) {
+    this.#deps = deps
+    this.#loop = new Loop({ name: 'privacy', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
   /** Must run before anything is served or sent: it erases again what an older backup brought back. */
@@ -73,7 +73,7 @@ export class Privacy {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#desk
+    const { store } = this.#deps
     await this.#forgetBundles(now)
     const due = db.selectFrom('privacy_requests').selectAll().where('next_attempt_at', '<=', now).orderBy('key')
     for (const request of store.all(due)) await this.#perform(request)
@@ -85,7 +85,7 @@ export class Privacy {
   }
 
   async #perform(request: PrivacyRequest): Promise<void> {
-    const { clock, keyring, log, store } = this.#desk
+    const { clock, keyring, log, store } = this.#deps
     try {
       const address = keyring.open(request.id, request.sealed_recipient!)
       const done =
@@ -118,7 +118,7 @@ export class Privacy {
 
   /** Undefined: something is being sent to the address now, and its result must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
-    const { clock, config, keyring, store } = this.#desk
+    const { clock, config, keyring, store } = this.#deps
     // Bundles about the address are copies of the erased data.
     // A bundle about another recipient may name it too, in a mail to both.
     const bundles = db
@@ -133,16 +133,16 @@ export class Privacy {
       await rm(path, { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
     }
-    const { busy, left } = await scrub(this.#desk, erasingOf(keyring, user_key, address, clock.now()))
+    const { busy, left } = await scrub(this.#deps, erasingOf(keyring, user_key, address, clock.now()))
     if (busy) return undefined
     // Another account may rightly hold the same address; the operator is told which files do.
-    if (left.length > 0) this.#desk.log.warn('the address is still in the data directory', { files: left.join(',') })
+    if (left.length > 0) this.#deps.log.warn('the address is still in the data directory', { files: left.join(',') })
     return { file: null }
   }
 
   async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<Done> {
-    const { clock, config, keyring, noticed } = this.#desk
-    const file = await writeBundle(this.#desk, user_key, id, address)
+    const { clock, config, keyring, noticed } = this.#deps
+    const file = await writeBundle(this.#deps, user_key, id, address)
     const link = exportUrl(keyring, config.http.public_url, id, clock.now())
     const tell = (tx: Tx): void => {
       const notice = {
@@ -158,7 +158,7 @@ export class Privacy {
   }
 
   async #forgetBundles(now: number): Promise<void> {
-    const { config, store } = this.#desk
+    const { config, store } = this.#deps
     const old = db
       .selectFrom('privacy_requests')
       .select(['key', 'file'])
@@ -172,7 +172,7 @@ export class Privacy {
 
   /** Deletes files of bundles that a crash left. */
   async #sweep(): Promise<void> {
-    const { config, store } = this.#desk
+    const { config, store } = this.#deps
     const directory = join(config.data_dir, EXPORTS)
     for (const name of existsSync(directory) ? readdirSync(directory) : [])
       if (!store.first(db.selectFrom('privacy_requests').select('key').where('file', '=', name)))
@@ -182,7 +182,7 @@ export class Privacy {
   /** Makes requests for erasures of the ledger that the database does not know, because it is older. */
   async #replay(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
-    const { config, keyring, log, store } = this.#desk
+    const { config, keyring, log, store } = this.#deps
     const known = new Map<number, Map<string, string>>()
     for (const { id, recipient_hash, user } of readLedger(config.data_dir)) {
       const owner = store.first(db.selectFrom('users').select('key').where('id', '=', user))
@@ -194,10 +194,10 @@ export class Privacy {
       const address = addresses.get(recipient_hash) ?? null
       if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
       // Stored even when nothing was found: otherwise it would erase an address that is added later.
-      const desk = { ...this.#desk, ring: () => {} }
+      const deps = { ...this.#deps, ring: () => {} }
       const request = await store.write((tx) => {
-        blockErased(tx, owner.key, `#${recipient_hash}`, this.#desk.clock.now())
-        return insert(tx, desk, owner.key, 'erasure', id, address, recipient_hash)
+        blockErased(tx, owner.key, `#${recipient_hash}`, this.#deps.clock.now())
+        return insert(tx, deps, owner.key, 'erasure', id, address, recipient_hash)
       })
       if (address !== null) back.push(request)
     }

@@ -30,7 +30,7 @@ import { removeCopies } from '../store/open.ts'
 import { QUARANTINE, type Spool } from '../store/spool.ts'
 import { forgetInAttempts, forgetInPushed, forgetInWebhooks } from '../webhooks/forget.ts'
 
-export interface ScrubDesk {
+export interface ScrubDeps {
   store: Store
   spool: Spool
   keyring: Keyring
@@ -76,8 +76,8 @@ const STEPS: readonly Step[] = [
 ]
 
 /** Erases, some rows in each transaction, so that others are not delayed. */
-export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed> {
-  const { spool, store } = desk
+export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {
+  const { spool, store } = deps
   const read = (file: string): Uint8Array =>
     existsSync(spool.path(file)) ? readFileSync(spool.path(file)) : new Uint8Array()
   // Contacts first, so that a running campaign queues no more mail to the address.
@@ -104,14 +104,14 @@ export async function scrub(desk: ScrubDesk, erasing: Erasing): Promise<Scrubbed
   if (busy || underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
   // Files whose rows an earlier try has removed, but not they themselves.
   await spool.removeLeft()
-  return forgetRemains(desk, erasing)
+  return forgetRemains(deps, erasing)
 }
 
 /**
  * Removes deleted data from SQLite's log and free space:
  * by a checkpoint, and if that is not enough by rewriting the file.
  */
-async function forgetRemains({ config, store }: ScrubDesk, { address }: Erasing): Promise<Scrubbed> {
+async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing): Promise<Scrubbed> {
   // Copies of the database from before an upgrade still hold the address.
   removeCopies(config.data_dir)
   // A command that is reading now prevents the log from being emptied.

@@ -11,7 +11,7 @@ import { parseAddrSpec } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { readSubmitted, UnsendableHeader, type SubmittedHeader } from '../message/submitted.ts'
 import { emailByKey } from '../outbound/idempotency.ts'
-import { submitEmail, type SubmitDesk } from '../outbound/submit.ts'
+import { submitEmail, type SubmitDeps } from '../outbound/submit.ts'
 import { suppressedFor } from '../outbound/stops.ts'
 import type { NewEmail } from '../outbound/email.ts'
 import type { InboundEnvelope, SmtpRefusal } from '../smtp/listener.ts'
@@ -23,7 +23,7 @@ import { OctetCheck } from './octets.ts'
 import { replyTo, wordsOf } from './refusals.ts'
 import type { Sender, Senders } from './senders.ts'
 
-export interface SubmissionDeps extends SubmitDesk {
+export interface SubmissionDeps extends SubmitDeps {
   senders: Senders
   space: Pick<Space, 'low'>
   /** Reads MIME within its own CPU budget. */

@@ -25,7 +25,7 @@ import { fanOut } from './fan-out.ts'
 import type { Poster, Response } from './post.ts'
 import { signatureHeader } from './sign.ts'
 
-export interface DispatchDesk {
+export interface DispatchDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -49,23 +49,23 @@ const DISABLE_AT = 10
 const LEASE = 60 * SECOND
 
 export class Dispatcher {
-  readonly #desk: DispatchDesk
+  readonly #deps: DispatchDeps
   readonly #loop: Loop
   readonly #busy = new Map<number, number>()
   readonly #running = new Set<Promise<void>>()
   readonly #insistence: Insistence
   #released = false
 
-  constructor(desk: DispatchDesk) {
-    this.#desk = desk
-    this.#insistence = new Insistence(desk)
-    this.#loop = new Loop({ name: 'webhooks', clock: desk.clock, log: desk.log, run: (now) => this.#run(now) })
+  constructor(deps: DispatchDeps) {
+    this.#deps = deps
+    this.#insistence = new Insistence(deps)
+    this.#loop = new Loop({ name: 'webhooks', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
   /** Releases the deliveries that an ended process had claimed, and starts. */
   async start(): Promise<void> {
-    const now = this.#desk.clock.now()
-    await this.#desk.store.write((tx) =>
+    const now = this.#deps.clock.now()
+    await this.#deps.store.write((tx) =>
       moveAll(tx, webhookDeliveryMachine, 'lapse', {
         set: 'leased_until = null, next_attempt_at = ?, attempts = attempts - 1',
         where: 'true',
@@ -83,10 +83,10 @@ export class Dispatcher {
    *  the next start. */
   async stop(patience: number): Promise<void> {
     this.#insistence.end()
-    const inTime = this.#desk.clock.wake(this.#desk.clock.now() + patience, () => {
+    const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
       this.#released = true
       this.#insistence.giveUp()
-      this.#desk.poster.close()
+      this.#deps.poster.close()
     })
     await this.#loop.stop()
     await Promise.all(this.#running)
@@ -94,8 +94,8 @@ export class Dispatcher {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#desk
-    await fanOut(this.#desk)
+    const { store } = this.#deps
+    await fanOut(this.#deps)
     let next: number | null = null
     const later = (at: number): void => {
       next = Math.min(next ?? at, at)
@@ -132,7 +132,7 @@ export class Dispatcher {
   #start(webhook: Webhook, delivery: Delivery): void {
     this.#busy.set(webhook.key, (this.#busy.get(webhook.key) ?? 0) + 1)
     const run = this.#attempt(webhook, delivery)
-      .catch((thrown) => void this.#desk.log.fault(`webhook ${delivery.id}`, thrown))
+      .catch((thrown) => void this.#deps.log.fault(`webhook ${delivery.id}`, thrown))
       .finally(() => {
         const left = this.#busy.get(webhook.key)! - 1
         if (left > 0) this.#busy.set(webhook.key, left)
@@ -144,7 +144,7 @@ export class Dispatcher {
   }
 
   async #attempt(webhook: Webhook, delivery: Delivery): Promise<void> {
-    const { clock, config, noticed, keyring, log, poster, store } = this.#desk
+    const { clock, config, noticed, keyring, log, poster, store } = this.#deps
     const at = clock.now()
     const seconds = Math.floor(at / SECOND)
     const started = performance.now()

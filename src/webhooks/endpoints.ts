@@ -17,7 +17,7 @@ import { hintOf, newSecret } from './sign.ts'
 
 export type Webhook = RowOf<'webhooks'>
 
-export interface WebhooksDesk {
+export interface WebhooksDeps {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -39,7 +39,7 @@ export interface WebhookChange {
 }
 
 /** Throws 422 for a URL that must not be called. */
-function checkUrl({ allowed }: Pick<WebhooksDesk, 'allowed'>, text: string): void {
+function checkUrl({ allowed }: Pick<WebhooksDeps, 'allowed'>, text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol !== 'https:') throw refuseAttribute('invalid', 'url', '"url" must be an https URL.')
   if (url.username || url.password)
@@ -52,13 +52,13 @@ function checkUrl({ allowed }: Pick<WebhooksDesk, 'allowed'>, text: string): voi
 }
 
 export async function createWebhook(
-  desk: WebhooksDesk,
+  deps: WebhooksDeps,
   userKey: number,
   domainKey: number,
   { name, url, events }: { name: string; url: string; events: readonly string[] },
 ): Promise<{ webhook: Webhook; secret: string }> {
-  const { clock, keyring, store } = desk
-  checkUrl(desk, url)
+  const { clock, keyring, store } = deps
+  checkUrl(deps, url)
   const secret = newSecret()
   const webhook = await store.write((tx) => {
     const now = clock.now()
@@ -87,12 +87,12 @@ export async function createWebhook(
 
 /** Changes an endpoint. A new secret is returned once; the old one also signs for 24 hours. Throws 422. */
 export async function changeWebhook(
-  desk: WebhooksDesk,
+  deps: WebhooksDeps,
   key: number,
   change: WebhookChange,
 ): Promise<{ webhook: Webhook; secret: string | undefined }> {
-  const { clock, keyring, store } = desk
-  if (change.url !== undefined) checkUrl(desk, change.url)
+  const { clock, keyring, store } = deps
+  if (change.url !== undefined) checkUrl(deps, change.url)
   const secret = change.rotate_secret ? newSecret() : undefined
   const webhook = await store.write((tx) => {
     const now = clock.now()
@@ -120,7 +120,7 @@ export async function changeWebhook(
     if (change.active === true) activate(tx, before, now)
     else if (change.active === false && move(tx, webhookMachine, key, 'pause', { disabled_reason: null }))
       holdWaiting(tx, key, now)
-    tx.afterCommit(desk.ring)
+    tx.afterCommit(deps.ring)
     return webhookByKey(tx, key)!
   })
   return { webhook, secret }
@@ -146,7 +146,7 @@ export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
 }
 
 /** Removes an endpoint: no more calls, secrets deleted; past deliveries stay on record. */
-export function removeWebhook({ store, clock }: WebhooksDesk, key: number): Promise<void> {
+export function removeWebhook({ store, clock }: WebhooksDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
     holdWaiting(tx, key, now)

@@ -34,14 +34,14 @@ const insert = statement<
   }),
 )
 
-export interface FanOutDesk {
+export interface FanOutDeps {
   store: Store
   clock: Clock
   log: Log
 }
 
 /** Reads the log to its end; returns how many events were read. */
-export async function fanOut({ store, clock, log }: FanOutDesk): Promise<number> {
+export async function fanOut({ store, clock, log }: FanOutDeps): Promise<number> {
   let total = 0
   for (;;) {
     if (!anyEndpoint(store)) return total

@@ -26,9 +26,9 @@ before(async () => {
 after(() => postrider.stop())
 
 const change = async (what: Parameters<typeof changeSubscription>[2], email = EMAIL) =>
-  changeSubscription(postrider.appliance.desk, email, what)
+  changeSubscription(postrider.appliance.deps, email, what)
 const told = (): string[] =>
-  postrider.appliance.desk.store
+  postrider.appliance.deps.store
     .all(raw<{ type: string }>(`select type from events where type like 'subscription.%' order by key`))
     .map(({ type }) => type)
 const brand = () =>
@@ -55,7 +55,7 @@ test('an unknown plan, an unknown user and a date in the past are refused, and n
 })
 
 test('a downgrade is told once, counts from its date on, and takes branded tracking with it', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   await change({ plan: 'growth' })
   assert.equal((await brand()).status, 200)
   const at = postrider.clock.now() + DAY
@@ -63,19 +63,19 @@ test('a downgrade is told once, counts from its date on, and takes branded track
   await change({ downgrade: { to: 'starter', at } })
   assert.equal(told().filter((type) => type === 'subscription.downgrade_scheduled').length, 1)
   const user = await change({})
-  assert.equal(planOf(desk.config, user, at - 1).included_volume, 100)
-  assert.equal(planOf(desk.config, user, at).included_volume, 10)
-  assert.deepEqual(await desk.store.write((tx) => applyDowngrades(tx, at - 1)), [])
+  assert.equal(planOf(deps.config, user, at - 1).included_volume, 100)
+  assert.equal(planOf(deps.config, user, at).included_volume, 10)
+  assert.deepEqual(await deps.store.write((tx) => applyDowngrades(tx, at - 1)), [])
 
   postrider.clock.leap(DAY)
   const refused = await brand()
   assert.equal(refused.status, 422, 'from its date, whoever wrote it down')
   assert.equal(refused.body.errors[0].code, 'plan_required')
-  await desk.store.write((tx) => {
-    for (const each of applyDowngrades(tx, at)) leaveBranded(tx, desk.config, each, at)
+  await deps.store.write((tx) => {
+    for (const each of applyDowngrades(tx, at)) leaveBranded(tx, deps.config, each, at)
   })
-  assert.deepEqual(await desk.store.write((tx) => applyDowngrades(tx, at)), [], 'once')
-  const row = desk.store.first(db.selectFrom('domains').select('tracking_redirect_mode').where('id', '=', domain.id))
+  assert.deepEqual(await deps.store.write((tx) => applyDowngrades(tx, at)), [], 'once')
+  const row = deps.store.first(db.selectFrom('domains').select('tracking_redirect_mode').where('id', '=', domain.id))
   assert.equal(row!.tracking_redirect_mode, 'shared')
   const after = await change({})
   assert.deepEqual([after.plan, after.downgrade_to, after.downgrade_at], ['starter', null, null])

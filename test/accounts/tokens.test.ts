@@ -38,7 +38,7 @@ before(async () => {
 })
 after(() => postrider.stop())
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 const create = (attributes: Record<string, unknown>, bearer?: string): Promise<Answer> =>
   postrider.api(
     'POST',
@@ -148,8 +148,8 @@ test('name and duration are checked', async () => {
 
 test('durations are calendar months in UTC, clamped to the last day', async () => {
   const expiry = async (from: string, duration: '1_month' | '6_months' | '12_months'): Promise<string> => {
-    const desk = { store: store(), clock: new ManualClock(Date.parse(from)) }
-    const { token } = await createToken(desk, postrider.user.key, { name: 'n', scopes: ['emails:read'], duration })
+    const deps = { store: store(), clock: new ManualClock(Date.parse(from)) }
+    const { token } = await createToken(deps, postrider.user.key, { name: 'n', scopes: ['emails:read'], duration })
     return new Date(token.expires_at).toISOString()
   }
   assert.equal(await expiry('2026-01-15T12:34:56.789Z', '1_month'), '2026-02-15T12:34:56.789Z')

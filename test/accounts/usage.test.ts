@@ -53,7 +53,7 @@ async function office(now = Date.UTC(2026, 0, 15, 12)): Promise<Office> {
     receiver,
     domain,
     hook: await makeHook(postrider, receiver, domain, [...types, ...states]),
-    change: (change) => changeSubscription(postrider.appliance.desk, 'ann@owner.test', change),
+    change: (change) => changeSubscription(postrider.appliance.deps, 'ann@owner.test', change),
     async close() {
       await postrider.stop()
       await exchanger.close()
@@ -77,7 +77,7 @@ const send = ({ postrider }: Office, attributes: Record<string, unknown> = {}): 
     }),
   )
 const used = ({ postrider }: Office): number =>
-  usageOf(postrider.appliance.desk.store, postrider.user.key, monthOf(postrider.clock.now()))?.used ?? 0
+  usageOf(postrider.appliance.deps.store, postrider.user.key, monthOf(postrider.clock.now()))?.used ?? 0
 // oxlint-disable-next-line typescript/no-explicit-any
 const told = ({ hook }: Office): any[] => hook.requests().map(({ body }) => JSON.parse(body))
 const refused = ({ body, status }: Answer): [number, string] => [status, body.errors[0].code]
@@ -273,7 +273,7 @@ test('a campaign that is sending stops without a subscription, and goes on when 
   here.exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
   const campaign = await kit.draft(audience)
   await kit.patch(campaign, { status: 'scheduled' })
-  const { bells, store } = here.postrider.appliance.desk
+  const { bells, store } = here.postrider.appliance.deps
   const deferred = raw<{ n: number }>(`select count(*) as n from deliveries where attempts = 1 and status = 'queued'`)
   await until(() => store.first(deferred)?.n === 5, 'five deferrals')
   await here.change({ state: 'past_due' })

@@ -42,7 +42,7 @@ after(() => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true })
 })
 
-const desk = () => ({ store, clock })
+const deps = () => ({ store, clock })
 const sentence = (pattern: RegExp) => (thrown: unknown) => {
   assert.ok(thrown instanceof OperatorError, String(thrown))
   assert.match(thrown.message, pattern)
@@ -79,14 +79,14 @@ test('a hash made under other costs is still checked, a broken one matches nothi
 })
 
 test('users are added, found and listed', async () => {
-  const user = await addUser(desk(), { email: 'ann@here.test', name: 'Ann', password: 'correct horse' })
+  const user = await addUser(deps(), { email: 'ann@here.test', name: 'Ann', password: 'correct horse' })
   assert.equal(user.email, 'ann@here.test')
   assert.equal(user.name, 'Ann')
   assert.equal(user.plan, 'unlimited')
   assert.equal(user.subscription_state, 'active')
   assert.equal(user.created_at, clock.now())
   assert.ok(await checkPassword('correct horse', user.password_hash!))
-  const plain = await addUser(desk(), { email: '"Bob" <bob@Bücher.test>' })
+  const plain = await addUser(deps(), { email: '"Bob" <bob@Bücher.test>' })
   assert.equal(plain.email, 'bob@xn--bcher-kva.test')
   assert.equal(plain.name, 'bob')
   assert.equal(plain.password_hash, null)
@@ -100,16 +100,16 @@ test('users are added, found and listed', async () => {
 
 test('a wrong or known address is refused with one sentence', async () => {
   for (const email of ['', 'ann', 'ann@', '@here.test', 'ann@here', 'a b@here.test', 'ann@here.test, bob@here.test'])
-    await assert.rejects(addUser(desk(), { email }), sentence(/is not an email address/), email)
-  await addUser(desk(), { email: 'known@here.test' })
-  await assert.rejects(addUser(desk(), { email: 'Known@HERE.test' }), sentence(/exists already/))
+    await assert.rejects(addUser(deps(), { email }), sentence(/is not an email address/), email)
+  await addUser(deps(), { email: 'known@here.test' })
+  await assert.rejects(addUser(deps(), { email: 'Known@HERE.test' }), sentence(/exists already/))
   assert.throws(() => requireUser(store, 'nobody@here.test'), sentence(/There is no user nobody@here\.test/))
-  await assert.rejects(setPassword(desk(), 'nobody@here.test', 'x'), sentence(/There is no user/))
+  await assert.rejects(setPassword(deps(), 'nobody@here.test', 'x'), sentence(/There is no user/))
 })
 
 test('a password is changed; the old one no longer fits', async () => {
-  await addUser(desk(), { email: 'changes@here.test', password: 'the first one' })
-  await setPassword(desk(), 'changes@here.test', 'the second one')
+  await addUser(deps(), { email: 'changes@here.test', password: 'the first one' })
+  await setPassword(deps(), 'changes@here.test', 'the second one')
   const { password_hash } = requireUser(store, 'changes@here.test')
   assert.equal(await checkPassword('the second one', password_hash!), true)
   assert.equal(await checkPassword('the first one', password_hash!), false)
@@ -119,18 +119,18 @@ test('a password is changed; the old one no longer fits', async () => {
 })
 
 test('a removed user takes the tokens along; one with a domain stays', async () => {
-  const user = await addUser(desk(), { email: 'leaves@here.test' })
-  const { plaintext } = await createToken(desk(), user.key, {
+  const user = await addUser(deps(), { email: 'leaves@here.test' })
+  const { plaintext } = await createToken(deps(), user.key, {
     name: 'n',
     scopes: ['emails:read'],
     duration: '1_month',
   })
   assert.ok(findToken(store, plaintext))
-  await removeUser(desk(), 'leaves@here.test')
+  await removeUser(deps(), 'leaves@here.test')
   assert.equal(findToken(store, plaintext), undefined)
   assert.equal(findUser(store, 'leaves@here.test'), undefined)
 
-  const owner = await addUser(desk(), { email: 'owns@here.test' })
+  const owner = await addUser(deps(), { email: 'owns@here.test' })
   await store.write((tx) =>
     tx.run(
       raw(
@@ -141,9 +141,9 @@ test('a removed user takes the tokens along; one with a domain stays', async () 
       ),
     ),
   )
-  await assert.rejects(removeUser(desk(), 'owns@here.test'), sentence(/owns the domain owned\.test.*grant revoke/))
+  await assert.rejects(removeUser(deps(), 'owns@here.test'), sentence(/owns the domain owned\.test.*grant revoke/))
   await store.write((tx) => tx.run(raw(`update domains set deleted_at = 5 where name = 'owned.test'`)))
-  await assert.rejects(removeUser(desk(), 'owns@here.test'), sentence(/owned the domain owned\.test/))
+  await assert.rejects(removeUser(deps(), 'owns@here.test'), sentence(/owned the domain owned\.test/))
   assert.ok(findUser(store, 'owns@here.test'))
 })
 

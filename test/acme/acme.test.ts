@@ -82,13 +82,13 @@ test('TLSA of a server with ACME: the key that is shown and stays, and the next 
     })
     const clock = new ManualClock(Date.now())
     const txt = async () => ({ kind: 'none' }) as const
-    const desk = { clock, config, resolver: { txt } as unknown as Resolver }
+    const deps = { clock, config, resolver: { txt } as unknown as Resolver }
     const domain = { name: 'example.org', sts_mode: 'none', sts_changed_at: null } as Domain
     const shelf = new Shelf(data_dir)
     return {
       shelf,
       certificates: new Certificates({ clock, log: silentLog, config, shelf }),
-      tlsa: async () => (await advisedFor(desk, domain)).flatMap(({ type, value }) => (type === 'TLSA' ? [value] : [])),
+      tlsa: async () => (await advisedFor(deps, domain)).flatMap(({ type, value }) => (type === 'TLSA' ? [value] : [])),
     }
   }
   const tlsaOf = (key: KeyObject): string =>

@@ -76,7 +76,7 @@ after(async () => {
   rmSync(dir, { recursive: true, force: true })
 })
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 const about = (path: string, more: Record<string, unknown> = {}) => ({
   client_id: place + path,
   client_name: 'Agent',
@@ -198,7 +198,7 @@ test('people see the host of the description and where the answer goes, and are 
   const nameless = await person.open(asking(lay('/nameless', about('/nameless', { client_name: undefined }))))
   assert.match(nameless.text, /A program without a name/)
 
-  const registered = (await addClient(postrider.appliance.desk, { name: 'Old', redirectUris: [REDIRECT] }))!
+  const registered = (await addClient(postrider.appliance.deps, { name: 'Old', redirectUris: [REDIRECT] }))!
   const old = await person.open(asking(registered.id))
   assert.match(old.text, /registered itself under its name/)
   assert.doesNotMatch(old.text, /described at|pass itself off/)
@@ -308,7 +308,7 @@ test('a document for many servers is taken for what fits this one', async () => 
     assert.deepEqual([status, headers.get('location')], [400, null])
     assert.match(text, says)
   }
-  await allow(postrider.appliance.desk, 'https://elsewhere.example')
+  await allow(postrider.appliance.deps, 'https://elsewhere.example')
   assert.equal((await ask(clientId, { redirect_uri: 'https://elsewhere.example/back' })).status, 200, 'at once')
   assert.equal(times('/many'), 1)
 })
@@ -433,12 +433,12 @@ test('ten fetches are under way at once; whoever asks for the same document wait
 })
 
 test('clients with documents take room like others, and are forgotten when nobody lets them in', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   const clientId = lay('/unused', about('/unused'))
   await ask(clientId)
   const now = postrider.clock.now()
   const { count } = store().first(raw<{ count: number }>('select count(*) as count from oauth_clients'))!
-  await desk.store.write((tx) => {
+  await deps.store.write((tx) => {
     tx.run(raw('update oauth_clients set last_used_at = ?', [now]))
     tx.run(raw('update oauth_clients set last_used_at = ? where id = ?', [now - DAY, clientId]))
     tx.run(

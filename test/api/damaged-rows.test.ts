@@ -74,7 +74,7 @@ before(async () => {
 after(() => postrider.stop())
 
 test('every list goes on around a row that holds what its column cannot', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const tried: string[] = []
   for (const { attributes, table, type } of resources) {
     const path = lists.get(type)

@@ -154,7 +154,7 @@ test('a refusal names the argument and the mend', async () => {
   assert.match(await refusal(mine, 'list_emails', { status: 'gone' }), /status/)
   assert.match(await refusal(mine, 'list_emails', { limit: 101 }), /limit/)
   assert.match(await refusal(mine, 'start_campaign', { id: 'x' }), /start_campaign/)
-  const { clock, store } = postrider.appliance.desk
+  const { clock, store } = postrider.appliance.deps
   const gone = { user_key: postrider.user.key, domain_key: here.key, address: 'gone@there.test' }
   await store.write((tx) => suppress(tx, { ...gone, reason: 'manual', source: 'manual', scope: 'all' }, clock.now()))
   assert.match(await refusal(mine, 'send_email', { ...MAIL, to: 'gone@there.test' }), /suppressed/)
@@ -344,7 +344,7 @@ test('access ends with its hour, and at once when the person takes it back', asy
   assert.match(late.headers.get('www-authenticate')!, /error="invalid_token".*resource_metadata=/)
 
   const fresh = await letIn(postrider, postrider.user)
-  const grant = listGrants(postrider.appliance.desk.store).find(({ client_id }) => client_id === fresh.client.id)!
+  const grant = listGrants(postrider.appliance.deps.store).find(({ client_id }) => client_id === fresh.client.id)!
   const refreshes = () =>
     postrider.raw('/oauth/token', {
       method: 'POST',
@@ -356,7 +356,7 @@ test('access ends with its hour, and at once when the person takes it back', asy
       }).toString(),
     })
   assert.equal((await post({ authorization: `Bearer ${fresh.access_token}` }, PING)).status, 200)
-  assert.ok(await revokeGrantById(postrider.appliance.desk, grant.id))
+  assert.ok(await revokeGrantById(postrider.appliance.deps, grant.id))
   assert.equal((await post({ authorization: `Bearer ${fresh.access_token}` }, PING)).status, 401)
   assert.equal((await refreshes()).body.error, 'invalid_grant')
   assert.notEqual(client.id, fresh.client.id)

@@ -25,7 +25,7 @@ before(async () => {
   await postrider.activeDomain('here.test')
   postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  await setPassword(postrider.appliance.desk, postrider.user.email, PASSWORD)
+  await setPassword(postrider.appliance.deps, postrider.user.email, PASSWORD)
 })
 after(async () => {
   await exchanger.close()

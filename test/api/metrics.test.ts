@@ -137,7 +137,7 @@ test('what comes in is counted, and what this server says to it', async () => {
 })
 
 test('an endpoint that is dead is late for itself alone', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const now = postrider.clock.now()
   const domain = { data: { type: 'domains', id: (await postrider.api('GET', '/domains')).body.data[0].id } }
   const hook = async (name: string) => {
@@ -166,12 +166,12 @@ test('an endpoint that is dead is late for itself alone', async () => {
 })
 
 test('the certificate’s end, the last backup and the use of plans are told', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   const earlier = await figures()
   assert.ok(earlier.get('postrider_certificate_end_seconds{use="smtp"}')! > postrider.clock.now() / 1000)
   assert.equal(earlier.get('postrider_last_backup_seconds'), 0)
   writeFileSync(join(postrider.dataDir, 'last-backup'), '2026-01-15T12:00:00.000Z\n')
-  await desk.store.write((tx) => tx.run(raw(`update users set plan = 'growth' where key = ?`, [postrider.other.key])))
+  await deps.store.write((tx) => tx.run(raw(`update users set plan = 'growth' where key = ?`, [postrider.other.key])))
   const now = await figures()
   assert.equal(now.get('postrider_last_backup_seconds'), Date.parse('2026-01-15T12:00:00Z') / 1000)
   const whose = `{user="${postrider.other.id}",plan="growth"}`

@@ -16,14 +16,14 @@ const CHALLENGE = createHash('sha256').update(VERIFIER).digest('base64url')
 
 before(async () => {
   postrider = await startTestAppliance()
-  clientId = (await addClient(postrider.appliance.desk, { name: 'Test', redirectUris: [REDIRECT] }))!.id
-  await setPassword(postrider.appliance.desk, postrider.user.email, 'a long enough password')
+  clientId = (await addClient(postrider.appliance.deps, { name: 'Test', redirectUris: [REDIRECT] }))!.id
+  await setPassword(postrider.appliance.deps, postrider.user.email, 'a long enough password')
 })
 after(() => postrider.stop())
 
 const code = (): Promise<string> =>
-  grantCode(postrider.appliance.desk, {
-    client: clientById(postrider.appliance.desk.store, clientId)!,
+  grantCode(postrider.appliance.deps, {
+    client: clientById(postrider.appliance.deps.store, clientId)!,
     user_key: postrider.user.key,
     redirect_uri: REDIRECT,
     challenge: CHALLENGE,
@@ -67,8 +67,8 @@ test('of twenty redemptions at once one wins, and the rest revoke what it got', 
     if (status !== 200) assert.equal(body.error, 'invalid_grant')
     assert.equal(headers.get('cache-control'), 'no-store')
   }
-  const { desk } = postrider.appliance
-  assert.equal(findAccess(desk.store, won[0]!.body.access_token, desk.clock.now()), undefined)
+  const { deps } = postrider.appliance
+  assert.equal(findAccess(deps.store, won[0]!.body.access_token, deps.clock.now()), undefined)
 })
 
 test('a code is bound to its verifier, redirect URI and resource, and lives 60 seconds', async () => {
@@ -96,16 +96,16 @@ test('of ten refreshes at once one wins, and the family is revoked by the others
   const won = answers.filter(({ status }) => status === 200)
   assert.equal(won.length, 1)
   for (const { body, status } of answers) if (status !== 200) assert.equal(body.error, 'invalid_grant')
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   for (const access of [access_token, won[0]!.body.access_token])
-    assert.equal(findAccess(desk.store, access, desk.clock.now()), undefined)
+    assert.equal(findAccess(deps.store, access, deps.clock.now()), undefined)
   const after_ = { grant_type: 'refresh_token', client_id: clientId, refresh_token: won[0]!.body.refresh_token }
   assert.equal((await token(after_)).body.error, 'invalid_grant')
 })
 
 test('what is another client’s, another kind of token or another resource’s is nothing, and does no harm', async () => {
-  const { desk } = postrider.appliance
-  const stranger = (await addClient(desk, { name: 'Stranger', redirectUris: [REDIRECT] }))!.id
+  const { deps } = postrider.appliance
+  const stranger = (await addClient(deps, { name: 'Stranger', redirectUris: [REDIRECT] }))!.id
   const given = await code()
   assert.equal((await redeem(given, { client_id: stranger })).body.error, 'invalid_grant')
   const { body } = await redeem(given)
@@ -122,8 +122,8 @@ test('what is another client’s, another kind of token or another resource’s 
     [{ scope: 'mcp:use emails:send' }, 'invalid_scope'],
   ] as [Record<string, string>, string][])
     assert.equal((await refresh(more)).body.error, error, JSON.stringify(more))
-  assert.equal(findAccess(desk.store, body.refresh_token, desk.clock.now()), undefined, 'no access by a refresh token')
-  assert.ok(findAccess(desk.store, body.access_token, desk.clock.now()))
+  assert.equal(findAccess(deps.store, body.refresh_token, deps.clock.now()), undefined, 'no access by a refresh token')
+  assert.ok(findAccess(deps.store, body.access_token, deps.clock.now()))
   assert.equal((await refresh({ scope: 'mcp:use' })).status, 200)
 })
 
@@ -211,7 +211,7 @@ test("a form's proof is no session cookie", async () => {
 })
 
 test('an account of one’s own gives no free guesses at others from an address', async () => {
-  const signIns = new SignIns(postrider.appliance.desk.store, postrider.clock)
+  const signIns = new SignIns(postrider.appliance.deps.store, postrider.clock)
   let refused = false
   for (let i = 0; i < 6 && !refused; i++) {
     refused = typeof (await signIns.try(`x${i}@other.test`, 'wrong', '192.0.2.1')) === 'object'

@@ -219,19 +219,19 @@ test('ten registrations an hour from one address, whatever a stranger says it is
 })
 
 test('who floods the door locks nobody out; unused clients are forgotten after thirty days', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   const registration = { name: 'Old', redirectUris: [REDIRECT] }
-  const [granted, first] = [(await addClient(desk, registration))!, (await addClient(desk, registration))!]
-  await grantCode(desk, {
+  const [granted, first] = [(await addClient(deps, registration))!, (await addClient(deps, registration))!]
+  await grantCode(deps, {
     client: granted,
     user_key: postrider.user.key,
     redirect_uri: REDIRECT,
     challenge: 'c'.repeat(43),
     resource: url,
   })
-  const { count } = desk.store.first(raw<{ count: number }>('select count(*) as count from oauth_clients'))!
+  const { count } = deps.store.first(raw<{ count: number }>('select count(*) as count from oauth_clients'))!
   const now = postrider.clock.now()
-  await desk.store.write((tx) => {
+  await deps.store.write((tx) => {
     tx.run(raw('update oauth_clients set last_used_at = ?', [now]))
     tx.run(raw('update oauth_clients set last_used_at = ? where id in (?, ?)', [now - DAY, granted.id, first.id]))
     tx.run(
@@ -245,13 +245,13 @@ test('who floods the door locks nobody out; unused clients are forgotten after t
   })
   const { body, status } = await register({ redirect_uris: [REDIRECT] })
   assert.equal(status, 201)
-  assert.ok(clientById(desk.store, String(body['client_id'])))
-  assert.equal(clientById(desk.store, first.id), undefined, 'the longest unused gave way')
-  assert.ok(clientById(desk.store, granted.id), 'one that a person let in stays')
+  assert.ok(clientById(deps.store, String(body['client_id'])))
+  assert.equal(clientById(deps.store, first.id), undefined, 'the longest unused gave way')
+  assert.ok(clientById(deps.store, granted.id), 'one that a person let in stays')
 
-  assert.equal(await forgetClients(desk.store, now + 30 * DAY), 0)
-  assert.ok((await forgetClients(desk.store, now + 31 * DAY)) >= MAX_CLIENTS - 1)
-  assert.ok(clientById(desk.store, granted.id))
+  assert.equal(await forgetClients(deps.store, now + 30 * DAY), 0)
+  assert.ok((await forgetClients(deps.store, now + 31 * DAY)) >= MAX_CLIENTS - 1)
+  assert.ok(clientById(deps.store, granted.id))
 })
 
 test('who hangs up in the middle of a request is no fault of the server', async () => {

@@ -17,7 +17,7 @@ const post = (path: string, form: Record<string, string>) =>
   })
 const revoke = (form: Record<string, string>) => post('/oauth/revoke', form)
 const stands = (access: string): boolean =>
-  findAccess(postrider.appliance.desk.store, access, postrider.clock.now()) !== undefined
+  findAccess(postrider.appliance.deps.store, access, postrider.clock.now()) !== undefined
 const refresh = (client_id: string, refresh_token: string) =>
   post('/oauth/token', { grant_type: 'refresh_token', client_id, refresh_token })
 

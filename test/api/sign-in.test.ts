@@ -28,7 +28,7 @@ before(async () => {
 after(() => postrider.stop())
 
 const clientNamed = async (name: string): Promise<string> =>
-  (await addClient(postrider.appliance.desk, { name, redirectUris: [REDIRECT] }))!.id
+  (await addClient(postrider.appliance.deps, { name, redirectUris: [REDIRECT] }))!.id
 
 const asking = (more: Record<string, string> = {}): string =>
   `/oauth/authorize?${new URLSearchParams({
@@ -42,7 +42,7 @@ const asking = (more: Record<string, string> = {}): string =>
   }).toString()}`
 
 const sessionSeenAt = (): number | undefined =>
-  postrider.appliance.desk.store.first<{ at: number }>(raw('select max(seen_at) as at from sessions'))?.at
+  postrider.appliance.deps.store.first<{ at: number }>(raw('select max(seen_at) as at from sessions'))?.at
 const isSignIn = ({ text }: Page): boolean => text.includes('name="password"')
 const isConsent = ({ text }: Page): boolean => text.includes('value="allow"')
 
@@ -126,7 +126,7 @@ test('a session of which one character is another, or whose time or password is 
   const again = new Person(url)
   await again.signIn(asking(), postrider.other.email, PASSWORD)
   assert.ok(isConsent(await again.open(asking())))
-  await setPassword(postrider.appliance.desk, postrider.other.email, `${PASSWORD} `)
+  await setPassword(postrider.appliance.deps, postrider.other.email, `${PASSWORD} `)
   assert.ok(isSignIn(await again.open(asking())))
   await givePassword(postrider, postrider.other.email, PASSWORD)
 })
@@ -184,7 +184,7 @@ test('a name or a state of markup is shown as text', async () => {
 test('guesses are slowed, then shut out for minutes; nothing tells whether a user exists', async () => {
   const { clock } = postrider
   clock.leap(60 * MINUTE)
-  await addUser(postrider.appliance.desk, { email: 'without@password.test' })
+  await addUser(postrider.appliance.deps, { email: 'without@password.test' })
   const guess = async (email: string, times: number): Promise<string[]> => {
     clock.leap(60 * MINUTE)
     const person = new Person(url)
@@ -285,7 +285,7 @@ test('two pages opened at once: the second signs in as well', async () => {
 
 test('an address in its own script and a password of any length', async () => {
   const email = 'carol@bücher.example'
-  await addUser(postrider.appliance.desk, { email })
+  await addUser(postrider.appliance.deps, { email })
   await givePassword(postrider, 'carol@xn--bcher-kva.example', 'long '.repeat(400))
   for (const typed of [email, 'Carol@xn--bcher-kva.example', ' carol@BÜCHER.example ']) {
     const person = new Person(url)
@@ -300,7 +300,7 @@ test('an address in its own script and a password of any length', async () => {
 
 test('a program’s own query comes back as it was; what is empty is not there', async () => {
   const own = 'http://127.0.0.1:9/cb?a&b=%7e%20(x)&c=1/2'
-  const { id } = (await addClient(postrider.appliance.desk, { name: 'Own', redirectUris: [own] }))!
+  const { id } = (await addClient(postrider.appliance.deps, { name: 'Own', redirectUris: [own] }))!
   const at = `${asking({ client_id: id, redirect_uri: own })}&resource=&scope=`
   const person = new Person(url)
   const back = await person.press(await person.signIn(at, postrider.user.email, PASSWORD), 'allow')

@@ -32,13 +32,13 @@ const resolver = createResolver({ servers: config.dns.servers })
 // A server writes its log; so does this one, to nowhere.
 const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: () => {} })
 const appliance = await startAppliance({ config, clock: systemClock, log, resolver })
-const { store } = appliance.desk
+const { store } = appliance.deps
 opened.store = store
-const { desk } = appliance
-const user = await addUser(desk, { email: 'bench@bench.example' })
-const domain = await registerDomain({ ...desk, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })
+const { deps } = appliance
+const user = await addUser(deps, { email: 'bench@bench.example' })
+const domain = await registerDomain({ ...deps, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })
 await checkDomain({ store, clock: systemClock, resolver, log, config }, domain.key)
-const { plaintext } = await createToken(desk, user.key, { name: 'bench', scopes: SCOPES, duration: '1_month' })
+const { plaintext } = await createToken(deps, user.key, { name: 'bench', scopes: SCOPES, duration: '1_month' })
 const statements: Report['statements'] = {}
 store.watch((sql, read, written) => {
   const cost = (statements[sql] ??= { calls: 0, read: 0, written: 0 })

@@ -109,18 +109,18 @@ async function server(dataDir: string, caFile: string): Promise<void> {
     log,
     resolver: createResolver({ servers: config.dns.servers }),
   })
-  const { desk } = appliance
-  const user = await addUser(desk, { email: 'bench@bench.example' })
+  const { deps } = appliance
+  const user = await addUser(deps, { email: 'bench@bench.example' })
   let domains = 0
   const answer = async (message: Ask): Promise<unknown> => {
     switch (message.ask) {
       case 'hooks': {
         // Events of a domain go to its webhooks: one domain for each group.
-        const quiet = { ...desk, ring: () => {} }
+        const quiet = { ...deps, ring: () => {} }
         const key =
           message.domain ??
           (await registerDomain(quiet, user.key, { name: `d${++domains}.bench.example`, purpose: 'both' })).key
-        const hooks = { ...desk, allowed: desk.fetching.allowed, ring: desk.bells.webhooks }
+        const hooks = { ...deps, allowed: deps.fetching.allowed, ring: deps.bells.webhooks }
         for (let n = 0; n < message.count; n++)
           await createWebhook(hooks, user.key, key, {
             name: `hook ${n}`,
@@ -130,7 +130,7 @@ async function server(dataDir: string, caFile: string): Promise<void> {
         return { domain: key }
       }
       case 'append':
-        await desk.store.write((tx) => {
+        await deps.store.write((tx) => {
           for (let n = 0; n < message.events; n++)
             appendEvent(tx, {
               type: 'email.opened',

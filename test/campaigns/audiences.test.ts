@@ -215,7 +215,7 @@ test('a removed audience is gone with its contacts; its campaigns and suppressio
   assert.deepEqual(shown.body.included.map(({ type }: { type: string }) => type).toSorted(), ['audiences', 'domains'])
   const kept = await postrider.api('GET', '/suppressions?filter[email]=n7@there.test')
   assert.deepEqual([kept.body.data.length, kept.body.data[0].attributes.scope], [1, 'marketing'])
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await until(
     () =>
       store.first<{ count: number }>(

@@ -233,7 +233,7 @@ test('removing a contact adds no suppression', async () => {
 })
 
 test('bounces and complaints move the contacts of that domain and of no other, for good', async () => {
-  const { clock, store } = postrider.appliance.desk
+  const { clock, store } = postrider.appliance.deps
   for (const [reason, status] of [
     ['hard_bounce', 'bounced'],
     ['complaint', 'complained'],
@@ -258,14 +258,14 @@ test('bounces and complaints move the contacts of that domain and of no other, f
     await postrider.api('DELETE', `/contacts/${here[0]}`)
     assert.equal((await patch(renamed, { email })).body.data.attributes.status, status)
     // The operator knows better.
-    await removeSuppressions(postrider.appliance.desk, domain.key, email)
+    await removeSuppressions(postrider.appliance.deps, domain.key, email)
     assert.equal((await show(renamed)).status, 'subscribed')
   }
 })
 
 test('manual and soft bounce entries stop mail without changing what the contact chose', async () => {
   const id = await added('soft@there.test')
-  const { clock, store } = postrider.appliance.desk
+  const { clock, store } = postrider.appliance.deps
   for (const reason of ['manual', 'soft_bounce', 'list_import'] as const) {
     const { key: domain_key, user_key } = domain
     const entry = { user_key, domain_key, address: 'soft@there.test', reason, source: 'manual', scope: 'all' } as const

@@ -65,7 +65,7 @@ const faults = (body: { errors: { code: string; source?: { pointer?: string } }[
   body.errors.map(({ code, source }) => `${code} ${source?.pointer}`)
 /** Puts a campaign where a test wants it, by SQL. */
 const put = (id: string, status: CampaignStatus) =>
-  postrider.appliance.desk.store.write((tx) => {
+  postrider.appliance.deps.store.write((tx) => {
     // Far away, so that nothing moves it while it is looked at.
     const at = postrider.clock.now() + 300 * DAY
     tx.run(raw('update campaigns set status = ?, scheduled_at = ? where id = ?', [status, at, id]))
@@ -367,7 +367,7 @@ test('a test goes to its recipient alone, and not without one', async () => {
   assert.doesNotMatch(heard[0]!.message, /^List-Unsubscribe/m)
   assert.match(heard[0]!.message, /^From: (?:.* <)?noreply@news\.here\.test>?\r$/m)
   // The operator's commands show the same sender, subject and Message-ID as the wire and the API.
-  const [found] = findMails(postrider.appliance.desk.store, { address: 'me@there.test' })
+  const [found] = findMails(postrider.appliance.deps.store, { address: 'me@there.test' })
   const [listed] = (await postrider.api('GET', '/outbound-emails?filter[to]=Me@there.test')).body.data
   const { from, message_id, subject } = found!
   assert.deepEqual(
@@ -490,7 +490,7 @@ test('a domain that is not active when it is due fails the campaign', async () =
   const [first, second] = [await kit.draft(list), await kit.draft(list)]
   for (const id of [first, second])
     await patch(id, { status: 'scheduled', scheduled_at: iso(postrider.clock.now() + (id === first ? 1000 : 2000)) })
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await store.write((tx) => tx.run(raw(`update domains set status = 'suspended' where key = ?`, [other.key])))
   postrider.clock.advance(1000)
   assert.match((await shownAs(first, 'failed'))['failure'], /late\.test/)

@@ -42,7 +42,7 @@ async function linked(address: string, name?: string): Promise<{ path: string; a
 const entries = async (email: string) =>
   (await postrider.api('GET', `/suppressions?filter[email]=${encodeURIComponent(email)}`)).body.data
 const happened = (campaign: string): number =>
-  postrider.appliance.desk.store.first<{ count: number }>(
+  postrider.appliance.deps.store.first<{ count: number }>(
     raw(
       `select count(*) as count from events where type = 'email.unsubscribed'
          and campaign_key = (select key from campaigns where id = ?)`,
@@ -199,7 +199,7 @@ test('a forged, cut or endless token is a page that says so, and does nothing', 
 })
 
 test('nothing of recipient, list or domain can be read from a token, nor how long they are', async () => {
-  const { keyring } = postrider.appliance.desk
+  const { keyring } = postrider.appliance.deps
   const token = (email: string): Buffer =>
     Buffer.from(
       unsubscribeUrl(keyring, '', { delivery: 1, domain: domain.key, audience: 3, email }).slice('/u/'.length),
@@ -216,7 +216,7 @@ test('nothing of recipient, list or domain can be read from a token, nor how lon
 
 test('a link of the first kind, readable and signed, still works', async () => {
   const { path } = await linked('first@there.test')
-  const { keyring } = postrider.appliance.desk
+  const { keyring } = postrider.appliance.deps
   const body = Buffer.from(JSON.stringify([0, domain.key, 0, 'first@there.test']))
   const old = `/u/${Buffer.concat([keyring.mac('unsubscribe', body, 12), body]).toString('base64url')}`
   assert.notEqual(old, path)
@@ -265,7 +265,7 @@ test('hostile names and addresses are shown, not run', async () => {
   assert.ok(body.includes('&amp;amp;'))
   assert.doesNotMatch(body, /<script|<img/)
   assert.doesNotMatch((await postrider.raw(path, form(ONE_CLICK))).body, /b'c@/)
-  const { keyring } = postrider.appliance.desk
+  const { keyring } = postrider.appliance.deps
   const crafted = unsubscribeUrl(keyring, '', {
     delivery: 0,
     domain: domain.key,

@@ -58,7 +58,7 @@ function route(name: string, address: string): void {
   postrider.dns.set(`mx.${name}`, 'A', [address])
 }
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 /** Whom each test writes to is its own: what an address did in one must not matter in another. */
 let round = 0
 const people = (count: number, at: string | readonly string[] = 'there.test', name = 'n'): string[] =>

@@ -51,7 +51,7 @@ before(async () => {
     postrider,
     `[acme]\nenabled = true\naccept_terms = true\ndirectory = "${acme.directory}"\n[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`,
   )
-  await until(() => listNotices(postrider.appliance.desk.store).length > 0, 'the notice')
+  await until(() => listNotices(postrider.appliance.deps.store).length > 0, 'the notice')
 })
 after(async () => {
   await commands.close()
@@ -60,7 +60,7 @@ after(async () => {
 })
 
 test('by mail: a certificate that is wanted and ends soon, not one that nobody wants', () => {
-  const subjects = listNotices(postrider.appliance.desk.store).map(({ subject }) => subject)
+  const subjects = listNotices(postrider.appliance.deps.store).map(({ subject }) => subject)
   assert.deepEqual(subjects, ['The certificate of api.postrider.test ends in less than 3 days'])
 })
 
@@ -84,7 +84,7 @@ test('/metrics: the end of each name that is wanted, 0 where there is none, and 
 test('doctor and the console: a finding for each name that is wanted', async () => {
   const { stdout } = await commands.run(['--json', 'doctor', '--time-server', '127.0.0.1:1', '--probe', 'probe.test'])
   const shown = JSON.parse(stdout) as { check: string; status: string; detail: string }[]
-  const state = await postrider.appliance.desk.operations.state()
+  const state = await postrider.appliance.deps.operations.state()
   for (const findings of [shown, state.findings]) {
     const of = (check: string) => findings.find((each) => each.check === check)!
     assert.equal(of('certificate').status, 'ok')

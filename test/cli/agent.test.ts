@@ -13,7 +13,7 @@ test('agents with their pool, pace and figures; a warned domain', async () => {
   const { key } = await postrider.activeDomain('here.test')
   const attributes = { from: 'me@here.test', to: 'to@nowhere.test', subject: 'x', html: 'x', agent_id: 'writer' }
   await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
-  await postrider.appliance.desk.store.write((tx) => {
+  await postrider.appliance.deps.store.write((tx) => {
     tx.run(
       raw('insert into tallies values (1, ?, ?, ?, 7, 2, 1)', [key, 'writer', Math.floor(Date.now() / 3_600_000) - 1]),
     )

@@ -77,7 +77,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   const second = await startAgain(back)
   try {
     assert.deepEqual(await filesWith(back, address), [])
-    const { store } = second.desk
+    const { store } = second.deps
     assert.ok(
       store.first({ compile: () => ({ sql: `select 1 from outbound_emails where id = ?`, parameters: [kept] }) }),
     )

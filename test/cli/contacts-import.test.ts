@@ -423,15 +423,15 @@ test('what contacts export writes, contacts import reads back the same', async (
     __proto: 'x',
   }
   await lists.within(async (store) => {
-    const desk = { store, clock: systemClock, keyring: openKeyring(lists.data) }
+    const deps = { store, clock: systemClock, keyring: openKeyring(lists.data) }
     const found = store.first(raw('select * from audiences where id = ?', [audience])) as never
-    await addContact(desk, found, {
+    await addContact(deps, found, {
       email: 'ann@there.test',
       name: 'Ann "A", x',
       custom_fields: hostile,
       preferences: { a: [1] },
     })
-    await addContact(desk, found, { email: 'bob@there.test', custom_fields: { city: 'Bonn' } })
+    await addContact(deps, found, { email: 'bob@there.test', custom_fields: { city: 'Bonn' } })
   })
   const more =
     'email,status\ncid@there.test,unsubscribed\ndan@there.test,bounced\neve@there.test,spam\nfay@there.test,active\ngus@there.test,active\n'

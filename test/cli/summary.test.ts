@@ -29,14 +29,14 @@ after(async () => {
 })
 
 const summaries = () =>
-  listNotices(postrider.appliance.desk.store).filter(({ subject }) => subject.startsWith('Your mail on'))
+  listNotices(postrider.appliance.deps.store).filter(({ subject }) => subject.startsWith('Your mail on'))
 /** Turns the clock past midnight UTC, as far as the hour's tidying, and waits until the day was looked at. */
 const nextDay = async (): Promise<void> => {
   const { appliance, clock } = postrider
   clock.leap(DAY - (clock.now() % DAY) + HOUR)
   const midnight = Math.floor(clock.now() / DAY) * DAY
   await until(() =>
-    listUsers(appliance.desk.store).every((one) => one.summary === 'none' || one.summary_at === midnight),
+    listUsers(appliance.deps.store).every((one) => one.summary === 'none' || one.summary_at === midnight),
   )
 }
 
@@ -45,7 +45,7 @@ test('nobody gets a summary who did not ask; then one each day on which somethin
   await become(await post({ to: 'bob@there.test' }), 'delivered')
   await nextDay()
   // By the clock of the appliance, which a command does not share.
-  await setSummary(postrider.appliance.desk, 'ann@owner.test', 'daily')
+  await setSummary(postrider.appliance.deps, 'ann@owner.test', 'daily')
   await become(await post({ to: 'gone@there.test' }), 'bounced')
   await become(await post({ to: 'bob@there.test' }), 'delivered')
   assert.equal(summaries().length, 0)

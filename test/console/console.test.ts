@@ -165,7 +165,7 @@ describe('signing in', () => {
   })
 
   test('a link signs in once, within 15 minutes; its page alone uses nothing up', async () => {
-    const { clock, store } = postrider.appliance.desk
+    const { clock, store } = postrider.appliance.deps
     const make = () => store.write((tx) => makeLink(tx, postrider.user, clock.now()))
     const token = await make()
     const guest = new Guest(postrider)
@@ -181,7 +181,7 @@ describe('signing in', () => {
   })
 
   test('a link is mailed to who has an account, and nobody is told who has', async () => {
-    const { store } = postrider.appliance.desk
+    const { store } = postrider.appliance.deps
     const asked = async (email: string): Promise<string> => {
       const guest = new Guest(postrider)
       return (await guest.send(await guest.open('/sign-in'), 'link', { email })).text
@@ -195,7 +195,7 @@ describe('signing in', () => {
   })
 
   test('a second factor is asked for, and each code counts once', async () => {
-    const user = await addUser(postrider.appliance.desk, { email: 'carl@owner.test' })
+    const user = await addUser(postrider.appliance.deps, { email: 'carl@owner.test' })
     await givePassword(postrider, user.email, PASSWORD)
     const guest = new Guest(postrider)
     await guest.signIn(user.email, PASSWORD)
@@ -215,7 +215,7 @@ describe('signing in', () => {
     )
     postrider.clock.leap(MINUTE)
     assert.match((await again.send(step, 'code', { code: code() })).text, /<h1>Overview/)
-    const { clock, store } = postrider.appliance.desk
+    const { clock, store } = postrider.appliance.deps
     const linked = new Guest(postrider)
     const token = await store.write((tx) => makeLink(tx, user, clock.now()))
     const asked = await linked.send(await linked.open(`/sign-in?link=${token}`), 'use-link')
@@ -550,7 +550,7 @@ describe('the rest', () => {
   })
 
   test('the first user is an operator, later ones are not', () => {
-    const rows = postrider.appliance.desk.store.all<{ operator: number }>(
+    const rows = postrider.appliance.deps.store.all<{ operator: number }>(
       raw('select operator from users order by key'),
     )
     assert.deepEqual(rows.map(({ operator }) => operator).slice(0, 2), [1, 0])

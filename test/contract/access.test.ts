@@ -52,7 +52,7 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
   outboundEmail: async (token) => (await wire.mails(1, () => ({}), token))[0]!,
   // No request makes one: the operator does, or the wire.
   suppression: async (token) => {
-    const { store, clock: now } = wire.postrider.appliance.desk
+    const { store, clock: now } = wire.postrider.appliance.deps
     const { key, user_key } = store.first<{ key: number; user_key: number }>(
       raw('select key, user_key from domains where id = ?', [await MAKERS['domain']!(token)]),
     )!
@@ -100,13 +100,13 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return agent_id
   },
   grant: async (token) => {
-    const { desk } = wire.postrider.appliance
+    const { deps } = wire.postrider.appliance
     const user = token === wire.postrider.otherToken ? wire.postrider.other : wire.postrider.user
-    const client = (await addClient(desk, { name: 'made', redirectUris: ['http://127.0.0.1:1/'] }))!
+    const client = (await addClient(deps, { name: 'made', redirectUris: ['http://127.0.0.1:1/'] }))!
     const granting = { client, user_key: user.key, redirect_uri: 'http://127.0.0.1:1/', challenge: 'x', resource: 'x' }
-    await grantCode(desk, granting)
-    await desk.store.write((tx) => tx.run(raw('update oauth_grants set code_used_at = 1 where code_used_at is null')))
-    return listGrants(desk.store)[0]!.id
+    await grantCode(deps, granting)
+    await deps.store.write((tx) => tx.run(raw('update oauth_grants set code_used_at = 1 where code_used_at is null')))
+    return listGrants(deps.store)[0]!.id
   },
   lane: () => Promise.resolve('lane.test'),
   // An address is known to the account that wrote to it.
@@ -117,7 +117,7 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
   },
   // An event makes one.
   outboundWebhook: async (token) => {
-    const { store, clock: now } = wire.postrider.appliance.desk
+    const { store, clock: now } = wire.postrider.appliance.deps
     const id = newId(now.now())
     const columns = `(id, user_key, webhook_key, event, about, payload, status, attempts, created_at, updated_at)`
     const from = `select ?, user_key, key, 'email.opened', 'mail 1', '{}', 'held', 0, ?, ? from webhooks where id = ?`
@@ -417,7 +417,7 @@ test('what is included takes the scope that reads it', async () => {
 })
 
 test('HEAD does nothing: what acts on GET does not take it', async () => {
-  const { store } = wire.postrider.appliance.desk
+  const { store } = wire.postrider.appliance.deps
   const count = (): unknown => store.first(raw('select count(*) as n from privacy_requests'))
   const before = count()
   const answer = await ask('HEAD', '/recipients/nobody%40nowhere.test/data')

@@ -336,7 +336,7 @@ test('page sizes: 25 unless a whole number from 1, at most 100 (CP3)', async () 
 })
 
 test('an empty collection (CP7)', async () => {
-  const newcomer = await addUser(wire.postrider.appliance.desk, { email: 'new@owner.test' })
+  const newcomer = await addUser(wire.postrider.appliance.deps, { email: 'new@owner.test' })
   const token = await wire.postrider.tokenFor(newcomer, ['emails:read'])
   const { body } = await ask('GET', '/outbound-emails', { token })
   assert.deepEqual(body.data, [])

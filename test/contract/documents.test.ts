@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { createApp } from '../../src/api/server.ts'
-import type { ApiDesk } from '../../src/api/desk.ts'
+import type { ApiDeps } from '../../src/api/deps.ts'
 import { document, JSON_API } from '../kit/appliance.ts'
 import {
   API,
@@ -166,13 +166,13 @@ test('a body without Content-Type is 415; DELETE asks for none (JA9, JA10, D5)',
 })
 
 test('an answer to a fault of ours is an error document as well, and tells nothing (D6, JA11)', async () => {
-  const { desk } = wire.postrider.appliance
+  const { deps } = wire.postrider.appliance
   const secret = 'select * from tokens where hash = 1'
   const lines: string[] = []
-  const broken: ApiDesk = {
-    ...desk,
-    log: createLog({ clock: desk.clock, level: 'info', form: 'json', write: (line) => void lines.push(line) }),
-    store: new Proxy(desk.store, {
+  const broken: ApiDeps = {
+    ...deps,
+    log: createLog({ clock: deps.clock, level: 'info', form: 'json', write: (line) => void lines.push(line) }),
+    store: new Proxy(deps.store, {
       get(store, name) {
         if (name === 'all')
           return () => {

@@ -33,10 +33,10 @@ before(async () => {
   // One request per second and token: a token is spent by a single request and full again a second later.
   wire = await startWire({ config: { api: { rate_limit: 1, rate_burst: 1 } } })
   const { postrider } = wire
-  carol = await addUser(postrider.appliance.desk, { email: 'carol@unpaid.test' })
+  carol = await addUser(postrider.appliance.deps, { email: 'carol@unpaid.test' })
   for (const user of [postrider.user, carol])
     domainOf.set(user.key, (await postrider.activeDomain('here.test', user)).id)
-  await postrider.appliance.desk.store.write((tx) =>
+  await postrider.appliance.deps.store.write((tx) =>
     tx.run(raw(`update users set subscription_state = 'revoked' where key = ?`, [carol.key])),
   )
   const used = await wire.ask('POST', '/outbound-emails', { body: mailDocument({ idempotency_key: 'used' }) })

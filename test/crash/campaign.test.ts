@@ -59,7 +59,7 @@ test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one m
   const kit = campaignKit(() => setUp)
   const audience = await kit.audience(domain)
   const wanted = new Set<string>()
-  const { store } = setUp.appliance.desk
+  const { store } = setUp.appliance.deps
   for (let from = 0; from < RECIPIENTS; from += BATCH) {
     const page = Array.from(
       { length: Math.min(BATCH, RECIPIENTS - from) },

@@ -72,7 +72,7 @@ after(async () => {
   await new Promise<void>((resolve) => void door.server.close(() => resolve()))
 })
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 const rowOf = (id: string): Domain => store().first(raw<Domain>('select * from domains where id = ?', [id]))!
 const keysOf = (id: string): DkimKey[] =>
   store().all(raw<DkimKey>('select * from dkim_keys where domain_key = ? order by key', [rowOf(id).key]))
@@ -270,7 +270,7 @@ test('a retired key is erased 7 days after the rotation, not before; the keys in
 
 test('private keys lie sealed: no byte of them is in the files', async () => {
   const id = await activate('sealed.test')
-  const { keyring } = postrider.appliance.desk
+  const { keyring } = postrider.appliance.deps
   const signing = signingKeyOf(store(), rowOf(id).key)
   assert.ok(signing && 'key' in signing)
   const { privateKey } = new OpenKeys(store(), keyring).get(signing.key)!
@@ -429,10 +429,10 @@ async function suspend(name: string): Promise<string> {
 
 test('the operator resumes a suspended domain, and what waited leaves', async () => {
   const id = await suspend('resumed.test')
-  const desk = { ...postrider.appliance.desk, ring: postrider.appliance.desk.bells.domains }
-  assert.equal(await resumeDomain(desk, rowOf(id)), true)
+  const deps = { ...postrider.appliance.deps, ring: postrider.appliance.deps.bells.domains }
+  assert.equal(await resumeDomain(deps, rowOf(id)), true)
   await until(() => statusOf(id) === 'active', 'active again')
-  assert.equal(await resumeDomain(desk, rowOf(id)), false, 'only a suspended one is resumed')
+  assert.equal(await resumeDomain(deps, rowOf(id)), false, 'only a suspended one is resumed')
   assert.equal(statusOf(id), 'active')
   await send('a@resumed.test', 'resumed@there.test')
   assert.equal(await signedWith('resumed@there.test'), selectorOf(id, 'signing'))
@@ -449,7 +449,7 @@ test('mail that waited for a suspended domain leaves when it is resumed', async 
     store().first(raw(`select 1 from deliveries where address = 'patient@there.test' and attempts = 2`)),
   )
   assert.deepEqual(heardBy('patient@there.test'), [])
-  await resumeDomain({ ...postrider.appliance.desk, ring: postrider.appliance.desk.bells.domains }, rowOf(id))
+  await resumeDomain({ ...postrider.appliance.deps, ring: postrider.appliance.deps.bells.domains }, rowOf(id))
   await until(() => statusOf(id) === 'active', 'active again')
   postrider.clock.leap(HOUR)
   await signedWith('patient@there.test')

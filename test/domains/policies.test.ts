@@ -43,12 +43,12 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
     records.find(({ name }) => name === '_mta-sts.here.test')!.value
   const first = id((await commands.json('domain', 'records', 'here.test')).records)
   assert.match(first, /^v=STSv1; id=[0-9a-zA-Z]{1,32};$/)
-  const { desk } = postrider.appliance
-  const { key } = desk.store.first<{ key: number }>({
+  const { deps } = postrider.appliance
+  const { key } = deps.store.first<{ key: number }>({
     compile: () => ({ sql: 'select key from domains', parameters: [] }),
   })!
   postrider.clock.leap(30 * 365 * DAY)
-  await setStsMode(desk, key, 'enforce')
+  await setStsMode(deps, key, 'enforce')
   assert.notEqual(id((await commands.json('domain', 'records', 'here.test')).records), first)
   assert.match((await policy('MTA-STS.here.test:443')).body, /mode: enforce\r\n[^]*max_age: 15552000/)
   await commands.json('domain', 'sts', 'here.test', '--mode', 'none')
@@ -57,7 +57,7 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
 
 test('MTA-STS is enforced after a week of testing with a certificate for its host; earlier by --force alone', async () => {
   const sts = (...more: string[]) => ['domain', 'sts', 'here.test', '--mode', ...more]
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const row = () =>
     store.first(db.selectFrom('domains').select(['key', 'sts_mode']).where('name', '=', 'here.test'))! as {
       key: number

@@ -321,7 +321,7 @@ test('records are filtered by kind and flag, and include their domain once', asy
 
 test('the SPF record names the addresses that the operator sends from', async () => {
   const { id } = made(await create({ name: 'sources.example.org', purpose: 'both' }))
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const { key } = store.first(raw<{ key: number }>('select key from domains where id = ?', [id]))!
   await store.write((tx) =>
     syncRecords(
@@ -369,7 +369,7 @@ test('PATCH changes what it names and keeps the rest; the name, purpose and regi
 
 test('branded tracking needs a plan that has it', async () => {
   const { id } = made(await create({ name: 'branded.example.org', purpose: 'both' }))
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const plan = (name: string) =>
     store.write((tx) => tx.run(raw('update users set plan = ? where key = ?', [name, postrider.user.key])))
   await plan('starter')

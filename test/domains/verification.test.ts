@@ -24,12 +24,12 @@ before(async () => {
   postrider = await startTestAppliance()
   // Months pass here; the kit's own tokens live for one.
   const lasting = { name: 'lasting', scopes: SCOPES, duration: '12_months' } as const
-  const { plaintext } = await createToken(postrider.appliance.desk, postrider.user.key, lasting)
+  const { plaintext } = await createToken(postrider.appliance.deps, postrider.user.key, lasting)
   api = (method, path, body) => postrider.api(method, path, body, { authorization: `Bearer ${plaintext}` })
 })
 after(() => postrider.stop())
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 const rowOf = (id: string): Domain => store().first(raw<Domain>('select * from domains where id = ?', [id]))!
 const recordsFor = (id: string): DnsRecord[] => recordsOf(store(), rowOf(id).key)
 const recordOf = (id: string, type: DnsRecord['record_type'], required = 1): DnsRecord =>
@@ -270,7 +270,7 @@ test('a server that fails (SERVFAIL) has said nothing', async () => {
     const { key } = rowOf(id)
     for (const record of recordsFor(id))
       assert.deepEqual(await lookUp(resolver, record), { verified: null, observed: null }, record.record_type)
-    const after = await checkDomain({ ...postrider.appliance.desk, resolver }, key)
+    const after = await checkDomain({ ...postrider.appliance.deps, resolver }, key)
     assert.equal(after?.status, 'active')
     assert.equal(after.missing_since, null)
     assert.ok(recordsFor(id).every(({ verified, observed }) => verified === 1 && observed !== null))
@@ -379,7 +379,7 @@ test('a prefix changed before anything was published leaves a domain pending', a
 
 test('a change made while DNS is being asked is looked at at once, not a minute later', async () => {
   const id = await activate('meanwhile.test')
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   let open: () => void = () => {}
   const gate = new Promise<void>((resolve) => (open = resolve))
   const slow: Resolver = {
@@ -389,11 +389,11 @@ test('a change made while DNS is being asked is looked at at once, not a minute 
       return postrider.dns.resolver.mx(name)
     },
   }
-  const asking = checkDomain({ ...desk, resolver: slow }, rowOf(id).key)
+  const asking = checkDomain({ ...deps, resolver: slow }, rowOf(id).key)
   postrider.clock.advance(1)
   const at = postrider.clock.now()
   // The bell is held back, so that the look which was under way is the next to write.
-  await changeDomain({ ...desk, ring: () => {} }, rowOf(id).key, { mail_from_prefix: 'other' })
+  await changeDomain({ ...deps, ring: () => {} }, rowOf(id).key, { mail_from_prefix: 'other' })
   assert.equal(rowOf(id).next_check_at, at)
   open()
   await asking

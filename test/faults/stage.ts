@@ -106,7 +106,7 @@ export class Stage {
     }
     const { clock, config, world } = this
     this.#appliance = await startAppliance({ config, clock, log, resolver: world.dns.resolver })
-    this.#app = createApp(this.#appliance.desk)
+    this.#app = createApp(this.#appliance.deps)
     ports.own.clear()
     for (const { port } of [this.#appliance.http, ...this.#appliance.smtp]) ports.own.add(port)
   }
@@ -209,7 +209,7 @@ export class Stage {
 
   /** Rows of the database, as the test looks at them. */
   rows<T>(sql: string, parameters: readonly unknown[] = []): T[] {
-    return control.quiet(() => this.appliance.desk.store.all(raw<T>(sql, parameters as never)))
+    return control.quiet(() => this.appliance.deps.store.all(raw<T>(sql, parameters as never)))
   }
 
   /** Turns the clock. What an alarm throws would end the process: nobody is there to catch it. */

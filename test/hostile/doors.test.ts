@@ -85,7 +85,7 @@ test(`${MANY} hostile mails handed in: each is taken or refused, and ends`, asyn
   assert.ok(taken > 0)
   await send(Buffer.from('From: shop@here.test\r\nTo: ada@there.test\r\nSubject: honest\r\n\r\nHello.\r\n'))
   transport.close()
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await until(() => {
     postrider.clock.advance(60_000)
     return store.first(raw("select key from deliveries where status in ('queued', 'active')")) === undefined
@@ -113,7 +113,7 @@ test(`${MANY} hostile mails in the console: each is shown, and nothing of it run
     const [verdict] = await deliver(postrider.appliance.smtp[0]!, { from: '', to: 'hostile@here.test', message })
     if (verdict!.kind === 'delivered') taken++
   })
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await until(
     () => store.first(raw('select key from inbound_messages where next_attempt_at is not null')) === undefined,
     'all of them read',

@@ -128,13 +128,13 @@ const tokenOf = ({ returnPath }: Gone): string => returnPath.split('@')[0]!
 
 /** Our mail's header without what names its return path: our own addresses in it are all that remains. */
 const onlyUnsubscribe = (gone: Gone): string => {
-  const delivery = postrider.appliance.desk.store.first(
+  const delivery = postrider.appliance.deps.store.first(
     raw<{ key: number }>(
       'select key from deliveries where email_key = (select key from outbound_emails where id = ?)',
       [gone.id],
     ),
   )!
-  const local = unsubscribeLocalPart(postrider.appliance.desk.keyring, delivery.key)
+  const local = unsubscribeLocalPart(postrider.appliance.deps.keyring, delivery.key)
   return `Subject: Hello\nList-Unsubscribe: <https://x.test/u/abc>,\n <mailto:${local}@bounce.here.test>`
 }
 

@@ -53,7 +53,7 @@ const get = (path: string) => postrider.api('GET', path)
 const attributesOf = async (id: string) => (await get(`/inbound-emails/${id}`)).body.data.attributes
 /** The bytes of a download. */
 const bytes = async (path: string): Promise<Buffer> => {
-  const response = await createApp(postrider.appliance.desk).request(`/api/v1${path}`, {
+  const response = await createApp(postrider.appliance.deps).request(`/api/v1${path}`, {
     headers: { authorization: `Bearer ${postrider.token}` },
   })
   assert.equal(response.status, 200)

@@ -61,10 +61,10 @@ export function homeOf(postrider: () => TestAppliance, exchanger: () => TestExch
       return gone
     },
     async comeHome(sent) {
-      const { smtp, desk } = postrider().appliance
+      const { smtp, deps } = postrider().appliance
       const verdicts = await deliver(smtp[0]!, sent)
       await until(
-        () => desk.store.first(raw('select 1 from inbound_messages where next_attempt_at is not null')) === undefined,
+        () => deps.store.first(raw('select 1 from inbound_messages where next_attempt_at is not null')) === undefined,
         'the reading of the report',
       )
       return verdicts
@@ -89,7 +89,7 @@ export function homeOf(postrider: () => TestAppliance, exchanger: () => TestExch
       return (body.data as { attributes: { subject: string } }[]).map(({ attributes }) => attributes.subject)
     },
     notices: () =>
-      postrider().appliance.desk.store.all(
+      postrider().appliance.deps.store.all(
         raw<{ subject: string; text: string; user_key: number }>(
           'select subject, text, user_key from notices order by key',
         ),

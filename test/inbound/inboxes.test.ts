@@ -36,7 +36,7 @@ function refused({ body, status }: Answer, code: string, pointer: string | undef
 }
 
 const inboundMx = (domain: Domain) =>
-  recordsOf(postrider.appliance.desk.store, domain.key).filter(({ record_type }) => record_type === 'INBOUND_MX')
+  recordsOf(postrider.appliance.deps.store, domain.key).filter(({ record_type }) => record_type === 'INBOUND_MX')
 const mailTo = async (to: string) => (await deliver(postrider.appliance.smtp[0]!, { to }))[0]!
 
 describe('making', () => {
@@ -64,7 +64,7 @@ describe('making', () => {
 
   test('the first inbox of a domain asks for an MX record and has the domain checked, later ones reuse it, the last one takes it along', async () => {
     const domain = await postrider.activeDomain('first.example.org')
-    const { store } = postrider.appliance.desk
+    const { store } = postrider.appliance.deps
     assert.deepEqual(inboundMx(domain), [])
     postrider.dns.asked.length = 0
     const first = await make('one@first.example.org')
@@ -94,7 +94,7 @@ describe('making', () => {
     const domain = await postrider.activeDomain('unpublished.example.org')
     await make('box@unpublished.example.org')
     await until(() => postrider.dns.asked.includes('MX unpublished.example.org'))
-    assert.equal(domainByKey(postrider.appliance.desk.store, domain.key)!.status, 'active')
+    assert.equal(domainByKey(postrider.appliance.deps.store, domain.key)!.status, 'active')
   })
 
   for (const [what, attributes, code, pointer] of [
@@ -151,8 +151,8 @@ describe('making', () => {
 
   test('a name that stands in two regions is ambiguous (D49); a subdomain of its own helps', async () => {
     await postrider.activeDomain('both.example.org')
-    const { desk } = postrider.appliance
-    const second = await registerDomain({ ...desk, ring: () => {} }, postrider.user.key, {
+    const { deps } = postrider.appliance
+    const second = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
       name: 'both.example.org',
       purpose: 'both',
       region: 'us',
@@ -160,22 +160,22 @@ describe('making', () => {
     refused(await create({ name: 'x', address: 'x@both.example.org' }), 'ambiguous_address', '/data/attributes/address')
     await postrider.activeDomain('us.both.example.org')
     await make('x@us.both.example.org')
-    await removeDomain({ ...desk, ring: () => {} } as Parameters<typeof removeDomain>[0], second.key)
+    await removeDomain({ ...deps, ring: () => {} } as Parameters<typeof removeDomain>[0], second.key)
     await make('x@both.example.org')
   })
 
   test('an inbox on a domain that is not verified receives only once it is', async () => {
-    const { desk } = postrider.appliance
-    const domain = await registerDomain({ ...desk, ring: () => {} }, postrider.user.key, {
+    const { deps } = postrider.appliance
+    const domain = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
       name: 'later.example.org',
       purpose: 'both',
     })
     await make('box@later.example.org')
     assert.equal((await mailTo('box@later.example.org')).kind, 'bounced')
     postrider.publish(domain)
-    await postrider.appliance.desk.store.write(() => {})
+    await postrider.appliance.deps.store.write(() => {})
     postrider.clock.leap(60_000)
-    await until(() => domainByKey(desk.store, domain.key)!.status === 'active', 'an active domain')
+    await until(() => domainByKey(deps.store, domain.key)!.status === 'active', 'an active domain')
     await receive(postrider, { to: 'box@later.example.org' })
   })
 })

@@ -33,7 +33,7 @@ before(async () => {
     '/inboxes',
     document('inboxes', { name: 'Box', address: 'box@here.test' }),
   )
-  const found = postrider.appliance.desk.store.first(
+  const found = postrider.appliance.deps.store.first(
     raw<{ key: number }>('select key from inboxes where id = ?', [body.data.id]),
   )
   inbox = found!.key
@@ -76,9 +76,9 @@ describe('the engine', () => {
   const pools: Pool<InboundJob, InboundResult>[] = []
 
   beforeEach(() => {
-    const { desk } = postrider.appliance
+    const { deps } = postrider.appliance
     dataDir = mkdtempSync(join(tmpdir(), 'postrider-poison-'))
-    writeFileSync(join(dataDir, 'postrider.db'), desk.store.octets())
+    writeFileSync(join(dataDir, 'postrider.db'), deps.store.octets())
     store = openStore(dataDir)
     store.all(raw('delete from inbound_emails returning key'))
     store.all(raw('delete from inbound_messages returning key'))
@@ -121,7 +121,7 @@ describe('the engine', () => {
       ...(answer && { answer }),
     })
     pools.push(workers)
-    const { keyring } = postrider.appliance.desk
+    const { keyring } = postrider.appliance.deps
     const troubles = new Troubles({ clock, log: silentLog })
     const config = { hostname: 'mx.postrider.test' }
     engine = new InboundEngine({

@@ -29,7 +29,7 @@ const LIMIT = 1_000_000
 type Ask = (...request: Parameters<TestAppliance['api']>) => Promise<Answer>
 const postrider = await startTestAppliance({ config: { inbound: { max_message_bytes: LIMIT } } })
 after(() => postrider.stop())
-const { store } = postrider.appliance.desk
+const { store } = postrider.appliance.deps
 const { port } = postrider.appliance.smtp[0]!
 const asAnn: Ask = (...request) => postrider.api(...request)
 const asBob: Ask = (...request) => postrider.asOther(...request)
@@ -137,12 +137,12 @@ describe('who may be written to', () => {
   })
 
   test('a domain that nobody has proven to own gets nothing, whoever registered it', async () => {
-    const { desk } = postrider.appliance
-    await registerDomain({ ...desk, ring: () => {} }, postrider.other.key, { name: 'claimed.test', purpose: 'both' })
+    const { deps } = postrider.appliance
+    await registerDomain({ ...deps, ring: () => {} }, postrider.other.key, { name: 'claimed.test', purpose: 'both' })
     await inbox('box@claimed.test', asBob)
     for (const local of ['box', 'postmaster', 'abuse']) assert.equal(await rcpt(`${local}@claimed.test`), '554 5.7.1')
     // Nor does a claim to somebody else's domain get that one's mail.
-    await registerDomain({ ...desk, ring: () => {} }, postrider.other.key, { name: 'here.test', purpose: 'both' })
+    await registerDomain({ ...deps, ring: () => {} }, postrider.other.key, { name: 'here.test', purpose: 'both' })
     await inbox('box@here.test', asBob)
     await receive(postrider, { to: 'box@here.test' })
     assert.deepEqual(await list('', asBob), [])

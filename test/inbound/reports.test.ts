@@ -52,7 +52,7 @@ const last = <T>(list: readonly T[]): T => list.at(-1)!
 
 /** The delivery behind a mail's only, or named, recipient. */
 const deliveryOf = (id: string, address?: string): number =>
-  postrider.appliance.desk.store
+  postrider.appliance.deps.store
     .all(
       raw<{ key: number; address: string }>(
         'select key, address from deliveries where email_key = (select key from outbound_emails where id = ?) order by key',
@@ -74,7 +74,7 @@ describe('a delivery report', () => {
   test('that says failed makes a delivered mail bounced, with all that follows', async () => {
     const to = someone()
     const figures = () =>
-      postrider.appliance.desk.store.first<{ n: number | null; b: number | null }>(
+      postrider.appliance.deps.store.first<{ n: number | null; b: number | null }>(
         raw('select sum(deliveries) as n, sum(bounces) as b from tallies'),
       )
     const counted = figures()!
@@ -96,14 +96,14 @@ describe('a delivery report', () => {
     ])
     assert.deepEqual(eventTypes(gone.id), ['email.sent', 'email.delivered', 'email.bounced'])
     const event = last(
-      postrider.appliance.desk.store.all(
+      postrider.appliance.deps.store.all(
         raw<RowOf<'events'>>(
           `select * from events where type = 'email.bounced' and email_key = (select key from outbound_emails where id = ?)`,
           [gone.id],
         ),
       ),
     )
-    const payload = JSON.parse(payloadOf(postrider.appliance.desk.store, event)!) as { data: Record<string, unknown> }
+    const payload = JSON.parse(payloadOf(postrider.appliance.deps.store, event)!) as { data: Record<string, unknown> }
     assert.partialDeepStrictEqual(payload.data, {
       email_id: gone.id,
       recipient: to,
@@ -655,7 +655,7 @@ describe('several recipients in one transaction', () => {
   const addresses = (gone: Gone): string[] => [
     'desk@here.test',
     gone.returnPath,
-    `${unsubscribeLocalPart(postrider.appliance.desk.keyring, deliveryOf(gone.id))}@bounce.here.test`,
+    `${unsubscribeLocalPart(postrider.appliance.deps.keyring, deliveryOf(gone.id))}@bounce.here.test`,
   ]
 
   test('a report: the inbox has it, the mail has bounced, nobody has unsubscribed', async () => {
@@ -748,7 +748,7 @@ describe('large reports', () => {
     await comeHome({ from: '', to: gone.returnPath, message })
     assert.equal((await show(gone.id)).status, 'bounced')
     assert.equal(
-      postrider.appliance.desk.store.first(raw('select 1 from inbound_messages where spool is not null')),
+      postrider.appliance.deps.store.first(raw('select 1 from inbound_messages where spool is not null')),
       undefined,
     )
   })

@@ -32,14 +32,14 @@ let count = 0
 const someone = (): string => `someone${++count}@there.test`
 
 const deliveries = ({ id }: Gone): { key: number; address: string }[] =>
-  postrider.appliance.desk.store.all(
+  postrider.appliance.deps.store.all(
     raw('select key, address from deliveries where email_key = (select key from outbound_emails where id = ?)', [id]),
   )
 
 /** The address at which the recipient of a mail unsubscribes. */
 function addressFor(gone: Gone, recipient?: string): string {
   const { key } = deliveries(gone).find(({ address }) => recipient === undefined || address === recipient)!
-  return `${unsubscribeLocalPart(postrider.appliance.desk.keyring, key)}@bounce.here.test`
+  return `${unsubscribeLocalPart(postrider.appliance.deps.keyring, key)}@bounce.here.test`
 }
 
 const unsubscribed = (email: string) => [

@@ -101,7 +101,7 @@ withPrograms('clients made of the OpenAPI document', absent, () => {
 
   for (const name of ['openapi-fetch', 'hey-api', 'orval'])
     test(`${name}: the program does on a server what it was compiled to do`, async () => {
-      const owner = await addUser(postrider.appliance.desk, { email: `${name}@owner.test` })
+      const owner = await addUser(postrider.appliance.deps, { email: `${name}@owner.test` })
       const domain = (await postrider.activeDomain(`${name}.test`, owner)).name
       const outfile = join(dir, `${name}.mjs`)
       await build({ entryPoints: [join(dir, `${name}.ts`)], bundle: true, format: 'esm', platform: 'node', outfile })

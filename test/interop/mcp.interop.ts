@@ -64,7 +64,7 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     await postrider.activeDomain('here.test')
     postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
     postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-    await setPassword(postrider.appliance.desk, postrider.user.email, PASSWORD)
+    await setPassword(postrider.appliance.deps, postrider.user.email, PASSWORD)
     program = createServer((request, response) => {
       cameBack.push(new URL(request.url!, 'http://127.0.0.1'))
       response.end('<h1>Back in the program</h1>')
@@ -155,8 +155,8 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     assert.notEqual((await client.callTool({ name: 'list_domains', arguments: {} })).isError, true)
     assert.notEqual((await auth.tokens())!.access_token, before_, 'the token was refreshed')
 
-    const [grant] = listGrants(postrider.appliance.desk.store)
-    assert.ok(await revokeGrantById(postrider.appliance.desk, grant!.id))
+    const [grant] = listGrants(postrider.appliance.deps.store)
+    assert.ok(await revokeGrantById(postrider.appliance.deps, grant!.id))
     auth.opened = undefined
     await assert.rejects(client.callTool({ name: 'list_domains', arguments: {} }))
     assert.ok(auth.opened, 'the person is asked anew')

@@ -30,10 +30,10 @@ withPrograms('the unsubscribe page in Chromium', absent, () => {
   /** The link of a contact of a new audience. */
   async function link(email: string, name: string): Promise<string> {
     await kit.fill(await kit.audience(domain, name), [email])
-    const { http, desk } = postrider.appliance
+    const { http, deps } = postrider.appliance
     const leaving = { delivery: 0, domain: domain.key, audience: 0, email }
-    const audience = desk.store.first<{ key: number }>(raw('select max(key) as key from audiences'))!
-    return unsubscribeUrl(desk.keyring, `http://${http.host}:${http.port}`, { ...leaving, audience: audience.key })
+    const audience = deps.store.first<{ key: number }>(raw('select max(key) as key from audiences'))!
+    return unsubscribeUrl(deps.keyring, `http://${http.host}:${http.port}`, { ...leaving, audience: audience.key })
   }
   const left = async (email: string): Promise<boolean> =>
     (await postrider.api('GET', `/suppressions?filter[email]=${email}`)).body.data.length > 0

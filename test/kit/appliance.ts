@@ -102,14 +102,14 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
   })
-  const { desk } = appliance
-  const app = createApp(desk)
-  const console_ = createConsole(desk, apiInside(desk), () => appliance.notices.ring())
+  const { deps } = appliance
+  const app = createApp(deps)
+  const console_ = createConsole(deps, apiInside(deps), () => appliance.notices.ring())
   app.route('/', console_.app)
-  const user = await addUser(desk, { email: 'ann@owner.test' })
-  const other = await addUser(desk, { email: 'bob@other.test' })
+  const user = await addUser(deps, { email: 'ann@owner.test' })
+  const other = await addUser(deps, { email: 'bob@other.test' })
   const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
-    (await createToken(desk, whose.key, { name: 'test', scopes, duration: '12_months' })).plaintext
+    (await createToken(deps, whose.key, { name: 'test', scopes, duration: '12_months' })).plaintext
   const token = await tokenFor(user, SCOPES)
   const otherToken = await tokenFor(other, SCOPES)
 
@@ -138,7 +138,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
 
   const TYPES: Record<string, string> = { MAIL_FROM_MX: 'MX', INBOUND_MX: 'MX', TRACKING: 'CNAME' }
   const publish: TestAppliance['publish'] = (domain, only = () => true) => {
-    for (const record of recordsOf(desk.store, domain.key))
+    for (const record of recordsOf(deps.store, domain.key))
       dns.set(record.name, TYPES[record.record_type] ?? 'TXT', only(record) ? [record.value] : undefined)
   }
   return {
@@ -161,11 +161,11 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
       // 1024 bits are signed and verified like 2048 (RFC 8301 §3.2), and made in a tenth of the time; domains of the
       // API have whole ones.
       const makeKeys = () => makeKeyPair(options.keyBits ?? 1024)
-      const domain = await registerDomain({ ...desk, makeKeys, ring: () => {} }, owner.key, { name, purpose: 'both' })
+      const domain = await registerDomain({ ...deps, makeKeys, ring: () => {} }, owner.key, { name, purpose: 'both' })
       publish(domain)
-      desk.bells.domains()
+      deps.bells.domains()
       return until(() => {
-        const now = domainByKey(desk.store, domain.key)
+        const now = domainByKey(deps.store, domain.key)
         return now?.status === 'active' ? now : undefined
       }, `${name} active`)
     },

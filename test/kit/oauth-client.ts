@@ -29,15 +29,15 @@ const VERIFIER = 'v'.repeat(43)
 
 /** What a person who said yes gives a program, without the pages. */
 export async function letIn(
-  { appliance: { desk }, config }: TestAppliance,
+  { appliance: { deps }, config }: TestAppliance,
   user: User,
 ): Promise<Tokens & { client: OauthClient }> {
   const redirect_uri = 'http://127.0.0.1:1/callback'
-  const client = (await addClient(desk, { name: 'Agent', redirectUris: [redirect_uri] }))!
+  const client = (await addClient(deps, { name: 'Agent', redirectUris: [redirect_uri] }))!
   const challenge = createHash('sha256').update(VERIFIER).digest('base64url')
   const resource = `${config.http.public_url}/mcp`
-  const code = await grantCode(desk, { client, user_key: user.key, redirect_uri, challenge, resource })
-  const tokens = await exchangeCode(desk, { client, code, verifier: VERIFIER, redirectUri: undefined, resource })
+  const code = await grantCode(deps, { client, user_key: user.key, redirect_uri, challenge, resource })
+  const tokens = await exchangeCode(deps, { client, code, verifier: VERIFIER, redirectUri: undefined, resource })
   if ('error' in tokens) throw new Error(tokens.description)
   return { ...tokens, client }
 }

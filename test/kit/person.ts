@@ -10,7 +10,7 @@ export async function givePassword({ appliance }: TestAppliance, email: string, 
   const salt = randomBytes(16)
   const hash = scryptSync(password.normalize('NFKC'), salt, 32, { N: 2, r: 8, p: 1 })
   const text = ['scrypt', 2, 8, 1, salt.toString('base64'), hash.toString('base64')].join('$')
-  await appliance.desk.store.write((tx) =>
+  await appliance.deps.store.write((tx) =>
     tx.run(raw('update users set password_hash = ? where email = ?', [text, email])),
   )
 }

@@ -82,9 +82,9 @@ async function opened() {
   const user = await addUser({ store, clock }, { email: 'ann@here.test', name: 'Ann' })
   return { store, user, passkeys: new Passkeys({ store, clock, config: { http: { public_url: PUBLIC_URL } } }) }
 }
-let desk: ReturnType<typeof opened> | undefined
+let deps: ReturnType<typeof opened> | undefined
 /** A database with one person, made when a parser asks for it. */
-const deskNow = (): ReturnType<typeof opened> => (desk ??= opened())
+const deskNow = (): ReturnType<typeof opened> => (deps ??= opened())
 
 /** An attestation of no statement (WebAuthn §8.7), its key one of P-256. */
 const ATTESTATION = Buffer.concat([

@@ -566,10 +566,10 @@ test('path: what is not there, not whole, too large, or not who it says it is', 
 })
 
 test('path: too slow, whether it says nothing or drips', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   for (const path of ['/silent', '/drip']) {
     const rules = { timeout: 150, maxBytes: MEGABYTE, redirects: 3 }
-    const result = await fetchFile(desk.fetching, url(path), rules)
+    const result = await fetchFile(deps.fetching, url(path), rules)
     assert.match('refused' in result ? result.refused : '', /did not arrive within 0\.15 s/, path)
   }
 })
@@ -736,10 +736,10 @@ test('a text part is made from the html when none is given (html-to-text)', asyn
 })
 
 test('a mail that is deleted takes its files with it; a refused one leaves none', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   // The directory is there from the first file on.
   await post({ attachments: [file({ content: base64(Buffer.alloc(100_000)) })] })
-  const spooled = (): string[] => readdirSync(desk.spool.path('')).toSorted()
+  const spooled = (): string[] => readdirSync(deps.spool.path('')).toSorted()
   const before = spooled()
   const large = base64(Buffer.alloc(100_000, 'x'))
   const shown = await become(

@@ -427,7 +427,7 @@ test('a domain that many mails wait for is down for a moment: all are tried agai
   postrider.clock.leap(6 * MINUTE)
   receiver('tick.test')
   await become(await post({ to: 'a@tick.test' }), 'delivered')
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const waiting = raw<{ n: number }>(
     `select count(*) as n from deliveries where lane = 'blink.test' and status <> 'delivered'`,
   )
@@ -445,7 +445,7 @@ test('421 after one final dot: the mails that wait behind it were not sent, and 
   await Promise.all(held.map((to) => post({ to })))
   await until(() => exchanger.heard.filter(({ to }) => to[0]!.endsWith('@shutting.test')).length === 20)
   const behind = await Promise.all(Array.from({ length: 5 }, (_, n) => post({ to: `behind${n}@shutting.test` })))
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const claimed = raw<{ n: number }>(
     `select count(*) as n from deliveries where address like 'behind%@shutting.test' and attempts > 0`,
   )
@@ -479,7 +479,7 @@ test('an email deleted while it waits is not sent', async () => {
   postrider.clock.leap(7 * HOUR)
   await become(await post({ to: 'b@gone.test' }), 'delivered')
   assert.equal(heardBy('a@gone.test').length, 0)
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   assert.equal(
     store.first(raw<{ n: number }>(`select count(*) as n from deliveries where address = 'a@gone.test'`))?.n,
     0,
@@ -495,7 +495,7 @@ test('an email deleted while it waits for a connection is not sent either', asyn
   await until(() => held.every((address) => exchanger.commands.includes(`RCPT TO:<${address}>`)))
   const id = await post({ to: 'deleted@full.test' })
   const kept = await post({ to: 'kept@full.test' })
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const claimed = raw<{ n: number }>(
     `select count(*) as n from deliveries where address like '%ed@full.test' or address like 'kept@%'`,
   )
@@ -532,7 +532,7 @@ test('an email deleted while it is composed is no trouble of this server: its la
   await become(await post({ to: 'b@composed.test' }), 'delivered')
   assert.equal(heardBy('a@composed.test').length, 0)
   assert.deepEqual(
-    postrider.appliance.desk.troubles.list().filter(({ name }) => name === 'delivery'),
+    postrider.appliance.deps.troubles.list().filter(({ name }) => name === 'delivery'),
     [],
   )
 })
@@ -618,14 +618,14 @@ test('no DKIM record of the domain was seen at the last check: its mail waits wi
   const id = await post({ from: 'ann@bare.test', to: 'a@careful.test' })
   await attempted(id, 1)
   rcpt.delete('a@careful.test')
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   // A look-up that fails says nothing.
   postrider.dns.fail(true)
-  await checkDomain(desk, bare.key)
+  await checkDomain(deps, bare.key)
   postrider.dns.fail(false)
-  assert.ok('key' in signingKeyOf(desk.store, bare.key)!)
+  assert.ok('key' in signingKeyOf(deps.store, bare.key)!)
   postrider.publish(bare, ({ record_type }) => record_type !== 'DKIM')
-  await checkDomain(desk, bare.key)
+  await checkDomain(deps, bare.key)
   await turnToNext(id)
   const [waits] = (
     await until(async () => {
@@ -640,7 +640,7 @@ test('no DKIM record of the domain was seen at the last check: its mail waits wi
   await become(await post({ to: 'b@careful.test' }), 'delivered')
   assert.equal((await postrider.raw('/health')).body.status, 'ok')
   postrider.publish(bare)
-  await checkDomain(desk, bare.key)
+  await checkDomain(deps, bare.key)
   await turnToNext(id)
   assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 2)
 })
@@ -648,7 +648,7 @@ test('no DKIM record of the domain was seen at the last check: its mail waits wi
 // ---- over all of the above ----
 
 test('no email has an end twice, an event twice, or a status that its events do not tell', () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const twice = store.all(
     raw(`select email_key, type, count(*) as n from events where type in ('email.sent', 'email.delivered', 'email.bounced', 'email.rejected')
          group by email_key, type having n > 1`),

@@ -133,7 +133,7 @@ after(async () => {
 
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
 const heardAt = (domain: string) => exchanger.heard.filter(({ to }) => to[0]!.endsWith(domain))
-const deliveriesOf = (id: string) => showQueued(postrider.appliance.desk.store, id)!.deliveries
+const deliveriesOf = (id: string) => showQueued(postrider.appliance.deps.store, id)!.deliveries
 /** Names a recipient domain whose exchanger is a provider's. */
 function receiverAt(domain: string, host: string): void {
   postrider.dns.set(domain, 'MX', [`10 ${host}`])
@@ -147,7 +147,7 @@ async function allDelivered(ids: readonly string[]): Promise<void> {
     `select count(*) as n from outbound_emails where status <> 'delivered' and id in (select value from json_each(?))`,
     [JSON.stringify(ids)],
   )
-  await until(() => postrider.appliance.desk.store.first(left)!.n === 0, `${ids.length} delivered`)
+  await until(() => postrider.appliance.deps.store.first(left)!.n === 0, `${ids.length} delivered`)
 }
 
 /** Keeps the answers after the final dot of some recipients back until they are given. */
@@ -263,7 +263,7 @@ test('one exchanger that stands still, a hundred that do not: by the clock nobod
     `select count(*) as n from outbound_emails where delivered_at > ? and id in (select value from json_each(?))`,
     [now, JSON.stringify(ids)],
   )
-  assert.equal(postrider.appliance.desk.store.first(late)!.n, 0)
+  assert.equal(postrider.appliance.deps.store.first(late)!.n, 0)
   assert.equal(heardAt('@tarpit.test').length, 20)
   answer('250 2.0.0 ok')
   await until(() => heardAt('@tarpit.test').length === 100)
@@ -282,7 +282,7 @@ async function crowd(domain: string, reply: string) {
     await until(() => heardBy(`a${n}@${domain}`).length === 1)
   }
   for (const n of [2, 3, 4, 5, 6, 7]) ids.push(await post({ to: `a${n}@${domain}` }))
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const claimed = raw<{ n: number }>(`select count(*) as n from deliveries where lane = ? and status = 'active'`, [
     domain,
   ])
@@ -394,7 +394,7 @@ test('mixed results of one transaction: each recipient its own, the primary one 
     ],
   )
   const suppressed = raw<{ email: string }>(`select email from suppressions where email like '%@mixed.test'`)
-  assert.deepEqual(postrider.appliance.desk.store.all(suppressed), [{ email: 'gone@mixed.test' }])
+  assert.deepEqual(postrider.appliance.deps.store.all(suppressed), [{ email: 'gone@mixed.test' }])
   // The one who was put off gets his copy alone.
   rcpt.clear()
   const next = deliveriesOf(id)[3]!.next_attempt_at!
@@ -502,7 +502,7 @@ function assertHidden(): void {
       `select count(*) as n from deliveries where instr(coalesce(dialogue, ''), ?) or instr(coalesce(response, ''), ?)`,
       [form, form],
     )
-    assert.equal(postrider.appliance.desk.store.first(kept)!.n, 0, 'in the store')
+    assert.equal(postrider.appliance.deps.store.first(kept)!.n, 0, 'in the store')
   }
 }
 

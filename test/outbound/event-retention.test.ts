@@ -38,13 +38,13 @@ after(async () => {
 })
 
 const ask = <T>(sql: string, ...parameters: unknown[]): T =>
-  postrider.appliance.desk.store.first(raw<T>(sql, parameters))!
+  postrider.appliance.deps.store.first(raw<T>(sql, parameters))!
 const count = (table: string): number => ask<{ count: number }>(`select count(*) as count from ${table}`).count
 const keyOf = (id: string): number => ask<{ key: number }>('select key from outbound_emails where id = ?', id).key
 const statsOf = async (id: string): Promise<Record<string, unknown>> =>
   (await postrider.api('GET', `/outbound-emails/${id}/stats`)).body.data.attributes
 const tell = (email: string, type: 'email.opened' | 'email.clicked', data: Record<string, unknown>): Promise<void> =>
-  postrider.appliance.desk.store.write((tx) =>
+  postrider.appliance.deps.store.write((tx) =>
     appendEvent(tx, {
       type,
       user_key: domain.user_key,
@@ -100,7 +100,7 @@ test('deliveries of webhooks that have ended go with their attempts; one that st
   const pending = ask<{ count: number }>(open).count
   assert.equal(pending, 1, 'the second has no answer')
   // Only the time of the rows is turned back: the schedule of the endpoint that waits goes on.
-  await postrider.appliance.desk.store.write((tx) =>
+  await postrider.appliance.deps.store.write((tx) =>
     tx.run(raw('update outbound_webhooks set created_at = created_at - ?', [91 * DAY])),
   )
   postrider.clock.leap(HOUR)
@@ -117,7 +117,7 @@ test('deliveries of webhooks that have ended go with their attempts; one that st
 
 test('what is free inside the database goes back to the disk', async () => {
   const file = join(postrider.dataDir, 'postrider.db')
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await store.write((tx) =>
     tx.run(
       raw(

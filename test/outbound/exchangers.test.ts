@@ -303,7 +303,7 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
       [domain],
     )
     await until(() => {
-      const { active, delivered, next } = appliance.desk.store.first(state)!
+      const { active, delivered, next } = appliance.deps.store.first(state)!
       if (delivered === mails * recipients) return true
       // What is not under way waits for the clock: for its own time, or for its lane's.
       if (within > 0 && active === 0) {
@@ -312,7 +312,7 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
       }
       return false
     }, `all mails: ${name}`)
-    const total = appliance.desk.store.first(state)!.charged
+    const total = appliance.deps.store.first(state)!.charged
     t.diagnostic(`${mails} mails | ${total} attempts | ${peak} connections | ${(clock.now() - begun) / 1000} s`)
     const [least, most] = typeof charged === 'number' ? [charged, charged] : charged
     assert.ok(total >= least && total <= most, `${total} attempts`)
@@ -391,7 +391,7 @@ test('what was learned stands in the store, is taken over by the next process, a
   mails.receiver('narrow.test')
   mails.receiver('slow.test')
   mails.receiver('away.test', '127.0.0.2')
-  const learned = () => learnedLanes(server.appliance.desk.store, clock.now())
+  const learned = () => learnedLanes(server.appliance.deps.store, clock.now())
   const ids = await Promise.all(Array.from({ length: 20 }, (_, n) => mails.post({ to: `n${n}@narrow.test` })))
   for (const id of ids) await mails.attempted(id, 1)
   // Connections that wait for more mails count as open; a third one would be turned away.

@@ -57,7 +57,7 @@ const DAMAGE: readonly [what: string, table: string, harm: string, mend: string,
 
 /** Damage fires no trigger. */
 async function write(table: string, sql: string): Promise<void> {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const triggers = store.all(
     raw<{ name: string; sql: string }>(
       `select name, sql from sqlite_schema where type = 'trigger' and tbl_name = ? and name like '%_digest_of_changed'`,
@@ -73,7 +73,7 @@ async function write(table: string, sql: string): Promise<void> {
 
 for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
   test(`${what} is another one: the mail waits and is not sent, until it is whole`, async () => {
-    const { desk } = postrider.appliance
+    const { deps } = postrider.appliance
     const domain = `there${index}.test`
     mails.receiver(domain)
     exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
@@ -83,14 +83,14 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     const before = exchanger.heard.length
     const set = (sql: string) => write(table, sql)
     const again = async (): Promise<void> => {
-      await retryNow(desk, id)
+      await retryNow(deps, id)
       postrider.appliance.engine.ring()
     }
     await set(harm)
     await again()
-    await until(() => desk.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
+    await until(() => deps.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
     assert.deepEqual(
-      desk.troubles.list().map(({ name }) => name),
+      deps.troubles.list().map(({ name }) => name),
       ['damage'],
     )
     const lines = said.filter((line) => line.includes('mail is damaged') && line.includes(id))
@@ -104,7 +104,7 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
   })
 
 test('verify finds a campaign’s mail that goes to somebody else than it names', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const kit = campaignKit(() => postrider)
   mails.receiver('strayed.test')
   exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
@@ -128,13 +128,13 @@ test('one damaged mail holds up no other mail to its domain', async () => {
   await mails.attempted(harmed, 1)
   delete exchanger.script.answer
   await write('outbound_bodies', `content = replace(content, 'Hello', 'Hemlo')`)
-  await retryNow(postrider.appliance.desk, harmed)
+  await retryNow(postrider.appliance.deps, harmed)
   postrider.appliance.engine.ring()
   await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(harmed)))
   // The clock is not turned.
   await mails.become(await mails.post({ to: 'whole@both.test' }), 'delivered')
   await write('outbound_bodies', `content = replace(content, 'Hemlo', 'Hello')`)
-  await retryNow(postrider.appliance.desk, harmed)
+  await retryNow(postrider.appliance.deps, harmed)
   postrider.appliance.engine.ring()
   await mails.become(harmed, 'delivered')
 })
@@ -147,7 +147,7 @@ const CAMPAIGN_DAMAGE: readonly [what: string, table: string, one: string, other
 
 for (const [index, [what, table, column, good]] of CAMPAIGN_DAMAGE.entries())
   test(`${what} is another one: the campaign’s mail waits and is not sent, until it is whole`, async () => {
-    const { desk, engine } = postrider.appliance
+    const { deps, engine } = postrider.appliance
     const kit = campaignKit(() => postrider)
     const domain = `list${index}.test`
     mails.receiver(domain)
@@ -160,9 +160,9 @@ for (const [index, [what, table, column, good]] of CAMPAIGN_DAMAGE.entries())
     await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(`row of ${table}`)))
     const before = exchanger.heard.length
     await replaced('Harm', good)
-    await until(() => desk.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
+    await until(() => deps.store.first(raw('select 1 from deliveries where trouble_since is not null')), 'the trouble')
     postrider.clock.leap(60_000)
-    await retryNow(desk, undefined)
+    await retryNow(deps, undefined)
     engine.ring()
     await until(async () => (await kit.show(campaign))['status'] === 'sent', 'sent')
     assert.equal(exchanger.heard.length, before + 1)

@@ -111,7 +111,7 @@ function breakStore(store: Store, failing: () => boolean): () => void {
 
 test('a yes that cannot be written is kept and written later: sent once, and the lane claims nothing meanwhile', async () => {
   receiver('kept.test')
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   let broken = false
   const mend = breakStore(store, () => broken)
   atFinalDot = () => (broken = true)
@@ -131,7 +131,7 @@ test('a yes that cannot be written is kept and written later: sent once, and the
 })
 
 test('a database that could not be written is said, and said to be over though nobody writes', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const said = async (status: string) => {
     postrider.clock.leap(1000)
     return (await postrider.raw('/health')).body.status === status
@@ -153,7 +153,7 @@ test('a database that could not be written is said, and said to be over though n
 
 test('DNS that cannot be asked for want of descriptors: the mail waits without an attempt, and is sent later', async () => {
   receiver('unasked.test')
-  const { resolver } = postrider.appliance.desk
+  const { resolver } = postrider.appliance.deps
   const mx = resolver.mx.bind(resolver)
   resolver.mx = () => Promise.resolve({ kind: 'failed', reason: 'EMFILE', local: true })
   const id = await post({ to: 'a@unasked.test' })

@@ -60,7 +60,7 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
   }
   const events: Mails['events'] = (id) =>
     postrider()
-      .appliance.desk.store.all(
+      .appliance.deps.store.all(
         raw<{ type: string; data: string; created_at: number }>(
           'select type, data, created_at from events where email_key = (select key from outbound_emails where id = ?) order by key',
           [id],
@@ -74,7 +74,7 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
   /** What is known of an email that does not become what it should. */
   const stateOf = async (id: string): Promise<unknown> => {
     const { clock, appliance } = postrider()
-    const { store, troubles } = appliance.desk
+    const { store, troubles } = appliance.deps
     return {
       now: clock.now(),
       shown: await show(id),
@@ -106,7 +106,7 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
     attempted: (id, attempts) =>
       until(
         async () => {
-          const [row] = postrider().appliance.desk.store.all(
+          const [row] = postrider().appliance.deps.store.all(
             raw<{ attempts: number; status: string }>(
               'select attempts, status from deliveries where email_key = (select key from outbound_emails where id = ?)',
               [id],

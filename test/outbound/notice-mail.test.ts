@@ -34,18 +34,18 @@ afterEach(async () => {
   await exchanger.close()
 })
 
-const desk = () => postrider.appliance.desk
-const count = (table: string): number => desk().store.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
+const deps = () => postrider.appliance.deps
+const count = (table: string): number => deps().store.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
 
 /** Writes a notice for the first user; a command beside the server would do it the same way. */
 async function tell(subject: string): Promise<void> {
-  await desk().store.write((tx) => {
+  await deps().store.write((tx) => {
     const about = { user_key: postrider.user.key, domain_key: null, subject, text: 'Look here.\n.\n<b>& there' }
-    addNotice(tx, about, desk().clock.now())
+    addNotice(tx, about, deps().clock.now())
   })
   postrider.appliance.notices.ring()
 }
-const stateOf = (subject: string) => listNotices(desk().store).find((notice) => notice.subject === subject)!
+const stateOf = (subject: string) => listNotices(deps().store).find((notice) => notice.subject === subject)!
 const attempts = (subject: string, wanted: number) =>
   until(() => {
     const { attempts: made, response } = stateOf(subject)
@@ -55,7 +55,7 @@ const attempts = (subject: string, wanted: number) =>
 test('a notice arrives though the plan is revoked, the volume used up and the address suppressed, and is no mail of the owner’s', async () => {
   await begin({ plans: { none: { included_volume: 0 } } })
   const domain = await postrider.activeDomain('here.test')
-  const { clock, store } = desk()
+  const { clock, store } = deps()
   await store.write((tx) => {
     tx.run(raw(`update users set plan = 'none', subscription_state = 'past_due'`))
     const about = { user_key: postrider.user.key, domain_key: domain.key, address: 'ann@owner.test' }
@@ -142,7 +142,7 @@ test('the next attempt stands before one begins, should the server end in the mi
 
 test('trouble that lasts is told to the operator once a day, and the list shows it', async () => {
   await begin({ notices: { operator: 'root@elsewhere.test' } })
-  const { troubles } = desk()
+  const { troubles } = deps()
   /** Trouble stands as long as it is reported. */
   const pass = (time: number): void => {
     for (let left = time; left > 0; left -= 10 * MINUTE) {
@@ -178,7 +178,7 @@ test('trouble that lasts is told to the operator once a day, and the list shows 
 
 test('without a word in the configuration the first user is the operator', async () => {
   await begin()
-  desk().troubles.report('keys', 'The keys cannot be read.')
+  deps().troubles.report('keys', 'The keys cannot be read.')
   postrider.clock.leap(MINUTE)
   const { to } = await until(() => exchanger.heard[0], 'the notice')
   assert.deepEqual(to, ['ann@owner.test'])
@@ -186,7 +186,7 @@ test('without a word in the configuration the first user is the operator', async
 
 test('a store that cannot write is asked again after a pause, not at once', async () => {
   await begin()
-  const { store } = desk()
+  const { store } = deps()
   const write = store.write.bind(store)
   let asked = 0
   await tell('Full disk')

@@ -49,7 +49,7 @@ after(async () => {
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
 const statuses = (appliance: Appliance): Record<string, number> =>
   Object.fromEntries(
-    appliance.desk.store
+    appliance.deps.store
       .all(raw<{ status: string; n: number }>('select status, count(*) as n from deliveries group by status'))
       .map(({ status, n }) => [status, n]),
   )
@@ -65,48 +65,48 @@ async function putOff(to: string): Promise<string> {
 
 test('retry: due now, whatever the schedule says; one mail or all', async () => {
   receiver('retry.test')
-  const { desk, engine } = postrider.appliance
+  const { deps, engine } = postrider.appliance
   const [one, two, three] = [await putOff('1@retry.test'), await putOff('2@retry.test'), await putOff('3@retry.test')]
-  assert.equal(await retryNow(desk, one), 1)
+  assert.equal(await retryNow(deps, one), 1)
   engine.ring()
   await become(one, 'delivered')
   assert.equal((await show(two)).status, 'queued')
-  assert.equal(await retryNow(desk, undefined), 2)
+  assert.equal(await retryNow(deps, undefined), 2)
   engine.ring()
   await Promise.all([become(two, 'delivered'), become(three, 'delivered')])
-  assert.equal(await retryNow(desk, one), 0)
-  assert.equal(await retryNow(desk, 'no such id'), 0)
+  assert.equal(await retryNow(deps, one), 0)
+  assert.equal(await retryNow(deps, 'no such id'), 0)
 })
 
 test('hold: not sent until released, however long; release: at once', async () => {
   receiver('hold.test')
-  const { desk, engine } = postrider.appliance
+  const { deps, engine } = postrider.appliance
   const id = await putOff('a@hold.test')
-  assert.equal(await moveQueued(desk, id, 'hold'), 1)
-  assert.equal(await moveQueued(desk, id, 'hold'), 0)
+  assert.equal(await moveQueued(deps, id, 'hold'), 1)
+  assert.equal(await moveQueued(deps, id, 'hold'), 0)
   // To its owner a held mail is queued still.
   const held = await show(id)
   assert.equal(held.status, 'queued')
   assert.equal(held.recipients[0]?.status, 'queued')
   assert.equal(held.recipients[0]?.next_attempt_at, null)
   postrider.clock.leap(7 * HOUR)
-  assert.equal(await retryNow(desk, id), 0)
+  assert.equal(await retryNow(deps, id), 0)
   engine.ring()
   await become(await post({ to: 'b@hold.test' }), 'delivered')
   assert.equal(heardBy('a@hold.test').length, 0)
-  assert.equal(await moveQueued(desk, id, 'release'), 1)
+  assert.equal(await moveQueued(deps, id, 'release'), 1)
   engine.ring()
   await become(id, 'delivered')
-  assert.equal(await moveQueued(desk, id, 'release'), 0)
+  assert.equal(await moveQueued(deps, id, 'release'), 0)
 })
 
 test('drop: failed for good, with its event, from the queue and from a hold', async () => {
   receiver('drop.test')
-  const { desk, engine } = postrider.appliance
+  const { deps, engine } = postrider.appliance
   for (const hold of [false, true]) {
     const id = await putOff(`${hold}@drop.test`)
-    if (hold) await moveQueued(desk, id, 'hold')
-    assert.equal(await moveQueued(desk, id, 'drop'), 1)
+    if (hold) await moveQueued(deps, id, 'hold')
+    assert.equal(await moveQueued(deps, id, 'drop'), 1)
     const shown = await show(id)
     assert.equal(shown.status, 'failed')
     assert.ok(shown['failed_at'])
@@ -116,8 +116,8 @@ test('drop: failed for good, with its event, from the queue and from a hold', as
     const { enhanced_code, remote_mta, response, smtp_code } = shown.recipients[0]!
     assert.deepEqual([smtp_code, enhanced_code, remote_mta, response], [null, null, null, 'Dropped by the operator.'])
     assert.deepEqual(eventTypes(id), ['email.delayed', 'email.bounced'])
-    for (const on of ['drop', 'hold', 'release'] as const) assert.equal(await moveQueued(desk, id, on), 0)
-    assert.equal(await retryNow(desk, id), 0)
+    for (const on of ['drop', 'hold', 'release'] as const) assert.equal(await moveQueued(deps, id, on), 0)
+    assert.equal(await retryNow(deps, id), 0)
   }
   postrider.clock.leap(7 * HOUR)
   engine.ring()
@@ -127,8 +127,8 @@ test('drop: failed for good, with its event, from the queue and from a hold', as
 
 test('hold, release and drop move every recipient that is undecided, copies too, and leave the others (D24)', async () => {
   receiver('copies.test')
-  const { desk, engine } = postrider.appliance
-  const { store } = desk
+  const { deps, engine } = postrider.appliance
+  const { store } = deps
   const late = ['to', 'cc', 'bcc'].map((role) => `${role}-late@copies.test`)
   const of = (id: string) =>
     showQueued(store, id)!.deliveries.map(({ address, status }) => `${address.split('@')[0]} ${status}`)
@@ -143,13 +143,13 @@ test('hold, release and drop move every recipient that is undecided, copies too,
   }
   const [to, cc, bcc] = late as [string, string, string]
   const held = await partly(to, [cc, 'cc-done@copies.test'], [bcc])
-  assert.equal(await moveQueued(desk, held, 'hold'), 3)
+  assert.equal(await moveQueued(deps, held, 'hold'), 3)
   assert.deepEqual(of(held), ['to-late held', 'cc-late held', 'cc-done delivered', 'bcc-late held'])
   postrider.clock.leap(7 * HOUR)
   engine.ring()
   await become(await post({ to: 'tick@copies.test' }), 'delivered')
   assert.equal(heardBy(cc).length + heardBy(bcc).length, 0)
-  assert.equal(await moveQueued(desk, held, 'release'), 3)
+  assert.equal(await moveQueued(deps, held, 'release'), 3)
   engine.ring()
   await become(held, 'delivered')
   await until(() => of(held).every((line) => line.endsWith(' delivered')))
@@ -157,13 +157,13 @@ test('hold, release and drop move every recipient that is undecided, copies too,
 
   // Dropped while only copies wait: the mail is what its primary recipient made it.
   const copies = await partly('to-done@copies.test', [cc], [bcc])
-  assert.equal(await moveQueued(desk, copies, 'drop'), 2)
+  assert.equal(await moveQueued(deps, copies, 'drop'), 2)
   assert.deepEqual(of(copies), ['to-done delivered', 'cc-late failed', 'bcc-late failed'])
   assert.equal((await show(copies)).status, 'delivered')
   assert.equal(eventTypes(copies).filter((type) => type === 'email.bounced').length, 2, 'one for each')
   // Dropped as a whole.
   const whole = await partly(to, [cc], ['bcc-done@copies.test'])
-  assert.equal(await moveQueued(desk, whole, 'drop'), 2)
+  assert.equal(await moveQueued(deps, whole, 'drop'), 2)
   assert.equal((await show(whole)).status, 'failed')
   assert.deepEqual(of(whole), ['to-late failed', 'cc-late failed', 'bcc-done delivered'])
   assert.equal(eventTypes(whole).filter((type) => type === 'email.bounced').length, 2)
@@ -221,13 +221,13 @@ test('a provider at its limit does not fill the window that others need (D34)', 
   const tries = raw<{ n: number }>(
     `select count(*) as n from deliveries where lane like 'orange%.test' and attempts <> 1`,
   )
-  assert.equal(postrider.appliance.desk.store.first(tries)!.n, 0, 'waiting is no attempt')
+  assert.equal(postrider.appliance.deps.store.first(tries)!.n, 0, 'waiting is no attempt')
 })
 
 test('the list shows what waits, of all domains or one, oldest first; a mail can be looked at when it is done, too', async () => {
   await postrider.activeDomain('second.test')
   receiver('list.test')
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   assert.deepEqual(listQueue(store), [])
   const first = await putOff('1@list.test')
   rcpt.set('2@list.test', '451 later')
@@ -256,7 +256,7 @@ test('the list shows what waits, of all domains or one, oldest first; a mail can
 
 test('500 mails to 50 domains: each delivered once, and never more in memory than the window', async () => {
   for (let n = 0; n < 50; n++) receiver(`d${n}.test`)
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const active = raw<{ n: number }>(`select count(*) as n from deliveries where status = 'active'`)
   let most = 0
   everyMail = () => (most = Math.max(most, store.first(active)!.n))
@@ -334,7 +334,7 @@ test('stop releases what waits and what nobody answered, a new start delivers ea
     assert.deepEqual(statuses(second), { delivered: ids.length })
     for (const address of stuck) assert.equal(heardBy(address).length, 1, address)
     // Stopping was nobody's fault: no mail was told to be delayed.
-    const delayed = second.desk.store.all(raw(`select * from events where type = 'email.delayed'`))
+    const delayed = second.deps.store.all(raw(`select * from events where type = 'email.delayed'`))
     assert.deepEqual(delayed, [])
   }))
 
@@ -349,7 +349,7 @@ test('stop waits for the answer of a mail that is being handed over', () =>
     resolve('250 2.0.0 ok')
     await stopping
     const second = await restart()
-    assert.equal(showQueued(second.desk.store, id)?.status, 'delivered')
+    assert.equal(showQueued(second.deps.store, id)?.status, 'delivered')
     await until(() => statuses(second)['delivered'] === 1)
     assert.equal(heardBy('a@answering.test').length, 1)
   }))
@@ -361,7 +361,7 @@ test('what a process that died had in its hands falls due again at the next star
     const id = await mails.post({ to: 'a@orphan.test' })
     await mails.attempted(id, 1)
     rcpt.clear()
-    const { store, clock } = first.appliance.desk
+    const { store, clock } = first.appliance.deps
     // As kill -9 leaves it: claimed, with a lease far in the future.
     await store.write((tx) =>
       tx.run(
@@ -376,7 +376,7 @@ test('what a process that died had in its hands falls due again at the next star
 
 test('mail to an inbox of this server that waits over a restart finds the listener open', () =>
   withRestarts(async (first, restart, mails) => {
-    const { desk } = first.appliance
+    const { deps } = first.appliance
     const made = document('inboxes', { name: 'Box', address: 'box@here.test' })
     assert.equal((await first.api('POST', '/inboxes', made)).status, 201)
     // Its exchanger is not known yet: the mail waits.
@@ -384,7 +384,7 @@ test('mail to an inbox of this server that waits over a restart finds the listen
     await mails.attempted(await mails.post({ to: 'box@here.test' }), 1)
     first.dns.fail(false)
     first.dns.set('here.test', 'MX', [`10 ${first.config.hostname}`])
-    await desk.store.write((tx) => tx.run(raw('update deliveries set next_attempt_at = ?', [desk.clock.now()])))
+    await deps.store.write((tx) => tx.run(raw('update deliveries set next_attempt_at = ?', [deps.clock.now()])))
     await first.appliance.stop()
     const second = await restart()
     await until(() => statuses(second)['delivered'] === 1 || statuses(second)['failed'] === 1)
@@ -418,7 +418,7 @@ test('files in the spool that no email refers to go into quarantine at the next 
     const second = await restart()
     assert.deepEqual(readdirSync(spool).toSorted(), [...kept, 'quarantine'].toSorted())
     assert.deepEqual(readdirSync(join(spool, 'quarantine')).toSorted(), ['half.part', 'orphan'])
-    await retryNow(second.desk, id)
+    await retryNow(second.deps, id)
     second.engine.ring()
     await until(() => statuses(second)['delivered'] === 1)
     assert.ok(heardBy('a@spooled.test')[0]?.message.includes('kept kept'))

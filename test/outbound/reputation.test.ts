@@ -46,7 +46,7 @@ after(async () => {
   await postrider.stop()
 })
 
-const store = () => postrider.appliance.desk.store
+const store = () => postrider.appliance.deps.store
 const pool = (agent: string): string | undefined =>
   store().first<{ status: string }>(raw('select status from agents where agent_id = ?', [agent]))?.status
 

@@ -464,7 +464,7 @@ test('idempotency: ten requests with every attribute at once make one mail; a ch
     assert.equal(body.errors[0].code, 'idempotency_conflict')
     assert.equal(body.errors[0].source.pointer, '/data/attributes/idempotency_key')
   }
-  const { n } = postrider.appliance.desk.store.first(
+  const { n } = postrider.appliance.deps.store.first(
     raw<{ n: number }>(`select count(*) as n from outbound_emails where subject = 'idempotent whole'`),
   )!
   assert.equal(n, 1)

@@ -31,7 +31,7 @@ after(async () => {
 const spooled = (): number => readdirSync(join(postrider.dataDir, 'spool')).length
 
 test('the body of a mail that is over goes after its time, with its file; what waits, and what is younger, stays', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   const small = await post({ to: 'small@there.test' })
   const large = await post({ to: 'large@there.test', html: `<p>${'x'.repeat(400_000)}</p>` })
   await Promise.all([become(small, 'delivered'), become(large, 'delivered')])
@@ -40,9 +40,9 @@ test('the body of a mail that is over goes after its time, with its file; what w
   await attempted(waiting, 1)
   postrider.clock.leap(30 * DAY)
   const young = await post({ to: 'young@there.test' })
-  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY), 0, 'to the millisecond')
+  assert.equal(await removeOldBodies(deps, postrider.clock.now() - 30 * DAY), 0, 'to the millisecond')
   assert.equal(spooled(), 1)
-  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY + 1), 2)
+  assert.equal(await removeOldBodies(deps, postrider.clock.now() - 30 * DAY + 1), 2)
   assert.equal(spooled(), 0)
   for (const id of [small, large]) {
     const { html, status, subject, text } = await show(id)
@@ -53,7 +53,7 @@ test('the body of a mail that is over goes after its time, with its file; what w
   exchanger.script = {}
   postrider.clock.leap(DAY)
   await become(waiting, 'delivered')
-  assert.equal(await removeOldBodies(desk, postrider.clock.now() - 30 * DAY), 1)
+  assert.equal(await removeOldBodies(deps, postrider.clock.now() - 30 * DAY), 1)
 })
 
 test('what is past its time is looked for every hour, by the clock', async () => {

@@ -14,14 +14,14 @@ let statements = 0
 before(async () => {
   postrider = await startTestAppliance()
   domain = await postrider.activeDomain('here.test')
-  postrider.appliance.desk.store.watch((sql) => (statements += Number(sql.includes('"suppressions"'))))
+  postrider.appliance.deps.store.watch((sql) => (statements += Number(sql.includes('"suppressions"'))))
 })
 after(() => postrider.stop())
 
 const NOW = 1_000_000
 const wanted = (...names: string[]) => names.map((name) => ({ domain_key: domain.key, address: `${name}@there.test` }))
 const stop = (name: string, more: Partial<NewSuppression> = {}) =>
-  postrider.appliance.desk.store.write((tx) =>
+  postrider.appliance.deps.store.write((tx) =>
     suppress(
       tx,
       {
@@ -37,16 +37,16 @@ const stop = (name: string, more: Partial<NewSuppression> = {}) =>
     ),
   )
 const known = (names: string[], now = NOW): KnownStops => {
-  const { keyring, store } = postrider.appliance.desk
+  const { keyring, store } = postrider.appliance.deps
   return knownStops(store, keyring, wanted(...names), now)
 }
 const reasons = (found: KnownStops, names: string[], now = NOW) => {
-  const { keyring, store } = postrider.appliance.desk
+  const { keyring, store } = postrider.appliance.deps
   return stopsNow(found, store, keyring, wanted(...names), now).map((each) => each?.reason)
 }
 
 test('many recipients are read by one statement, each for itself', async () => {
-  const { keyring, store } = postrider.appliance.desk
+  const { keyring, store } = postrider.appliance.deps
   await stop('bea')
   await stop('cid', { reason: 'unsubscribe', scope: 'marketing' })
   known(['x'])

@@ -35,7 +35,7 @@ after(async () => {
 })
 
 const emails = (): number =>
-  postrider.appliance.desk.store.first(raw<{ n: number }>('select count(*) as n from outbound_emails'))!.n
+  postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from outbound_emails'))!.n
 const spooled = (): string[] => {
   try {
     return readdirSync(join(postrider.dataDir, 'spool'))
@@ -80,16 +80,16 @@ test('an unknown sending domain and another user’s are the same 404 (rule 1)',
 })
 
 test('a domain that is not active: 422 domain_not_active (rule 2)', async () => {
-  const domain = await registerDomain({ ...postrider.appliance.desk, ring: () => {} }, postrider.user.key, {
+  const domain = await registerDomain({ ...postrider.appliance.deps, ring: () => {} }, postrider.user.key, {
     name: 'young.test',
     purpose: 'both',
   })
-  assert.equal(domainByKey(postrider.appliance.desk.store, domain.key)?.status, 'pending')
+  assert.equal(domainByKey(postrider.appliance.deps.store, domain.key)?.status, 'pending')
   await refused({ from: 'ann@young.test' }, 422, at('domain_not_active', 'from'))
 })
 
 test('no active subscription: 403, for past_due and revoked alike (rule 4)', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const set = (state: string) =>
     store.write((tx) =>
       tx.run(raw('update users set subscription_state = ? where key = ?', [state, postrider.other.key])),

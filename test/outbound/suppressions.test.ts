@@ -28,7 +28,7 @@ before(async () => {
     postrider.activeDomain('theirs.test', postrider.other),
   ])
   // Months pass in this file.
-  await postrider.appliance.desk.store.write((tx) =>
+  await postrider.appliance.deps.store.write((tx) =>
     tx.run(raw('update tokens set expires_at = ?', [postrider.clock.now() + 365 * DAY])),
   )
 })
@@ -37,7 +37,7 @@ after(async () => {
   await postrider.stop()
 })
 test('a domain that is registered again does not forget who must not be mailed', async () => {
-  const { store, clock } = postrider.appliance.desk
+  const { store, clock } = postrider.appliance.deps
   const first = await postrider.activeDomain('again.test')
   const entry = { user_key: first.user_key, domain_key: first.key, source: 'smtp' } as const
   await store.write((tx) => {
@@ -62,12 +62,12 @@ test('a domain that is registered again does not forget who must not be mailed',
   const { data: now } = (await postrider.api('GET', `/suppressions?filter[domain]=${made.body.data.id}`)).body
   assert.equal(now.length, 3)
   const link = { delivery: 0, domain: first.key, audience: 0, email: 'leaves@there.test' }
-  const { desk } = postrider.appliance
-  assert.equal(hasLeft(desk, link), false)
-  assert.equal(await leave(desk, link), true)
-  assert.equal(hasLeft(desk, link), true)
-  await rejoin(desk, link)
-  assert.equal(hasLeft(desk, link), false)
+  const { deps } = postrider.appliance
+  assert.equal(hasLeft(deps, link), false)
+  assert.equal(await leave(deps, link), true)
+  assert.equal(hasLeft(deps, link), true)
+  await rejoin(deps, link)
+  assert.equal(hasLeft(deps, link), false)
   // Another owner's domain of that name has nothing to do with it.
   const theirs = await postrider.asOther('POST', '/domains', { data: { type: 'domains', attributes } })
   const none = await postrider.asOther('GET', `/suppressions?filter[domain]=${theirs.body.data.id}`)
@@ -77,7 +77,7 @@ test('a domain that is registered again does not forget who must not be mailed',
 beforeEach(async () => {
   delete exchanger.script.answer
   delete exchanger.script.final
-  await postrider.appliance.desk.store.write((tx) => {
+  await postrider.appliance.deps.store.write((tx) => {
     tx.run(raw('delete from suppressions'))
     tx.run(raw('delete from soft_bounces'))
   })
@@ -85,7 +85,7 @@ beforeEach(async () => {
 
 /** An entry as the operator, a report or an import makes it. */
 async function enter(address: string, more: Partial<NewSuppression> = {}): Promise<string> {
-  const { store, clock } = postrider.appliance.desk
+  const { store, clock } = postrider.appliance.deps
   const given = {
     user_key: here.user_key,
     domain_key: here.key,
@@ -132,7 +132,7 @@ async function bounce(reply: string, to: string, attributes: Record<string, unkn
   return { id, shown }
 }
 const softNotes = (): number =>
-  postrider.appliance.desk.store.first(raw<{ n: number }>('select count(*) as n from soft_bounces'))!.n
+  postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from soft_bounces'))!.n
 
 // ---- What they stop
 

@@ -349,7 +349,7 @@ test('stats: exactly the attributes of D37, null where tracking was off; bounces
   assert.equal((await stats(id))['bounces'], 1)
   delete exchanger.script.answer
   // A complaint comes in as a report; what it leaves is its event.
-  const { store, clock } = postrider.appliance.desk
+  const { store, clock } = postrider.appliance.deps
   const keys = store.first<{ key: number; user_key: number; domain_key: number }>(
     raw('select key, user_key, domain_key from outbound_emails where id = ?', [off.id]),
   )!
@@ -380,7 +380,7 @@ test('stats: no parameters, scope emails:read, nobody else’s, 404 when it is n
 })
 
 test('branded links need a plan that has them, and lead over the domain’s host once its record is verified', async () => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   const plan = (name: string) =>
     store.write((tx) => tx.run(raw('update users set plan = ? where key = ?', [name, postrider.user.key])))
   ids['brand.test'] = (await postrider.activeDomain('brand.test')).id
@@ -421,7 +421,7 @@ test('a deleted mail’s links still lead where they led; nothing is counted any
   const { id, links, pixel } = await send()
   wait()
   assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
-  const count = () => postrider.appliance.desk.store.first(raw<{ n: number }>('select count(*) as n from events'))!.n
+  const count = () => postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from events'))!.n
   const before = count()
   assert.equal((await visit(links[0]!)).headers.get('location'), LINK)
   assert.equal((await visit(pixel)).status, 200)

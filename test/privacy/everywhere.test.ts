@@ -102,7 +102,7 @@ async function sent(attributes: Record<string, unknown>): Promise<string> {
 async function forget(address: string) {
   const asked = await postrider.api('DELETE', `/recipients/${encodeURIComponent(address)}/forget`)
   assert.equal(asked.status, 202, JSON.stringify(asked.body))
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await until(() => listRequests(store).find(({ id }) => id === asked.body.data.id)?.status === 'done', 'the erasure')
   return asked.body.data
 }
@@ -162,7 +162,7 @@ test('an address that is in every kind of record is in no file afterwards, runni
     message: about(`${b64(`${address} `.repeat(20_000)).replace(/.{76}/g, '$&\n')}`, 'base64', 'application/pdf'),
   })
   await happen(postrider, domain, 'email.clicked', { url: `https://x.test/?a=ann.somebody%40there.test`, address })
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await store.write((tx) =>
     addNotice(
       tx,

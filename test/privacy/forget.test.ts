@@ -90,7 +90,7 @@ test('an address in every kind of record is forgotten, and is still not written 
   assert.equal(asked.body.data.type, 'recipient-erasures')
   assert.match(asked.body.data.attributes.recipient_hash, /^[0-9a-f]{64}$/)
   await until(() => {
-    const [row] = postrider.appliance.desk.store.all({
+    const [row] = postrider.appliance.deps.store.all({
       compile: () => ({ sql: 'select status from privacy_requests', parameters: [] }),
     }) as { status: string }[]
     return row?.status === 'done'

@@ -50,17 +50,17 @@ async function withContact(run: (postrider: TestAppliance) => Promise<void>): Pr
 }
 
 const contacts = async (postrider: TestAppliance): Promise<string[]> =>
-  postrider.appliance.desk.store
+  postrider.appliance.deps.store
     .all(raw<{ email: string }>('select email from contacts order by email'))
     .map(({ email }) => email)
 
 /** What starting does: the ledger is read again. */
 async function restarted({ appliance }: TestAppliance): Promise<void> {
-  const privacy = new Privacy({ ...appliance.desk, noticed: () => {} })
+  const privacy = new Privacy({ ...appliance.deps, noticed: () => {} })
   await privacy.recover()
   privacy.start()
   await until(
-    () => !appliance.desk.store.first(raw(`select 1 from privacy_requests where status = 'pending'`)),
+    () => !appliance.deps.store.first(raw(`select 1 from privacy_requests where status = 'pending'`)),
     'the requests',
   )
   await privacy.stop()
@@ -68,7 +68,7 @@ async function restarted({ appliance }: TestAppliance): Promise<void> {
 
 test('killed between ledger and row: at start it is done', () =>
   withContact(async (postrider) => {
-    const { keyring } = postrider.appliance.desk
+    const { keyring } = postrider.appliance.deps
     enter(postrider.dataDir, {
       ...entry('killed'),
       user: postrider.user.id,
@@ -80,7 +80,7 @@ test('killed between ledger and row: at start it is done', () =>
 
 test('an entry falls upon what an old backup brings back once, and not upon an address that returns by itself', () =>
   withContact(async (postrider) => {
-    const { keyring, store } = postrider.appliance.desk
+    const { keyring, store } = postrider.appliance.deps
     enter(postrider.dataDir, {
       ...entry('old'),
       user: postrider.user.id,
@@ -104,7 +104,7 @@ test('an erasure is in the ledger before it is answered, without the address', (
     assert.equal(line!.recipient_hash, body.data.attributes.recipient_hash)
     assert.doesNotMatch(readFileSync(join(postrider.dataDir, LEDGER), 'utf8'), /there/i)
     await until(
-      () => postrider.appliance.desk.store.first(raw(`select 1 from privacy_requests where status = 'done'`)),
+      () => postrider.appliance.deps.store.first(raw(`select 1 from privacy_requests where status = 'done'`)),
       'the erasure',
     )
   }))
@@ -117,20 +117,20 @@ test('a backup made while a mail was on its way: it is forgotten again before an
     await postrider.activeDomain('here.test')
     const mail = { from: 'me@here.test', to: 'ann@there.test', subject: 'x', html: '<p>ann@there.test</p>' }
     await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
-    const { desk } = postrider.appliance
-    await until(() => desk.store.first(raw(`select 1 from deliveries where status = 'failed'`)), 'its end')
+    const { deps } = postrider.appliance
+    await until(() => deps.store.first(raw(`select 1 from deliveries where status = 'failed'`)), 'its end')
     // As it stands in a copy of the moment.
-    await desk.store.write((tx) => {
+    await deps.store.write((tx) => {
       tx.run(raw(`update deliveries set status = 'active', leased_until = ?`, [clock.now() + 1]))
       tx.run(raw(`update outbound_emails set status = 'queued'`))
     })
-    const recipient_hash = recipientHash(desk.keyring, 'ann@there.test')
+    const recipient_hash = recipientHash(deps.keyring, 'ann@there.test')
     await postrider.appliance.stop()
     enter(dataDir, { ...entry('late'), user: user.id, recipient_hash })
     const again = await startAppliance({ config, clock, log: silentLog, resolver: dns.resolver })
     try {
       assert.deepEqual(await filesWith(dataDir, 'ann@there.test'), [])
-      const { status } = again.desk.store.first(raw<{ status: string }>(`select status from privacy_requests`))!
+      const { status } = again.deps.store.first(raw<{ status: string }>(`select status from privacy_requests`))!
       assert.equal(status, 'done')
     } finally {
       await again.stop()

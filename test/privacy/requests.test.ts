@@ -63,7 +63,7 @@ const send = async (to: string, more: Record<string, unknown> = {}) => {
 const show = async (id: string) => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes
 const forget = (address: string) => postrider.api('DELETE', `/recipients/${encodeURIComponent(address)}/forget`)
 const pending = (): boolean =>
-  postrider.appliance.desk.store.first(raw(`select 1 from privacy_requests where status = 'pending'`)) !== undefined
+  postrider.appliance.deps.store.first(raw(`select 1 from privacy_requests where status = 'pending'`)) !== undefined
 const erased = async (address: string): Promise<void> => {
   const asked = await forget(address)
   assert.equal(asked.status, 202, JSON.stringify(asked.body))
@@ -71,7 +71,7 @@ const erased = async (address: string): Promise<void> => {
 }
 const heard = (address: string): number => exchanger.heard.filter(({ to }) => to.includes(address)).length
 const eventsOf = (id: string): string[] =>
-  postrider.appliance.desk.store
+  postrider.appliance.deps.store
     .all(
       raw<{ type: string }>(
         'select v.type from events v join outbound_emails e on e.key = v.email_key where e.id = ? order by v.key',
@@ -86,7 +86,7 @@ test('mail that waits is not sent to the one who was forgotten, and is to the ot
   const both = await send('bob@there.test', { cc: ['wait@there.test'], text: 'With wait@there.test and me' })
   const named = await send('bob@there.test', { text: 'Ask wait@there.test' })
   const settled = raw(`select 1 from deliveries where attempts = 0 or status = 'active'`)
-  await until(() => postrider.appliance.desk.store.first(settled) === undefined, 'the deferrals')
+  await until(() => postrider.appliance.deps.store.first(settled) === undefined, 'the deferrals')
   assert.equal((await show(named.id)).status, 'queued')
   exchanger.script = {}
   await erased('wait@there.test')
@@ -114,7 +114,7 @@ test('mail on its way: what its end says is erased as well', async () => {
   assert.equal(asked.status, 202)
   await until(
     () =>
-      postrider.appliance.desk.store.first(
+      postrider.appliance.deps.store.first(
         raw('select 1 from privacy_requests where next_attempt_at > requested_at and id = ?', [asked.body.data.id]),
       ),
     'the request to wait',
@@ -133,7 +133,7 @@ test('mail that is held', async () => {
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
   const { id } = await send('held@there.test')
   await until(async () => (await show(id)).recipients[0].attempts > 0, 'the deferral')
-  await postrider.appliance.desk.store.write((tx) =>
+  await postrider.appliance.deps.store.write((tx) =>
     tx.run(raw(`update deliveries set status = 'held' where address = 'held@there.test'`)),
   )
   await erased('held@there.test')
@@ -165,7 +165,7 @@ test('a campaign that is being sent goes on to its end without the one who was f
   await kit.patch(campaign, { status: 'scheduled' })
   await until(
     () =>
-      postrider.appliance.desk.store.first(
+      postrider.appliance.deps.store.first(
         raw(`select 1 from deliveries where address = 'camp@there.test' and status = 'queued' and attempts > 0`),
       ),
     'the deferral',
@@ -186,7 +186,7 @@ test('suppressions of every reason still hold, and one who had left is not subsc
     const address = `${reason.replace('_', '')}@there.test`
     await kit.fill(audience, [address])
     const about = { user_key: 1, domain_key: domain.key, address, reason, source: 'manual' as const }
-    await postrider.appliance.desk.store.write((tx) =>
+    await postrider.appliance.deps.store.write((tx) =>
       suppress(tx, { ...about, scope: reason === 'unsubscribe' ? 'marketing' : 'all' }, now),
     )
     await erased(address)
@@ -287,7 +287,7 @@ test('who was forgotten is not written to again, unless the person asks for it',
 })
 
 test('an old link to unsubscribe works, and brings the address back nowhere', async () => {
-  const { config, keyring, store } = postrider.appliance.desk
+  const { config, keyring, store } = postrider.appliance.deps
   const audience = await kit.audience(domain, 'Links')
   await kit.fill(audience, ['link@there.test'])
   await erased('link@there.test')
@@ -343,7 +343,7 @@ test('an endpoint that answers during the erasure, with the address, is not put 
   await hook.arrived(1)
   await erased('echo@there.test')
   answer.resolve()
-  const store = postrider.appliance.desk.store
+  const store = postrider.appliance.deps.store
   const settled = raw<{ body: string | null }>(`select a.response_body as body from webhook_attempts a`)
   const [attempt] = await until(() => {
     const rows = store.all(settled)
@@ -359,7 +359,7 @@ test('an address on a domain of another script goes in both spellings, and is to
   await send('idn@bücher.test')
   await until(() => exchanger.heard.some(({ to }) => to[0] === 'idn@xn--bcher-kva.test'), 'the mail')
   await send('bob@there.test', { text: 'Ask idn@bücher.test or IDN@xn--bcher-kva.test' })
-  const records = recordsAbout(postrider.appliance.desk.store, postrider.user.key, 'idn@xn--bcher-kva.test')
+  const records = recordsAbout(postrider.appliance.deps.store, postrider.user.key, 'idn@xn--bcher-kva.test')
   assert.equal(records['outbound_emails']!.length, 1)
   assert.equal(records['deliveries']!.length, 1)
   await erased('idn@bücher.test')
@@ -385,7 +385,7 @@ test('what is only said somewhere is known, and goes: a deleted mail’s events,
     message: 'From: f@there.test\nTo: desk@here.test\nSubject: x\n\nTo textual@there.test.\n',
   })
   await deliver(postrider.appliance.smtp[0]!, { from: 'notice@there.test', to: 'postmaster@here.test' })
-  const store = postrider.appliance.desk.store
+  const store = postrider.appliance.deps.store
   await until(() => store.first(raw(`select 1 from notices where text like '%notice@there.test%'`)), 'the notice')
   await store.write((tx) =>
     tx.run(
@@ -437,7 +437,7 @@ test('a late report about one who was forgotten writes nothing of them down', as
   const { recipients, status } = await show(id)
   assert.deepEqual([status, recipients[0].status, recipients[0].response], ['bounced', 'bounced', ''])
   const marks = raw(`select 1 from suppressions where email like '%erased.invalid'`)
-  assert.equal(postrider.appliance.desk.store.first(marks), undefined)
+  assert.equal(postrider.appliance.deps.store.first(marks), undefined)
 })
 
 test('a mail that is on its way is left, and said to be left', async () => {
@@ -445,7 +445,7 @@ test('a mail that is on its way is left, and said to be left', async () => {
   exchanger.script = { final: () => reply.promise }
   const { id } = await send('left@there.test')
   await until(() => heard('left@there.test') === 1, 'the attempt')
-  const { keyring, store } = postrider.appliance.desk
+  const { keyring, store } = postrider.appliance.deps
   const erasing = erasingOf(keyring, postrider.user.key, 'left@there.test', postrider.clock.now())
   const walk = async (): Promise<boolean> => {
     let left = false
@@ -478,7 +478,7 @@ test('what payloads and names say of one who was forgotten goes too: subjects, t
     message: 'From: Zelda Quux <zelda@there.test>\nTo: z@here.test\nSubject: Quux asks\n\nI am Zelda Quux.\n',
   })
   const payloads = (): string[] =>
-    postrider.appliance.desk.store
+    postrider.appliance.deps.store
       .all(raw<{ payload: string }>('select payload from outbound_webhooks'))
       .map(({ payload }) => payload)
       .filter((payload) => payload.includes(id) || payload.includes(got.id))

@@ -147,7 +147,7 @@ interface Column {
 
 /** A row in every table, said by `said`; keys given by `of`, so that references hold. */
 async function fill(user: number, of: number, said: string): Promise<void> {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   await store.write((tx) => {
     for (const table of Object.keys(SPOKEN)) {
       const columns = tx.all(raw<Column>(`select * from pragma_table_info('${table}')`))
@@ -188,7 +188,7 @@ async function fill(user: number, of: number, said: string): Promise<void> {
 }
 
 const dump = (where: number): string => {
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   return JSON.stringify(
     Object.keys(SPOKEN).map((table) => {
       const columns = store.all(raw<Column>(`select * from pragma_table_info('${table}')`)).map(({ name }) => name)
@@ -205,8 +205,8 @@ const dump = (where: number): string => {
 }
 
 test('every column that can hold an address is scrubbed; other addresses and other users’ rows stay as they are', async () => {
-  const { desk } = postrider.appliance
-  const { store } = desk
+  const { deps } = postrider.appliance
+  const { store } = deps
   // All columns of text that are not named above are ours alone: ids, statuses, our own words, addresses of users and
   // of the operator.
   const known = store.all(
@@ -227,14 +227,14 @@ test('every column that can hold an address is scrubbed; other addresses and oth
   await fill(key, 1003, 'ann@there.test.example')
   const neighbours = dump(1002) + dump(1003)
   assert.match(neighbours, /xann@there\.test.*ann@there\.test\.example/s)
-  await scrub(desk, erasingOf(desk.keyring, key, ADDRESS, desk.clock.now()))
+  await scrub(deps, erasingOf(deps.keyring, key, ADDRESS, deps.clock.now()))
   assert.ok(dump(1002) + dump(1003) === neighbours, 'longer addresses were touched')
   assert.doesNotMatch(dump(1001), /ann(?:@|%40)there/i)
 
   await fill(key, 1104, 'Bob.Jones@There.Test')
   await fill(other.key, 1105, 'carl@there.test')
   const others = dump(1105)
-  await scrub(desk, erasingOf(desk.keyring, key, 'carl@there.test', desk.clock.now()))
+  await scrub(deps, erasingOf(deps.keyring, key, 'carl@there.test', deps.clock.now()))
   assert.ok(dump(1105) === others, 'another user’s rows were touched')
   await store.write((tx) => {
     for (const [table, column] of [
@@ -244,14 +244,14 @@ test('every column that can hold an address is scrubbed; other addresses and oth
     ])
       tx.run(raw(`update ${table} set ${column} = lower(${column}) where key = 1104`))
   })
-  await scrub(desk, erasingOf(desk.keyring, key, 'bob.jones@there.test', desk.clock.now()))
+  await scrub(deps, erasingOf(deps.keyring, key, 'bob.jones@there.test', deps.clock.now()))
   assert.deepEqual(await filesWith(postrider.dataDir, 'bob.jones@there.test'), [])
 })
 
 test('ten thousand records do not hold up the event loop', async (t) => {
-  const { desk } = postrider.appliance
-  const { key } = desk.store.first(raw<{ key: number }>('select key from users where id = ?', [postrider.user.id]))!
-  await desk.store.write((tx) =>
+  const { deps } = postrider.appliance
+  const { key } = deps.store.first(raw<{ key: number }>('select key from users where id = ?', [postrider.user.id]))!
+  await deps.store.write((tx) =>
     tx.run(
       raw(
         `with recursive n(i) as (select 1 union all select i + 1 from n where i < 10000)
@@ -273,7 +273,7 @@ test('ten thousand records do not hold up the event loop', async (t) => {
     if (!over) setImmediate(turn)
   }
   turn()
-  await scrub(desk, erasingOf(desk.keyring, key, 'many@there.test', desk.clock.now()))
+  await scrub(deps, erasingOf(deps.keyring, key, 'many@there.test', deps.clock.now()))
   over = true
   t.diagnostic(`${turns} turns of the event loop, the longest worked for ${Math.round(longest)} ms`)
   assert.deepEqual(await filesWith(postrider.dataDir, 'many@there.test'), [])

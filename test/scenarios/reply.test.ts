@@ -58,7 +58,7 @@ async function api(method: string, path: string, body?: unknown): Promise<Answer
 
 /** A value of the one row that a question to the store finds. The API is asked afterwards: it answers only so often. */
 const found = (sql: string, ...values: string[]): string | undefined =>
-  sandbox.appliance.desk.store.first(raw<{ value: string }>(sql, values))?.value
+  sandbox.appliance.deps.store.first(raw<{ value: string }>(sql, values))?.value
 
 async function become(id: string, status: string) {
   await until(() => found('select status as value from outbound_emails where id = ?', id) === status, status)
@@ -155,10 +155,10 @@ test('nothing else has come to the inbox', async () => {
 })
 
 test('what the sandbox tells its user arrives in an inbox, signed', async () => {
-  const { desk, notices } = sandbox.appliance
+  const { deps, notices } = sandbox.appliance
   const user_key = Number(found('select key as value from users where email = ?', sandbox.user))
   const subject = 'An export is ready'
-  await desk.store.write((tx) => addNotice(tx, { user_key, domain_key: null, subject, text: 'Here.' }, clock.now()))
+  await deps.store.write((tx) => addNotice(tx, { user_key, domain_key: null, subject, text: 'Here.' }, clock.now()))
   notices.ring()
   const id = await until(() => found('select id as value from inbound_emails where subject = ?', subject), 'the notice')
   const { attributes } = (await api('GET', `/inbound-emails/${id}`)).body.data

@@ -291,7 +291,7 @@ async function laneTo(
   const exchanger = await startTestExchanger(script)
   closing.push(() => exchanger.close())
   const asked: string[] = []
-  const desk = {
+  const deps = {
     clock: new ManualClock(),
     resolver: resolverOf(zone, asked),
     allowed: allowPublicAnd(['127.0.0.0/8']),
@@ -307,8 +307,8 @@ async function laneTo(
       },
     }),
   }
-  const route = await findRoute(desk, 'there.test')
-  const answer = 'kind' in route ? route : await connectAlong(desk, 'there.test', route, policy)
+  const route = await findRoute(deps, 'there.test')
+  const answer = 'kind' in route ? route : await connectAlong(deps, 'there.test', route, policy)
   const session = 'kind' in answer ? undefined : answer
   void session?.quit()
   return { exchanger, asked, session, verdict: 'kind' in answer ? answer : undefined }

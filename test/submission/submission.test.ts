@@ -47,7 +47,7 @@ const ports = () => ({
   tls: postrider.appliance.submissions[0]!.port,
 })
 const tokenWith = async (more: object = {}, scopes: ('emails:send' | 'emails:read')[] = ['emails:send']) =>
-  createToken(postrider.appliance.desk, domain.user_key, { name: 'smtp', scopes, duration: '12_months', ...more })
+  createToken(postrider.appliance.deps, domain.user_key, { name: 'smtp', scopes, duration: '12_months', ...more })
 const plain = (password: string): string => Buffer.from(`\0postrider\0${password}`).toString('base64')
 
 /** A client on port 587 that has said STARTTLS and EHLO. */
@@ -211,7 +211,7 @@ test('wrong, scopeless and expired tokens: 535, later each time; revoked and exp
   client.destroy()
   const short = await tokenWith()
   const holder = await signedIn(short.plaintext)
-  await appliance.desk.store.write((tx) => tx.run(raw('delete from tokens where id = ?', [short.token.id])))
+  await appliance.deps.store.write((tx) => tx.run(raw('delete from tokens where id = ?', [short.token.id])))
   assert.equal(await holder.said('MAIL FROM:<shop@here.test>'), '530 5.7.0')
   holder.destroy()
 })
@@ -228,7 +228,7 @@ async function afterAWait(client: RawClient, password: string): Promise<string> 
 
 test('each wrong password of an address is answered later than the one before, up to 8 s; a right one at once', async () => {
   const { clock } = postrider
-  const { log, rates, store } = postrider.appliance.desk
+  const { log, rates, store } = postrider.appliance.deps
   const senders = new Senders({ store, clock, log, rates })
   for (const delay of [250, 500, 1000, 2000, 4000, 8000, 8000]) {
     let answered = false
@@ -433,7 +433,7 @@ test('recipients: roles, doubles, addresses, too many; suppressed ones at RCPT o
     assert.equal((await client.ask(`RCPT TO:<${name}@there.test>`)).code, 250)
   assert.equal(await client.said('RCPT TO:<f@there.test>'), '452 4.5.3')
   await client.ask('RSET')
-  await postrider.appliance.desk.store.write((tx) =>
+  await postrider.appliance.deps.store.write((tx) =>
     suppress(
       tx,
       {
@@ -481,7 +481,7 @@ test('a repeat within 24 hours is the same mail, with other recipients another; 
 })
 
 test('an agent of the token or of the header; a cap of recipients a day, at the API too', async () => {
-  const { desk } = postrider.appliance
+  const { deps } = postrider.appliance
   const { plaintext, token } = await tokenWith({ agentId: 'printer', daily: 3 })
   const by = async (message: string, to?: string[]): Promise<string> => {
     const client = await signedIn(plaintext)
@@ -507,7 +507,7 @@ test('an agent of the token or of the header; a cap of recipients a day, at the 
   assert.equal(posted.status, 201)
   assert.equal(posted.body.data.attributes.agent_id, 'printer')
   assert.equal((await post()).body.errors[0].code, 'volume_exceeded')
-  await changeToken(desk, token.id, { daily: 4 })
+  await changeToken(deps, token.id, { daily: 4 })
   assert.match(await by(`${HEADER}\r\nx`), /^250 /)
   assert.match(await by(`${HEADER}\r\nx`), /^452 4\.2\.2/)
   postrider.clock.leap(DAY)
@@ -560,7 +560,7 @@ test('tracking goes into the html that can bear it, and the mail still verifies'
 })
 
 test('every mail that went out is signed so that an independent verifier agrees', async () => {
-  const keys = postrider.appliance.desk.store.all(
+  const keys = postrider.appliance.deps.store.all(
     raw<{ selector: string; public_key: string }>('select selector, public_key from dkim_keys'),
   )
   const resolver = async (name: string): Promise<string[][]> => {

@@ -42,8 +42,8 @@ before(async () => {
   postrider.dns.set('mx.owner.test', 'A', ['127.0.0.1'])
   domain = await postrider.activeDomain('here.test')
   // The clock is turned by weeks here.
-  const { desk } = postrider.appliance
-  const { plaintext } = await createToken(desk, postrider.user.key, {
+  const { deps } = postrider.appliance
+  const { plaintext } = await createToken(deps, postrider.user.key, {
     name: 'long',
     scopes: SCOPES,
     duration: '12_months',
@@ -411,7 +411,7 @@ describe('failing endpoints', () => {
     // The owner is told by the server's own mail, and in the list of notices.
     const told = await until(
       () =>
-        listNotices(postrider.appliance.desk.store).find(
+        listNotices(postrider.appliance.deps.store).find(
           ({ mailed, subject }) => mailed === 1 && subject.includes(hook.path),
         ),
       'notice',
@@ -666,7 +666,7 @@ test('one hanging endpoint among 20 does not delay the others', async () => {
 })
 
 test('twenty-five hanging endpoints of one user do not keep another user’s waiting', async () => {
-  const user = await addUser(postrider.appliance.desk, { email: 'cat@crowd.test' })
+  const user = await addUser(postrider.appliance.deps, { email: 'cat@crowd.test' })
   const crowded = await postrider.activeDomain('crowd.test', user)
   const token = await postrider.tokenFor(user, ['webhooks:read', 'webhooks:write'])
   const api: TestAppliance['api'] = (method, path, body, headers) =>
@@ -706,7 +706,7 @@ test('down for three days, Postrider restarted in between: exactly once, at the 
     const hook = await makeHook(down, receiver, here, ['email.opened'])
     // The same API after a restart: the appliance is another, the data directory is not.
     const api: TestAppliance['api'] = async (method, path, body) => {
-      const response = await createApp(appliance.desk).request(`/api/v1${path}`, {
+      const response = await createApp(appliance.deps).request(`/api/v1${path}`, {
         method,
         headers: { authorization: `Bearer ${token}` },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),

@@ -74,7 +74,7 @@ describe('create', () => {
     const only = await postrider.api('GET', `/webhooks/${id}?fields[webhooks]=name,secret_hint`)
     assert.deepEqual(Object.keys(only.body.data.attributes).toSorted(), ['name', 'secret_hint'])
     // At rest the secret is sealed.
-    const [box] = postrider.appliance.desk.store.all(
+    const [box] = postrider.appliance.deps.store.all(
       raw<{ sealed: Uint8Array }>('select sealed_secret as sealed from webhooks where id = ?', [id]),
     )
     const sealed = Buffer.from(box!.sealed)
@@ -467,7 +467,7 @@ test('a removed webhook is gone at once: 404 everywhere, and its secret with it'
   refused(await postrider.asOther('GET', `/webhooks/${id}/deliveries`), 404, 'not_found')
   const list = await postrider.api('GET', '/webhooks?page[size]=100')
   assert.ok(!list.body.data.some((one: { id: string }) => one.id === id))
-  const left = postrider.appliance.desk.store.all(
+  const left = postrider.appliance.deps.store.all(
     raw<object>('select sealed_secret, sealed_previous from webhooks where id = ?', [id]),
   )
   assert.deepEqual(

@@ -187,11 +187,11 @@ test('domain events tell the state before and after', async () => {
   const made = await postrider.api('POST', '/domains', document('domains', { name: 'new.test', purpose: 'both' }))
   const { id } = made.body.data
   const fresh = { ...domain, id, key: 0 }
-  const [row] = postrider.appliance.desk.store.all(raw<Domain>('select * from domains where id = ?', [id])) as [Domain]
+  const [row] = postrider.appliance.deps.store.all(raw<Domain>('select * from domains where id = ?', [id])) as [Domain]
   Object.assign(fresh, row)
   const own = await makeHook(postrider, receiver, fresh)
   postrider.publish(fresh)
-  postrider.appliance.desk.bells.domains()
+  postrider.appliance.deps.bells.domains()
   const verified = await until(async () => {
     postrider.clock.leap(MINUTE)
     await rest(postrider)
@@ -217,7 +217,7 @@ test('domain events tell the state before and after', async () => {
   }
 
   const lame = await postrider.api('POST', '/domains', document('domains', { name: 'lame.test', purpose: 'both' }))
-  const [lameRow] = postrider.appliance.desk.store.all(
+  const [lameRow] = postrider.appliance.deps.store.all(
     raw<Domain>('select * from domains where id = ?', [lame.body.data.id]),
   ) as [Domain]
   const lameHook = await makeHook(postrider, receiver, lameRow)
@@ -280,13 +280,13 @@ test('what happened before a webhook was made is not told to it', async () => {
 test('the largest payloads stay under 20 KB and are well-formed', async () => {
   const { id } = await mail({ to: 'big@there.test' })
   await next('email.delivered', hook, ({ data }) => data.email_id === id)
-  const [row] = postrider.appliance.desk.store.all(
+  const [row] = postrider.appliance.deps.store.all(
     raw<{ email: number; delivery: number }>(
       'select e.key as email, d.key as delivery from outbound_emails e join deliveries d on d.email_key = e.key where e.id = ?',
       [id],
     ),
   ) as [{ email: number; delivery: number }]
-  const { store } = postrider.appliance.desk
+  const { store } = postrider.appliance.deps
   // Surrogate pairs that any cut at an even or odd place would split.
   for (const url of [`https://example.com/${'😀'.repeat(8000)}`, `https://example.com/a${'😀'.repeat(8000)}`])
     await store.write((tx) =>
@@ -304,18 +304,18 @@ test('the largest payloads stay under 20 KB and are well-formed', async () => {
 })
 
 test('an event that is damaged in the database is told to nobody, holds up no other, and is found by verify', async () => {
-  const { desk } = postrider.appliance
-  await desk.store.write((tx) =>
+  const { deps } = postrider.appliance
+  await deps.store.write((tx) =>
     tx.run(
       raw(
         `insert into events (id, user_key, domain_key, type, data, created_at) values ('damaged', ?, ?, 'domain.verified', '{"from"', ?)`,
-        [postrider.user.key, domain.key, desk.clock.now()],
+        [postrider.user.key, domain.key, deps.clock.now()],
       ),
     ),
   )
   const { id } = await mail({ to: 'after@there.test' })
   await next('email.delivered', hook, ({ data }) => data.email_id === id)
-  assert.match(desk.store.verify().join(), /data in events is no JSON/)
-  await desk.store.write((tx) => tx.run(raw(`delete from events where id = 'damaged'`)))
-  assert.deepEqual(desk.store.verify(), [])
+  assert.match(deps.store.verify().join(), /data in events is no JSON/)
+  await deps.store.write((tx) => tx.run(raw(`delete from events where id = 'damaged'`)))
+  assert.deepEqual(deps.store.verify(), [])
 })

@@ -98,7 +98,7 @@ export async function happen(
   data: Record<string, unknown> = sampleOf(type),
   times = 1,
 ): Promise<void> {
-  await appliance.desk.store.write((tx) => {
+  await appliance.deps.store.write((tx) => {
     for (let n = 0; n < times; n++)
       appendEvent(tx, {
         type,
@@ -114,6 +114,6 @@ export async function happen(
 export async function rest({ appliance }: Pick<TestAppliance, 'appliance'>): Promise<void> {
   for (let round = 0; round < 10; round++) {
     for (let n = 0; n < 20; n++) await turn()
-    await appliance.desk.store.write(() => {})
+    await appliance.deps.store.write(() => {})
   }
 }

@@ -33,7 +33,7 @@ test(`killed ${KILLS} times between the 200 and the commit: repeats under the sa
   // Recorded, and stopped before anything is attempted: the endpoint is not trusted by this first one.
   await setUp.appliance.stop()
   const store = openStore(dataDir)
-  await happen({ appliance: { desk: { store } } as never, clock: setUp.clock }, domain, 'email.opened', {}, EVENTS)
+  await happen({ appliance: { deps: { store } } as never, clock: setUp.clock }, domain, 'email.opened', {}, EVENTS)
   store.close()
   const configFile = configFor(
     dataDir,

@@ -4,7 +4,7 @@ import { passkeysOf, removePasskey } from '../../accounts/passkeys.ts'
 import { newFactor, turnOff, turnOn } from '../../accounts/second-factor.ts'
 import { endSession, endSessions, listSessions } from '../../accounts/sessions.ts'
 import { checkPassword, setPassword } from '../../accounts/users.ts'
-import type { ApiDesk } from '../../api/desk.ts'
+import type { ApiDeps } from '../../api/deps.ts'
 import { page } from '../frame.ts'
 import { button, facts, field, form, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
@@ -16,36 +16,36 @@ const SHORTEST = 10
 const said = (name: string, detail: string): Answer['errors'] => [{ code: 'invalid', field: name, detail }]
 
 /** `signedInAnew` opens a session after all others have ended. */
-export const accountPlace = (desk: ApiDesk, signedInAnew: (visit: Visit) => Promise<void>): Place => ({
+export const accountPlace = (deps: ApiDeps, signedInAnew: (visit: Visit) => Promise<void>): Place => ({
   path: '/account',
-  show: (visit) => show(desk, visit),
+  show: (visit) => show(deps, visit),
   async act(visit, given) {
     const { user, session } = visit.person
     switch (given.action) {
       case 'password':
-        return changePassword(desk, visit, given, signedInAnew)
+        return changePassword(deps, visit, given, signedInAnew)
       case 'factor':
-        return (await turnOn(desk, user, given.get('secret'), given.get('code')))
+        return (await turnOn(deps, user, given.get('secret'), given.get('code')))
           ? lead(visit, '/account', 'saved')
           : show(
-              desk,
+              deps,
               visit,
               said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'),
               given.get('secret'),
             )
       case 'no-factor':
         if (!(await rightPassword(user.password_hash, given.get('old'))))
-          return show(desk, visit, said('old-factor', 'The password is wrong.'))
-        await turnOff(desk, user)
+          return show(deps, visit, said('old-factor', 'The password is wrong.'))
+        await turnOff(deps, user)
         return lead(visit, '/account', 'saved')
       case 'remove-passkey':
-        await removePasskey(desk, user.key, given.get('id'))
+        await removePasskey(deps, user.key, given.get('id'))
         return lead(visit, '/account', 'removed')
       case 'end':
-        await endSession(desk, user.key, given.get('id'))
+        await endSession(deps, user.key, given.get('id'))
         return lead(visit, '/account', 'ended')
       default:
-        await desk.store.write((tx) => endSessions(tx, user.key, session.key))
+        await deps.store.write((tx) => endSessions(tx, user.key, session.key))
         return lead(visit, '/account', 'ended')
     }
   },
@@ -55,26 +55,26 @@ const rightPassword = (hash: string | null, given: string): Promise<boolean> =>
   hash === null ? Promise.resolve(true) : checkPassword(given, hash)
 
 async function changePassword(
-  desk: ApiDesk,
+  deps: ApiDeps,
   visit: Visit,
   given: Form,
   signedInAnew: (visit: Visit) => Promise<void>,
 ): Promise<Response> {
   const { user } = visit.person
   if (!(await rightPassword(user.password_hash, given.get('old'))))
-    return show(desk, visit, said('old', 'The password is wrong.'))
+    return show(deps, visit, said('old', 'The password is wrong.'))
   if (given.get('new').length < SHORTEST)
-    return show(desk, visit, said('new', `The new password needs ${SHORTEST} characters or more.`))
-  await setPassword(desk, user.email, given.get('new'))
+    return show(deps, visit, said('new', `The new password needs ${SHORTEST} characters or more.`))
+  await setPassword(deps, user.email, given.get('new'))
   await signedInAnew(visit)
   return lead(visit, '/account', 'saved')
 }
 
-async function show(desk: ApiDesk, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
+async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
   const { session, user } = visit.person
-  const now = desk.clock.now()
-  const sessions = listSessions(desk.store, user.key, now)
-  const passkeys = passkeysOf(desk.store, user.key)
+  const now = deps.clock.now()
+  const sessions = listSessions(deps.store, user.key, now)
+  const passkeys = passkeysOf(deps.store, user.key)
   const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
   const password = (name: string, label: string): Html => field({ name, label, type: 'password', error: fault(name) })
   return page(visit, {

@@ -143,7 +143,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
               With the data of the audience’s first contact. The links to leave are made when it is sent.
             </p>
             <div class="previews">
-              <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
+              <iframe sandbox src="/campaigns/${id}/preview" title="On a deps" class="deps" loading="lazy"></iframe>
               <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
             </div>`
         : ''

@@ -12,7 +12,7 @@ import type { Pool } from '../base/pool.ts'
 import type { AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
-import type { FetchDesk } from '../outbound/fetch.ts'
+import type { FetchDeps } from '../outbound/fetch.ts'
 import { definer } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
@@ -31,7 +31,7 @@ export interface Operations {
   }>
 }
 
-export interface ApiDesk {
+export interface ApiDeps {
   operations: Operations
   store: Store
   spool: Spool
@@ -39,7 +39,7 @@ export interface ApiDesk {
   keyring: Keyring
   log: Log
   config: Config
-  fetching: FetchDesk
+  fetching: FetchDeps
   troubles: Troubles
   space: Space
   /** Requests of each token, by HTTP and SMTP together. */
@@ -60,4 +60,4 @@ export interface ApiDesk {
   }
 }
 
-export const define = definer<ApiDesk>()
+export const define = definer<ApiDeps>()
