@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
-import { listAgents, paceOf, pauseAgent } from '../outbound/agents.ts'
+import { listAgents, paceOf, pauseAgent } from '../outbound/reputation/agents.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, time, timeOrNull, words } from './extension.ts'

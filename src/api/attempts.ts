@@ -1,7 +1,7 @@
 // Each attempt to deliver a mail, with what the exchanger said (D81).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { attemptsOf } from '../outbound/attempt-log.ts'
+import { attemptsOf } from '../outbound/delivery/attempt-log.ts'
 import { define } from './deps.ts'
 import { count, EXTENSION, time, words, wordsOrNull } from './extension.ts'
 

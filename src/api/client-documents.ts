@@ -1,6 +1,6 @@
 // Fetches and keeps the metadata documents of OAuth clients (draft-ietf-oauth-client-id-metadata-document-02). Anybody
-// can make this server fetch a URL, so that the rules of outbound/fetch.ts hold, fetches are few for each address that
-// asks and few at once, and what was fetched is kept for a while.
+// can make this server fetch a URL, so that the rules of outbound/accept/fetch.ts hold, fetches are few for each
+// address that asks and few at once, and what was fetched is kept for a while.
 import type { IncomingHttpHeaders } from 'node:http'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -9,7 +9,7 @@ import { allowedNow } from '../accounts/oauth-allowed.ts'
 import { clientById, keepClient, type OauthClient } from '../accounts/oauth-clients.ts'
 import { readDocument, urlFault } from '../accounts/oauth-documents.ts'
 import { RateLimit } from '../accounts/rates.ts'
-import { fetchFile, type FetchDeps } from '../outbound/fetch.ts'
+import { fetchFile, type FetchDeps } from '../outbound/accept/fetch.ts'
 import type { Store } from '../store/database.ts'
 
 export interface ClientDocumentsDeps {

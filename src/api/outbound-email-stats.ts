@@ -1,7 +1,7 @@
 // The figures of one mail, counted from its events.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { countEvents } from '../outbound/stats.ts'
+import { countEvents } from '../outbound/reputation/stats.ts'
 import { define } from './deps.ts'
 
 const count = (about: string) => field(z.int(), { about })

@@ -3,8 +3,13 @@ import { z } from 'zod'
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
-import { commonRefusals, outcomesByHour, receiverFigures, type ReceiverFigures } from '../outbound/receivers.ts'
-import { accountFigures } from '../outbound/tally.ts'
+import {
+  commonRefusals,
+  outcomesByHour,
+  receiverFigures,
+  type ReceiverFigures,
+} from '../outbound/reputation/receivers.ts'
+import { accountFigures } from '../outbound/reputation/tally.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, words } from './extension.ts'
 

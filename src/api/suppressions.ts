@@ -1,7 +1,7 @@
 // Addresses that must not be mailed: listed, and removed unless they are permanent.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { keptForms, liftSuppression } from '../outbound/suppressions.ts'
+import { keptForms, liftSuppression } from '../outbound/suppressions/suppressions.ts'
 import { holding } from './extension.ts'
 import { define } from './deps.ts'
 

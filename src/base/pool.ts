@@ -6,9 +6,9 @@
 // in the slow lane, among other slow ones. A job over its budget is ended alone. When a worker dies, only the job whose
 // turn it was is affected: it is tried once more, alone, before it is lost; the others run again elsewhere.
 import { availableParallelism } from 'node:os'
-import { Hand, type Ears, type Question, type Reply, type Task } from './hand.ts'
+import { WorkerSlot, type Ears, type Question, type Reply, type Task } from './worker-slot.ts'
 
-export { singleExecutable, type Question, type Ready, type Reply } from './hand.ts'
+export { singleExecutable, type Question, type Ready, type Reply } from './worker-slot.ts'
 
 /** A worker died during the job, or the job never got its turn. */
 export class WorkerLost extends Error {}
@@ -69,8 +69,8 @@ const HEAP_MB = 1024
 export class Pool<Job, Result> {
   readonly #source: URL
   readonly #options: PoolOptions & { size: number; heapMb: number }
-  readonly #hands = new Set<Hand>()
-  readonly #slow = new Set<Hand>()
+  readonly #slots = new Set<WorkerSlot>()
+  readonly #slow = new Set<WorkerSlot>()
   readonly #queue: Task[] = []
   #next = 1
   #closed = false
@@ -101,78 +101,78 @@ export class Pool<Job, Result> {
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#look)
-    const hands = [...this.#hands, ...this.#slow]
-    for (const task of [...hands.flatMap((hand) => hand.release()), ...this.#queue.splice(0)]) this.#give(task)
-    await Promise.all(hands.map((hand) => this.#dismiss(hand)))
+    const slots = [...this.#slots, ...this.#slow]
+    for (const task of [...slots.flatMap((slot) => slot.release()), ...this.#queue.splice(0)]) this.#give(task)
+    await Promise.all(slots.map((slot) => this.#dismiss(slot)))
   }
 
   #give(task: Task): void {
     if (this.#closed) return task.reject(new NoWorker('The worker pool is closed.'))
-    const hand = this.#freest(task)
-    if (!hand) return
-    hand.take(task)
+    const slot = this.#freest(task)
+    if (!slot) return
+    slot.take(task)
     this.#watch()
   }
 
-  #freest(task: Task): Hand | undefined {
-    let freest: Hand | undefined
-    for (const hand of this.#hands) if (!freest || hand.pending.size < freest.pending.size) freest = hand
-    if (freest && (freest.pending.size === 0 || this.#hands.size >= this.size)) return freest
-    return this.#hire(this.#hands, task)
+  #freest(task: Task): WorkerSlot | undefined {
+    let freest: WorkerSlot | undefined
+    for (const slot of this.#slots) if (!freest || slot.pending.size < freest.pending.size) freest = slot
+    if (freest && (freest.pending.size === 0 || this.#slots.size >= this.size)) return freest
+    return this.#hire(this.#slots, task)
   }
 
-  #hire(lane: Set<Hand>, task: Task): Hand | undefined {
+  #hire(lane: Set<WorkerSlot>, task: Task): WorkerSlot | undefined {
     const ears: Ears = {
       replied: (from, replies) => this.#replied(from, replies),
       asked: (from, question) => void this.#answer(from, question),
       ended: (from, cause) => this.#ended(from, cause),
     }
     try {
-      const hand = new Hand(this.#source, this.#options.heapMb, ears)
-      lane.add(hand)
-      return hand
+      const slot = new WorkerSlot(this.#source, this.#options.heapMb, ears)
+      lane.add(slot)
+      return slot
     } catch (thrown) {
       task.reject(new NoWorker('No worker thread can be started.', { cause: thrown }))
       return undefined
     }
   }
 
-  async #dismiss(hand: Hand): Promise<void> {
-    this.#hands.delete(hand)
-    this.#slow.delete(hand)
-    clearTimeout(hand.retirement)
-    await hand.worker.terminate()
+  async #dismiss(slot: WorkerSlot): Promise<void> {
+    this.#slots.delete(slot)
+    this.#slow.delete(slot)
+    clearTimeout(slot.retirement)
+    await slot.worker.terminate()
   }
 
-  #replied(hand: Hand, replies: Reply[]): void {
+  #replied(slot: WorkerSlot, replies: Reply[]): void {
     const settled = replies.map((reply) => {
-      const task = hand.pending.get(reply.id)
-      hand.pending.delete(reply.id)
+      const task = slot.pending.get(reply.id)
+      slot.pending.delete(reply.id)
       return { task, reply }
     })
-    if (this.#slow.has(hand)) this.#nextSlow()
-    if (hand.pending.size === 0) {
-      if (this.#slow.has(hand)) this.#rejoin(hand)
-      hand.worker.unref()
-      hand.retirement = setTimeout(() => void this.#dismiss(hand), IDLE).unref()
+    if (this.#slow.has(slot)) this.#nextSlow()
+    if (slot.pending.size === 0) {
+      if (this.#slow.has(slot)) this.#rejoin(slot)
+      slot.worker.unref()
+      slot.retirement = setTimeout(() => void this.#dismiss(slot), IDLE).unref()
     }
     for (const { reply, task } of settled)
       if (reply.error === undefined) task?.resolve(reply.value as never)
       else task?.reject(new JobFailed(reply.error, reply.code ?? ''))
   }
 
-  async #answer({ worker }: Hand, { question, ask }: Question): Promise<void> {
+  async #answer({ worker }: WorkerSlot, { question, ask }: Question): Promise<void> {
     worker.postMessage({ question, answer: await this.#options.answer?.(ask as never).catch(() => undefined) })
   }
 
-  #ended(hand: Hand, cause: Error | undefined): void {
-    const { turn: culprit } = hand
-    const slow = this.#slow.delete(hand)
-    this.#hands.delete(hand)
-    clearTimeout(hand.retirement)
+  #ended(slot: WorkerSlot, cause: Error | undefined): void {
+    const { turn: culprit } = slot
+    const slow = this.#slow.delete(slot)
+    this.#slots.delete(slot)
+    clearTimeout(slot.retirement)
     const why = cause?.message ?? 'The worker stopped.'
-    for (const task of hand.release())
-      if (!hand.ready) task.reject(new NoWorker('The worker thread did not start.', { cause }))
+    for (const task of slot.release())
+      if (!slot.ready) task.reject(new NoWorker('The worker thread did not start.', { cause }))
       else if (task !== culprit) this.#move(task, slow)
       else if (++task.killed >= MAX_KILLED) task.reject(new WorkerLost(why))
       else this.#slowly(task)
@@ -195,15 +195,15 @@ export class Pool<Job, Result> {
 
   #nextSlow(): void {
     for (let task = this.#queue[0]; task; task = this.#queue[0]) {
-      const hand = this.#freestSlow(task)
-      if (hand === 'none') return
+      const slot = this.#freestSlow(task)
+      if (slot === 'none') return
       this.#queue.shift()
-      hand?.take(task)
+      slot?.take(task)
     }
     this.#watch()
   }
 
-  #freestSlow(task: Task): Hand | 'none' | undefined {
+  #freestSlow(task: Task): WorkerSlot | 'none' | undefined {
     const [freest] = [...this.#slow].sort((a, b) => a.pending.size - b.pending.size)
     if (freest && (freest.pending.size === 0 || this.#slow.size >= this.#slowSize))
       return freest.pending.size < SLOW_AT_ONCE ? freest : 'none'
@@ -215,10 +215,10 @@ export class Pool<Job, Result> {
   }
 
   /** A slow-lane thread without work joins the others, if there is room. */
-  #rejoin(hand: Hand): void {
-    this.#slow.delete(hand)
-    if (this.#hands.size < this.size) this.#hands.add(hand)
-    else void this.#dismiss(hand)
+  #rejoin(slot: WorkerSlot): void {
+    this.#slow.delete(slot)
+    if (this.#slots.size < this.size) this.#slots.add(slot)
+    else void this.#dismiss(slot)
   }
 
   #watch(): void {
@@ -226,32 +226,32 @@ export class Pool<Job, Result> {
   }
 
   async #lookAround(): Promise<void> {
-    const hands = [...this.#hands, ...this.#slow].filter(({ pending }) => pending.size > 0)
+    const slots = [...this.#slots, ...this.#slow].filter(({ pending }) => pending.size > 0)
     const now = performance.now()
     this.#look = undefined
-    if (hands.length === 0 || this.#closed) return
+    if (slots.length === 0 || this.#closed) return
     this.#watch()
-    await Promise.all(hands.map((hand) => this.#judge(hand, now)))
+    await Promise.all(slots.map((slot) => this.#judge(slot, now)))
   }
 
   /** Checks the cost of a thread's present job. */
-  async #judge(hand: Hand, now: number): Promise<void> {
-    const spent = await hand.spent(now)
-    const task = spent && hand.pending.get(spent.job)
+  async #judge(slot: WorkerSlot, now: number): Promise<void> {
+    const spent = await slot.spent(now)
+    const task = spent && slot.pending.get(spent.job)
     if (!task || task.cpu === undefined) return
     if (spent.ms > task.cpu || spent.asked > task.cpu * SILENCE) {
-      hand.release((each) => each === task)
+      slot.release((each) => each === task)
       task.reject(new TookTooLong(`It took more than ${task.cpu} ms of CPU time.`))
-    } else if (this.#slow.has(hand) || (spent.ms <= BRIEF && spent.asked <= BRIEF * SILENCE)) return
-    const others = hand.release((each) => each !== task)
-    const slow = this.#slow.has(hand)
-    if (hand.pending.size > 0 && this.#slow.size < this.#slowSize && task.outlasts()) {
+    } else if (this.#slow.has(slot) || (spent.ms <= BRIEF && spent.asked <= BRIEF * SILENCE)) return
+    const others = slot.release((each) => each !== task)
+    const slow = this.#slow.has(slot)
+    if (slot.pending.size > 0 && this.#slow.size < this.#slowSize && task.outlasts()) {
       // The job goes on here; the thread changes lanes instead.
-      this.#hands.delete(hand)
-      this.#slow.add(hand)
+      this.#slots.delete(slot)
+      this.#slow.add(slot)
     } else {
-      const begun = hand.release()
-      void this.#dismiss(hand)
+      const begun = slot.release()
+      void this.#dismiss(slot)
       for (const each of begun) this.#slowly(each)
     }
     for (const other of others) this.#move(other, slow)

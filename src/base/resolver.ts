@@ -3,7 +3,7 @@
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
 import { codeOf, isLocal } from './errors.ts'
-import { gate } from './gate.ts'
+import { semaphore } from './semaphore.ts'
 import { formatEndpoint } from './network.ts'
 
 export type Answer<T> =
@@ -79,7 +79,7 @@ const MAX_ASKED = 50
 export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
-  const turn = gate(MAX_ASKED)
+  const turn = semaphore(MAX_ASKED)
   const inTurn = <T>(question: () => Promise<T[]>): Promise<Answer<T>> => turn(() => ask(question))
   const clean = (host: string): string => host.toLowerCase().replace(/\.$/, '')
   return {

@@ -2,9 +2,9 @@
 // removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained ones get a
 // suppression.
 import type { Keyring } from '../base/keyring.ts'
-import { bringSuppression } from '../outbound/bring.ts'
-import { normalised } from '../outbound/stops.ts'
-import { keptForm, type Reason } from '../outbound/suppressions.ts'
+import { bringSuppression } from '../outbound/suppressions/bring.ts'
+import { normalised } from '../outbound/suppressions/stops.ts'
+import { keptForm, type Reason } from '../outbound/suppressions/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'

@@ -14,11 +14,11 @@ import type { RouteOptions } from '../smtp/route.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 import { OpenKeys } from '../domains/keys.ts'
-import { DeliveryEngine } from '../outbound/deliver.ts'
-import { fetchingOf } from '../outbound/fetch.ts'
+import { DeliveryEngine } from '../outbound/delivery/deliver.ts'
+import { fetchingOf } from '../outbound/accept/fetch.ts'
 import { NoticeMailer } from '../outbound/notice-mail.ts'
-import { StsPolicies } from '../outbound/sts.ts'
-import { SubmittedMail } from '../outbound/submitted.ts'
+import { StsPolicies } from '../outbound/delivery/sts.ts'
+import { SubmittedMail } from '../outbound/delivery/submitted.ts'
 
 export interface EngineDeps {
   store: Store

@@ -2,7 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { gate } from '../base/gate.ts'
+import { semaphore } from '../base/semaphore.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Pool } from '../base/pool.ts'
@@ -11,7 +11,7 @@ import type { Space } from '../base/space.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { listenError } from '../api/server.ts'
-import { InboundEngine } from '../inbound/deliver.ts'
+import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
@@ -66,7 +66,7 @@ export function createInbound(parts: InboundParts): Inbound {
   })
   // Separate threads, so that downloads do not delay the processing of messages.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
-  const inTurn = gate(READERS)
+  const inTurn = semaphore(READERS)
   const engine = new InboundEngine({ ...parts, workers })
   const reception = new Reception({ ...parts, ring: () => engine.ring() })
   const listeners: SmtpListener[] = []

@@ -13,7 +13,7 @@ import { organisationalDomain, parseAddress, toAscii } from '../message/address.
 import { addUser, findUser, listUsers } from '../accounts/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
-import { registerDomain } from '../domains/register.ts'
+import { registerDomain } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
 import { recordsText, zoneFile } from './domain.ts'
 import {

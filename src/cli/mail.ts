@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { parseAddress, toAscii } from '../message/address.ts'
-import { findMails, showQueued } from '../outbound/queue.ts'
+import { findMails, showQueued } from '../outbound/delivery/queue.ts'
 import { detail, listing, showMail } from './queue.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'

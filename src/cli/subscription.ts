@@ -5,7 +5,7 @@ import { OperatorError } from '../base/errors.ts'
 import { planNameOf } from '../accounts/plan.ts'
 import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
-import { leaveBranded } from '../domains/register.ts'
+import { leaveBranded } from '../domains/lifecycle.ts'
 import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 

@@ -3,7 +3,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { plain, standingOf, type Standing } from '../campaigns/standing.ts'
-import type { Reason, Suppression } from '../outbound/suppressions.ts'
+import type { Reason, Suppression } from '../outbound/suppressions/suppressions.ts'
 import { printable } from './terminal.ts'
 import { EMAIL, standingIn, standingsOf, type Standings } from './titles.ts'
 

@@ -2,8 +2,8 @@
 // nothing is written. Exports them too.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { bringSuppression, type Brought } from '../outbound/bring.ts'
-import { suppressionsAfter } from '../outbound/suppressions.ts'
+import { bringSuppression, type Brought } from '../outbound/suppressions/bring.ts'
+import { suppressionsAfter } from '../outbound/suppressions/suppressions.ts'
 import { checkErrors, type RowError } from './contacts-import.ts'
 import type { Source } from './csv-source.ts'
 import { csvLine, formOf, rowsOf, type Row } from './csv.ts'

@@ -3,8 +3,13 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseAddress } from '../message/address.ts'
-import { normalised } from '../outbound/stops.ts'
-import { listSuppressions, removeSuppressions, suppress, type Suppression } from '../outbound/suppressions.ts'
+import { normalised } from '../outbound/suppressions/stops.ts'
+import {
+  listSuppressions,
+  removeSuppressions,
+  suppress,
+  type Suppression,
+} from '../outbound/suppressions/suppressions.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { openSource } from './csv-source.ts'
 import { withDeps, type Invocation } from './open.ts'

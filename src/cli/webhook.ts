@@ -7,7 +7,7 @@ import { newId } from '../base/ids.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
 import { Poster } from '../webhooks/post.ts'
 import { newSecret, signatureHeader } from '../webhooks/sign.ts'
-import { fetchingOf } from '../outbound/fetch.ts'
+import { fetchingOf } from '../outbound/accept/fetch.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer } from './terminal.ts'
 

@@ -2,7 +2,7 @@
 // changed; the page asks for its own part again. Streams are few, and told at most once a second.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { CAMPAIGN_MAIL } from '../outbound/settle.ts'
+import { CAMPAIGN_MAIL } from '../outbound/delivery/settle.ts'
 import { EVENTS } from '../store/events.ts'
 import type { Store } from '../store/database.ts'
 

@@ -6,10 +6,10 @@ import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, typ
 import { deliveryMachine } from '../states/delivery.ts'
 import { move } from '../store/move.ts'
 import { raw } from '../store/query.ts'
-import { forgetAttempts } from './attempt-log.ts'
+import { forgetAttempts } from './delivery/attempt-log.ts'
 import { filesOf } from './body.ts'
-import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './settle.ts'
-import { suppress } from './suppressions.ts'
+import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './delivery/settle.ts'
+import { suppress } from './suppressions/suppressions.ts'
 
 const AT_ONCE = 200
 const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const

@@ -16,7 +16,7 @@ import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
 import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
-import { connectAlong, findRoute, type ConnectDeps } from './connect.ts'
+import { connectAlong, findRoute, type ConnectDeps } from './delivery/connect.ts'
 
 export interface NoticeDeps extends ConnectDeps {
   store: Store

@@ -3,7 +3,7 @@
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
-import { forgetAttempts } from './attempt-log.ts'
+import { forgetAttempts } from './delivery/attempt-log.ts'
 import { filesOf } from './body.ts'
 
 /** Rows that one transaction reads. */

@@ -57,7 +57,7 @@ export class Privacy {
   /** Must run before anything is served or sent: it erases again what an older backup brought back. */
   async recover(): Promise<void> {
     await this.#sweep()
-    for (const request of await this.#replay()) await this.#perform(request)
+    for (const request of await this.#eraseAgain()) await this.#perform(request)
   }
 
   start(): void {
@@ -180,7 +180,7 @@ export class Privacy {
   }
 
   /** Makes requests for erasures of the ledger that the database does not know, because it is older. */
-  async #replay(): Promise<PrivacyRequest[]> {
+  async #eraseAgain(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#deps
     const known = new Map<number, Map<string, string>>()

@@ -4,38 +4,38 @@
 // Every table has `key`, an integer for joins that never leaves the store. It is autoincrement where something may
 // still name the key of a deleted row: a return path, a delivery under way. Most tables have `id`, the public UUIDv7.
 // Times are integer milliseconds since the epoch. Every row that the API lists has `user_key`, its owner.
-import { agents } from './schema-agents.ts'
-import { campaigns } from './schema-campaigns.ts'
-import { console_ } from './schema-console.ts'
-import { digests } from './schema-digests.ts'
-import { foundation } from './schema-foundation.ts'
-import { frontDoor } from './schema-front-door.ts'
-import { inbound } from './schema-inbound.ts'
-import { lanes } from './schema-lanes.ts'
-import { notices } from './schema-notices.ts'
-import { oauthAllowed } from './schema-oauth-allowed.ts'
-import { oauthDocuments } from './schema-oauth-documents.ts'
-import { promises } from './schema-promises.ts'
-import { space } from './schema-space.ts'
-import { submission } from './schema-submission.ts'
-import { unsubscribeLink } from './schema-unsubscribe-link.ts'
-import { webhooks } from './schema-webhooks.ts'
+import { agents } from './migrations/0005-agents.ts'
+import { campaigns } from './migrations/0004-campaigns.ts'
+import { console_ } from './migrations/0013-console.ts'
+import { digests } from './migrations/0014-digests.ts'
+import { foundation } from './migrations/0001-foundation.ts'
+import { frontDoor } from './migrations/0012-front-door.ts'
+import { inbound } from './migrations/0003-inbound.ts'
+import { lanes } from './migrations/0015-lanes.ts'
+import { notices } from './migrations/0008-notices.ts'
+import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
+import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
+import { promises } from './migrations/0006-promises.ts'
+import { space } from './migrations/0010-space.ts'
+import { submission } from './migrations/0011-submission.ts'
+import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
+import { webhooks } from './migrations/0002-webhooks.ts'
 
-export const migrations: readonly { name: string; sql: string }[] = [
-  { name: 'foundation', sql: foundation },
-  { name: 'webhooks', sql: webhooks },
-  { name: 'inbound', sql: inbound },
-  { name: 'campaigns', sql: campaigns },
-  { name: 'agents', sql: agents },
-  { name: 'promises', sql: promises },
-  { name: 'unsubscribe-link', sql: unsubscribeLink },
-  { name: 'notices', sql: notices },
-  { name: 'oauth-allowed', sql: oauthAllowed },
-  { name: 'space', sql: space },
-  { name: 'submission', sql: submission },
-  { name: 'front-door', sql: frontDoor },
-  { name: 'console', sql: console_ },
-  { name: 'digests', sql: digests },
-  { name: 'lanes', sql: lanes },
-  { name: 'oauth-documents', sql: oauthDocuments },
+export const migrations: readonly string[] = [
+  foundation,
+  webhooks,
+  inbound,
+  campaigns,
+  agents,
+  promises,
+  unsubscribeLink,
+  notices,
+  oauthAllowed,
+  space,
+  submission,
+  frontDoor,
+  console_,
+  digests,
+  lanes,
+  oauthDocuments,
 ]

@@ -143,7 +143,7 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
   }
   database.exec('begin immediate')
   try {
-    for (const { sql } of migrations.slice(version())) database.exec(sql)
+    for (const sql of migrations.slice(version())) database.exec(sql)
     database.pragma(`user_version = ${migrations.length}`)
     database.exec('commit')
   } catch (thrown) {

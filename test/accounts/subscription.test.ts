@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import { planOf } from '../../src/accounts/plan.ts'
 import { applyDowngrades, changeSubscription } from '../../src/accounts/subscription.ts'
 import { DAY } from '../../src/base/clock.ts'
-import { leaveBranded } from '../../src/domains/register.ts'
+import { leaveBranded } from '../../src/domains/lifecycle.ts'
 import { db, raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 

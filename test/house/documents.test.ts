@@ -54,3 +54,24 @@ describe('documents', () => {
     assert.equal(read('docs/rfc.md'), rfcPage())
   })
 })
+
+test('src/README.md: each function of a walk stands in its file', () => {
+  const map = readFileSync(join(ROOT, 'src/README.md'), 'utf8')
+  const walks = /\n## Walks\n([\s\S]*?)\n## /.exec(map)![1]!
+  let file = ''
+  let seen = 0
+  const faults: string[] = []
+  for (const [, named] of walks.matchAll(/`([^`]+)`/g)) {
+    if (named === 'forget.ts') continue
+    if (named!.endsWith('.ts')) {
+      file = named!
+      continue
+    }
+    seen++
+    const text = readFileSync(join(ROOT, 'src', file), 'utf8')
+    const form = `(?:function\\*? |const |async |^ {2})${named!.replace('#', '\\#')}\\b`
+    if (!new RegExp(form, 'm').test(text)) faults.push(`${file} has no ${named!}`)
+  }
+  assert.deepEqual(faults, [])
+  assert.ok(seen > 25, String(seen))
+})

@@ -186,6 +186,29 @@ describe('the ladder', () => {
     )
   })
 
+  // Rooms inside a folder, the lowest first. Files outside of a room are shared by all of them, or stand above them.
+  const ROOMS: Record<string, string[]> = { outbound: ['suppressions', 'reputation', 'accept', 'delivery'] }
+
+  test('inside a folder, rooms import their own files and lower rooms', () => {
+    for (const [folder, rooms] of Object.entries(ROOMS)) {
+      const roomOf = (file: string): number => rooms.indexOf(file.split('/').length > 2 ? file.split('/')[1]! : '')
+      const inside = sources.filter((source) => source.folder === folder)
+      assert.deepEqual(
+        rooms.filter((_, index) => inside.every(({ file }) => roomOf(file) !== index)),
+        [],
+        `rooms of ${folder} without files`,
+      )
+      assertNone(
+        inside.flatMap((source) =>
+          internal(source)
+            .filter((target) => target.startsWith(`${folder}/`) && roomOf(source.file) >= 0)
+            .filter((target) => roomOf(target) > roomOf(source.file))
+            .map((target) => `${source.file} -> ${target}`),
+        ),
+      )
+    }
+  })
+
   test('what is imported exists', () => {
     assertNone(
       sources.flatMap((source) =>
@@ -290,11 +313,11 @@ describe('one writer per table', () => {
   const EXCEPTIONS = [
     'store/erasing.ts writes ${table}',
     'store/move.ts writes ${table}',
-    'store/schema-campaigns.ts writes audiences',
-    'store/schema-campaigns.ts writes contacts',
+    'store/migrations/0004-campaigns.ts writes audiences',
+    'store/migrations/0004-campaigns.ts writes contacts',
     // Migrations move or mark rows.
-    'store/schema-console.ts writes users',
-    'store/schema-notices.ts writes notices',
+    'store/migrations/0013-console.ts writes users',
+    'store/migrations/0008-notices.ts writes notices',
     'store/sums.ts writes ${table}',
   ]
 
@@ -357,7 +380,7 @@ describe('time and network', () => {
     'store/batches.ts setTimeout': 'under load a commit waits for more writes to share it',
     'store/batches.ts performance.now': 'a commit waits as long as the one before took',
     'store/commits.ts performance.now': 'a batch is cut off so that the event loop turns',
-    'base/hand.ts setImmediate': 'jobs of one turn of the event loop go in one message',
+    'base/worker-slot.ts setImmediate': 'jobs of one turn of the event loop go in one message',
     'base/jobs.ts setImmediate': 'results of one turn of the event loop go in one message',
     'base/jobs.ts setTimeout': 'an answer may take so long',
     'base/pool.ts performance.now': 'how long a thread has not answered',
@@ -370,12 +393,12 @@ describe('time and network', () => {
     'smtp/session.ts performance.now': 'deadlines of a socket',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'outbound/notice-mail.ts setTimeout': 'a stop waits so long for notices under way',
-    'inbound/deliver.ts setTimeout': 'a stop waits so long for the store',
+    'inbound/reading.ts setTimeout': 'a stop waits so long for the store',
     'inbound/judge.ts performance.now': 'DNS may hold up one message so long',
     'cli/inbound.ts setTimeout': 'a stop waits so long for what is being read',
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
-    'outbound/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
+    'outbound/accept/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
     'acme/http.ts AbortSignal.timeout': 'timeouts of a socket',
     'cli/grade-tls.ts setTimeout': 'timeouts of a socket',
     'cli/grade-dns.ts setTimeout': 'timeouts of a socket',
@@ -417,10 +440,10 @@ describe('time and network', () => {
     'webhooks/post.ts node:https': 'calls of webhooks',
     'webhooks/post.ts node:net': 'addresses in URLs',
     'webhooks/post.ts node:tls': 'the authorities that endpoints are checked against',
-    'outbound/connect.ts node:tls': 'the list of certificate authorities; sockets are those of smtp/client.ts',
-    'outbound/fetch.ts node:https': 'attachments by URL, MTA-STS policies and documents of OAuth clients',
-    'outbound/fetch.ts node:net': 'addresses in URLs',
-    'outbound/fetch.ts node:tls': 'the list of certificate authorities',
+    'outbound/delivery/connect.ts node:tls': 'the list of certificate authorities; sockets are those of smtp/client.ts',
+    'outbound/accept/fetch.ts node:https': 'attachments by URL, MTA-STS policies and documents of OAuth clients',
+    'outbound/accept/fetch.ts node:net': 'addresses in URLs',
+    'outbound/accept/fetch.ts node:tls': 'the list of certificate authorities',
   }
   const NETWORK_MODULES =
     /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/

@@ -1,7 +1,7 @@
 // A server without any domain: its data may not be there yet, so that nothing is refused for good (D46).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { registerDomain } from '../../src/domains/register.ts'
+import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { RawClient } from '../smtp/raw.ts'
 

@@ -8,7 +8,7 @@ import type { Answer, Mx, Resolver } from '../../src/base/resolver.ts'
 import { readAnswer } from '../../src/cli/grade-dns.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
 import { lookUp } from '../../src/domains/records.ts'
-import { aboutTheHost, asksForLess } from '../../src/outbound/conclude.ts'
+import { aboutTheHost, asksForLess } from '../../src/outbound/delivery/conclude.ts'
 import { answerTo } from '../../src/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
@@ -146,7 +146,7 @@ export const ANSWERED: Record<string, Parser> = {
     },
   },
   'words of a refusal': {
-    files: ['smtp/bounce-class.ts', 'outbound/conclude.ts'],
+    files: ['smtp/bounce-class.ts', 'outbound/delivery/conclude.ts'],
     seeds: of(
       '550 5.1.1 <a@b.test>: user unknown; see https://x.test ',
       'mailbox full ',

@@ -1,9 +1,9 @@
-// What was found of a recipient when a mail was claimed (outbound/stops.ts): believed while it says that nothing stops
-// the mail and no entry has changed.
+// What was found of a recipient when a mail was claimed (outbound/suppressions/stops.ts): believed while it says that
+// nothing stops the mail and no entry has changed.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/outbound/stops.ts'
-import { suppress, type NewSuppression } from '../../src/outbound/suppressions.ts'
+import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/outbound/suppressions/stops.ts'
+import { suppress, type NewSuppression } from '../../src/outbound/suppressions/suppressions.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import Database from 'better-sqlite3'
 import { DIGESTED, defineDigest } from '../../src/store/digests.ts'
+import { digests } from '../../src/store/migrations/0014-digests.ts'
 import { migrations } from '../../src/store/migrations.ts'
 import { openStore } from '../../src/store/open.ts'
 
@@ -21,7 +22,7 @@ const FREE: Record<string, string> = {
   learned_lanes: 'what was learned of exchangers is learned again',
   agents: 'names that the owner gave to figures',
   attempts: 'what exchangers said',
-  deliveries: 'addresses stand in the mail and are held to it (outbound/intact.ts)',
+  deliveries: 'addresses stand in the mail and are held to it (outbound/delivery/intact.ts)',
   digests: 'the digests',
   event_cursors: 'names of readers',
   event_sums: 'figures',
@@ -149,9 +150,9 @@ test('a changed column that a digest covers is found in every table; a change by
 
 test('rows of an older version get their digests with the upgrade', (t) => {
   const dir = dataDir(t)
-  const before = migrations.findIndex(({ name }) => name === 'digests')
+  const before = migrations.indexOf(digests)
   const database = open(dir)
-  for (const { sql } of migrations.slice(0, before)) database.exec(sql)
+  for (const sql of migrations.slice(0, before)) database.exec(sql)
   database.pragma(`user_version = ${before}`)
   fill(database)
   database.close()

@@ -1,0 +1,137 @@
+// One worker thread of a pool (base/pool.ts) and its jobs.
+import { createRequire } from 'node:module'
+import { Worker } from 'node:worker_threads'
+import { TurnBoard } from './turn.ts'
+
+/** A job in a pool. */
+export interface Task<Job = unknown> {
+  id: number
+  job: Job
+  /** CPU time that it may use, in ms; undefined: no limit. */
+  cpu: number | undefined
+  /** How many threads died during its turn, and how many during the turn of another job. */
+  killed: number
+  moved: number
+  /** Asked when it takes longer than the others: may it go on in the slow lane? */
+  outlasts: () => boolean
+  resolve: (value: never) => void
+  reject: (error: Error) => void
+}
+
+/** A question of a worker to the server. */
+export interface Question {
+  question: number
+  ask: unknown
+}
+
+/** The message of a worker that has loaded. */
+export interface Ready {
+  ready: true
+}
+
+export interface Reply {
+  id: number
+  value?: unknown
+  error?: string
+  /** The code of a system error. */
+  code?: string
+}
+
+export interface Ears {
+  replied: (slot: WorkerSlot, replies: Reply[]) => void
+  asked: (slot: WorkerSlot, question: Question) => void
+  ended: (slot: WorkerSlot, cause: Error | undefined) => void
+}
+
+/**
+ * The young generation of the heap, in MB.
+ * Jobs leave much short-lived garbage: with the default each worker collects 100 MB of it.
+ */
+const YOUNG_MB = 16
+
+/** CPU time in ms of the job whose turn it is; `asked`: how long (ms) the thread has not answered that question. */
+export interface Spent {
+  job: number
+  ms: number
+  asked: number
+}
+
+export class WorkerSlot {
+  readonly worker: Worker
+  readonly pending = new Map<number, Task>()
+  ready = false
+  retirement: NodeJS.Timeout | undefined
+  readonly #board = new TurnBoard()
+  #outbox: { id: number; job: unknown }[] = []
+  #seen = 0
+  #asking: { since: number } | undefined
+
+  /** Starts the thread. Throws when the machine has none left. */
+  constructor(source: URL, heapMb: number, ears: Ears) {
+    this.worker = startWorker(source, heapMb, this.#board.memory)
+    this.worker.on('message', (message: Reply[] | Question | Ready) => {
+      if ('ready' in message) this.ready = true
+      else if ('question' in message) ears.asked(this, message)
+      else ears.replied(this, message)
+    })
+    let cause: Error | undefined
+    this.worker.on('error', (error) => (cause = error as Error))
+    this.worker.on('exit', () => ears.ended(this, cause))
+  }
+
+  take(task: Task): void {
+    const { id, job } = task
+    this.pending.set(id, task)
+    clearTimeout(this.retirement)
+    // A worker keeps the process alive only while it has jobs.
+    this.worker.ref()
+    if (this.#outbox.push({ id, job }) === 1)
+      setImmediate(() => this.worker.postMessage({ jobs: this.#outbox.splice(0) }))
+  }
+
+  /** Takes jobs away from the thread. Later messages about them are ignored. */
+  release(which: (task: Task) => boolean = () => true): Task[] {
+    const released = [...this.pending.values()].filter(which)
+    for (const { id } of released) this.pending.delete(id)
+    this.#outbox = this.#outbox.filter(({ id }) => this.pending.has(id))
+    return released
+  }
+
+  /** The job whose turn it is. */
+  get turn(): Task | undefined {
+    return this.pending.get(this.#board.read().job)
+  }
+
+  /** The cost of the present job, if its turn had begun at the last call already: short jobs are never measured. */
+  async spent(now: number): Promise<Spent | undefined> {
+    const { job } = this.#board.read()
+    const again = job !== 0 && job === this.#seen
+    this.#seen = job
+    if (!again) return undefined
+    // A thread inside a call of the system or a library answers only after it.
+    if (this.#asking) return { job, ms: 0, asked: now - this.#asking.since }
+    this.#asking = { since: now }
+    const used = await this.worker.cpuUsage().catch(() => undefined)
+    this.#asking = undefined
+    const turn = this.#board.read()
+    if (!used || turn.job !== job) return undefined
+    return { job, ms: (used.user + used.system - turn.began + turn.spent) / 1000, asked: 0 }
+  }
+}
+
+/** node:sea in the single executable, else undefined. */
+export function singleExecutable():
+  | { getAsset(name: string, encoding: 'utf8'): string; getRawAsset(name: string): ArrayBuffer }
+  | undefined {
+  const sea = createRequire(import.meta.url)('node:sea') as typeof import('node:sea')
+  return sea.isSea() ? (sea as never) : undefined
+}
+
+function startWorker(source: URL, heapMb: number, board: SharedArrayBuffer): Worker {
+  const sea = singleExecutable()
+  const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB, maxOldGenerationSizeMb: heapMb }
+  const options = { resourceLimits, workerData: { board } }
+  if (!sea) return new Worker(source, options)
+  const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
+  return new Worker(sea.getAsset(name, 'utf8'), { eval: true, ...options })
+}

@@ -1,0 +1,129 @@
+// The rules of sending that only the store can judge: who may send what to whom. Each refusal points at the field it is
+// about (specification "POST /outbound-emails rules", D21, D22).
+import { refuse, refuseAttribute, Refusal, type Problem } from '../../base/errors.ts'
+import type { Keyring } from '../../base/keyring.ts'
+import { inFamily, parseAddress, type Address } from '../../message/address.ts'
+import type { Reader } from '../../store/database.ts'
+import { db, statement } from '../../store/query.ts'
+import type { RowOf } from '../../store/tables.ts'
+import { listed, type Recipient } from './recipients.ts'
+import type { NewEmail } from './email.ts'
+import { stopsOf } from '../suppressions/stops.ts'
+
+export type SendingDomain = Pick<
+  RowOf<'domains'>,
+  'key' | 'name' | 'status' | 'open_tracking_enabled' | 'click_tracking_enabled'
+>
+
+const sendingDomain = statement<{ user_key: number; name: string }>()((arg) =>
+  db
+    .selectFrom('domains')
+    .select(['key', 'name', 'status', 'open_tracking_enabled', 'click_tracking_enabled'])
+    .where('user_key', '=', arg.user_key)
+    .where('name', '=', arg.name)
+    .where('deleted_at', 'is', null)
+    // The same name may be registered in several regions: a domain that can send comes first.
+    .orderBy((eb) => eb.case().when('status', '=', 'active').then(0).else(1).end())
+    .orderBy('key')
+    .limit(1),
+)
+
+const subscription = statement<{ key: number }>()((arg) =>
+  db.selectFrom('users').select('subscription_state').where('key', '=', arg.key),
+)
+
+/**
+ * Throws 404 when the user owns no domain of the from address.
+ * Throws nothing for a malformed address: that is a 422 later.
+ */
+export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
+  const address = typeof from === 'string' ? parseAddress(from) : undefined
+  if (address) domainOf(reader, userKey, address)
+}
+
+export const UNSUBSCRIBED = 'Sending needs an active subscription; ask the operator of this server.'
+
+export const isSubscribed = (reader: Reader, userKey: number): boolean =>
+  reader.fact(subscription({ key: userKey }))?.subscription_state === 'active'
+
+export function requireSubscription(reader: Reader, userKey: number): void {
+  if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
+}
+
+/** Every check between a well-formed mail and the queue. Returns the sending domain; throws a Refusal. */
+export function admit(
+  reader: Reader,
+  keyring: Keyring,
+  userKey: number,
+  from: Address,
+  recipients: readonly Recipient[],
+  given: NewEmail,
+  now: number,
+): SendingDomain {
+  requireSubscription(reader, userKey)
+  const domain = domainOf(reader, userKey, from)
+  if (domain.status !== 'active')
+    throw refuseAttribute(
+      'domain_not_active',
+      'from',
+      `The domain ${domain.name} is ${domain.status}, not active; ${
+        domain.status === 'suspended'
+          ? 'its removal was begun: delete it again, or ask the operator to resume it.'
+          : 'publish its DNS records and wait until they are verified.'
+      }`,
+    )
+  const problems = [...strangers(domain.name, listed('reply_to', given.reply_to)), ...untracked(domain, given)]
+  const stops = stopsOf(
+    reader,
+    keyring,
+    recipients.map(({ address: { address } }) => ({ domain_key: domain.key, address })),
+    now,
+  )
+  for (const [index, { address, pointer }] of recipients.entries()) {
+    const suppression = stops[index]
+    if (suppression)
+      problems.push({
+        code: 'recipient_suppressed',
+        detail: `${address.address} is suppressed on ${domain.name} (${suppression.erased ? 'it was forgotten on request' : suppression.reason}).`,
+        source: { pointer: `/data/attributes/${pointer}` },
+        meta: { recipient: address.address, reason: suppression.reason },
+      })
+  }
+  if (problems.length > 0) throw new Refusal(problems)
+  return domain
+}
+
+function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain {
+  const domain = reader.fact(sendingDomain({ user_key: userKey, name: from.domain }))
+  if (!domain)
+    throw refuse('not_found', `You have no sending domain ${from.domain}; register it first.`, {
+      pointer: '/data/attributes/from',
+    })
+  return domain
+}
+
+/** Addresses outside the sending domain's family (specification "Outbound email"). */
+export function strangers(domain: string, addresses: readonly Pick<Recipient, 'text' | 'pointer'>[]): Problem[] {
+  return addresses.flatMap(({ text, pointer }): Problem[] => {
+    const address = parseAddress(text)!
+    if (inFamily(domain, address.domain)) return []
+    const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
+    return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]
+  })
+}
+
+/** Tracking that is asked for and that the sending domain does not allow. */
+export function untracked(
+  domain: Pick<SendingDomain, 'name' | 'open_tracking_enabled' | 'click_tracking_enabled'>,
+  given: { track_opens?: boolean | null | undefined; track_clicks?: boolean | null | undefined },
+): Problem[] {
+  const asked = [
+    ['track_opens', given.track_opens, domain.open_tracking_enabled],
+    ['track_clicks', given.track_clicks, domain.click_tracking_enabled],
+  ] as const
+  return asked.flatMap(([name, wanted, enabled]): Problem[] => {
+    if (wanted !== true || enabled !== 0) return []
+    const detail = `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`
+    return [{ code: 'tracking_disabled', detail, source: { pointer: `/data/attributes/${name}` } }]
+  })
+}

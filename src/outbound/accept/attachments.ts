@@ -1,0 +1,100 @@
+// Takes in attachments: decodes or fetches them, judges them, and stores them for the composer. Small ones go into the
+// body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
+import { release } from '../../base/memory.ts'
+import { Refusal, type Problem } from '../../base/errors.ts'
+import { refusalOf, typeOf } from '../../message/file-type.ts'
+import type { StoredAttachment } from '../../message/worker.ts'
+import type { Spool } from '../../store/spool.ts'
+import { fetchFile, type FetchDeps } from './fetch.ts'
+
+export interface NewAttachment {
+  content?: string | undefined
+  path?: string | undefined
+  filename: string
+  content_type?: string | undefined
+  content_id?: string | undefined
+  disposition?: 'attachment' | 'inline' | undefined
+}
+
+/** An attachment with its bytes at hand, not yet stored. */
+export interface Received extends Omit<StoredAttachment, 'content'> {
+  bytes: Buffer
+}
+
+/** Up to this many bytes an attachment is kept inside the body's JSON. */
+const INLINE_UP_TO = 16 * 1024
+
+/** Decodes or fetches all of them; fetches run at the same time. Throws 422 with every problem found. */
+export async function receiveAttachments(deps: FetchDeps, given: readonly NewAttachment[]): Promise<Received[]> {
+  const results = await Promise.all(given.map((attachment, index) => receive(deps, attachment, index)))
+  const problems = results.filter((result): result is Problem => 'code' in result)
+  if (problems.length > 0) throw new Refusal(problems)
+  return results as Received[]
+}
+
+async function receive(deps: FetchDeps, given: NewAttachment, index: number): Promise<Received | Problem> {
+  const problem = (code: Problem['code'], member: string, detail: string): Problem => ({
+    code,
+    detail,
+    source: { pointer: `/data/attributes/attachments/${index}/${member}` },
+  })
+  // The name is judged before anything is fetched.
+  const byName = refusalOf(given.filename, Buffer.alloc(0))
+  if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}.`)
+  let bytes: Buffer
+  let fetchedType: string | undefined
+  if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
+  else {
+    const fetched = await fetchFile(deps, given.path)
+    if ('refused' in fetched)
+      return problem('attachment_unavailable', 'path', `The attachment's URL ${fetched.refused}.`)
+    bytes = fetched.bytes
+    fetchedType = fetched.contentType
+  }
+  const byBytes = refusalOf(given.filename, bytes)
+  if (byBytes)
+    return problem(
+      'forbidden_attachment',
+      given.path === undefined ? 'content' : 'path',
+      `"${given.filename}" ${byBytes}.`,
+    )
+  return {
+    filename: given.filename,
+    contentType: given.content_type ?? usable(fetchedType) ?? typeOf(given.filename, bytes),
+    contentId: given.content_id ?? null,
+    disposition: given.disposition ?? (given.content_id === undefined ? 'attachment' : 'inline'),
+    size: bytes.length,
+    bytes,
+  }
+}
+
+/**
+ * The media type of a foreign Content-Type header, if it is one. Generic types are dropped: the file name says more.
+ */
+function usable(type: string | undefined): string | undefined {
+  const [, name] = /^\s*([\w.+-]+\/[\w.+-]+)\s*(?:;|$)/.exec(type ?? '') ?? []
+  return name === undefined || /^(?:application\/octet-stream|text\/plain|binary\/)/i.test(name)
+    ? undefined
+    : name.toLowerCase()
+}
+
+/**
+ * Writes the large ones to the spool. Returns all of them as the body's JSON holds them, and the names of the files.
+ */
+export async function storeAttachments(
+  spool: Spool,
+  emailId: string,
+  received: readonly Received[],
+): Promise<{ stored: StoredAttachment[]; files: string[] }> {
+  const files: string[] = []
+  const stored = await Promise.all(
+    received.map(async ({ bytes, ...attachment }, index): Promise<StoredAttachment> => {
+      if (bytes.length <= INLINE_UP_TO) return { ...attachment, content: { text: bytes.toString('base64') } }
+      const file = await spool.put(`${emailId}-${index}`, bytes)
+      files.push(file)
+      release(bytes)
+      return { ...attachment, content: { file } }
+    }),
+  )
+  return { stored, files }
+}

@@ -1,0 +1,42 @@
+// Types of this folder for an email: its row, and the checked content of a new one.
+import type { RowOf } from '../../store/tables.ts'
+import type { StoredAttachment } from '../../message/worker.ts'
+import type { NewAttachment } from './attachments.ts'
+import type { OneOrMore } from './recipients.ts'
+
+export type Email = RowOf<'outbound_emails'>
+
+/** A mail as it is submitted: every value is in its checked form. */
+export interface NewEmail {
+  from: string
+  to: string
+  cc?: OneOrMore
+  bcc?: OneOrMore
+  reply_to?: OneOrMore
+  subject: string
+  /** Null only for a mail from SMTP submission without an HTML part. */
+  html: string | null
+  text?: string | null | undefined
+  idempotency_key?: string | null | undefined
+  agent_id?: string | null | undefined
+  track_opens?: boolean | null | undefined
+  track_clicks?: boolean | null | undefined
+  ai_disclosure?: boolean | null | undefined
+  attachments?: readonly NewAttachment[] | undefined
+  headers?: readonly (readonly [name: string, value: string])[] | undefined
+  /** A mail from SMTP submission; it is sent as it arrived. */
+  message?: SubmittedMessage | undefined
+  /** The token whose daily limit of recipients counts; undefined: it has no limit. */
+  cappedToken?: number | undefined
+}
+
+export interface SubmittedMessage {
+  /** The id of the email, made when the message began. */
+  id: string
+  messageId: string
+  /** Its octets as they are sent, or the file of the spool that holds them. */
+  octets: Buffer | { spooled: string }
+  attachments: readonly Omit<StoredAttachment, 'content'>[]
+  /** A repeated message has the same hash. */
+  hash: Buffer
+}

@@ -1,0 +1,111 @@
+// Each attempt of a delivery (D81): an attempt that another follows is a row of its own; what the last one came to
+// stands with the delivery, so that a mail that is taken at once costs no row. They are kept as long as the body and go
+// with an erased recipient.
+import type { Verdict } from '../../smtp/verdict.ts'
+import type { Reader, Tx } from '../../store/database.ts'
+import { db, raw } from '../../store/query.ts'
+import type { RowOf } from '../../store/tables.ts'
+
+export interface Attempt {
+  /** Recipient. */
+  address: string
+  role: 'to' | 'cc' | 'bcc'
+  number: number
+  at: number
+  outcome: RowOf<'attempts'>['outcome'] | 'under way'
+  smtp_code: number | null
+  enhanced_code: string | null
+  response: string | null
+  remote_mta: string | null
+  tls: string | null
+  /** The SMTP dialogue, of the last attempt alone. */
+  dialogue: string | null
+}
+
+type Delivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
+
+/** Writes an attempt down that another will follow. */
+export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict, now: number): void {
+  tx.run(
+    db.insertInto('attempts').values({
+      delivery_key: key,
+      number: attempts,
+      at: now,
+      outcome: 'deferred',
+      smtp_code: verdict.code,
+      enhanced_code: verdict.enhanced,
+      response: verdict.text,
+      remote_mta: verdict.host,
+      tls: verdict.tls,
+    }),
+  )
+}
+
+/** Every attempt of a mail, recipient by recipient, the earliest first. */
+export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
+  const deliveries = reader.all(
+    raw<RowOf<'deliveries'>>('select * from deliveries where email_key = ? order by key', [emailKey]),
+  )
+  const logged = reader.all(
+    raw<RowOf<'attempts'>>(
+      'select a.* from attempts a join deliveries v on v.key = a.delivery_key where v.email_key = ? order by a.key',
+      [emailKey],
+    ),
+  )
+  return deliveries.flatMap((delivery) => {
+    const { address, role } = delivery
+    const earlier: Attempt[] = logged
+      .filter(({ delivery_key }) => delivery_key === delivery.key)
+      .map(({ at, enhanced_code, number, outcome, remote_mta, response, smtp_code, tls }) => ({
+        address,
+        role,
+        number,
+        at,
+        outcome,
+        smtp_code,
+        enhanced_code,
+        response,
+        remote_mta,
+        tls,
+        dialogue: null,
+      }))
+    const last = earlier.at(-1)
+    // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
+    if (last && last.number === delivery.attempts && delivery.status === 'queued') {
+      last.dialogue = delivery.dialogue
+      return earlier
+    }
+    if (delivery.attempts === 0 || delivery.status === 'queued' || delivery.status === 'held') return earlier
+    const {
+      attempts: number,
+      dialogue,
+      enhanced_code,
+      remote_mta,
+      response,
+      smtp_code,
+      status,
+      tls,
+      updated_at,
+    } = delivery
+    const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
+    const end = {
+      address,
+      role,
+      number,
+      at: updated_at,
+      outcome,
+      smtp_code,
+      enhanced_code,
+      response,
+      remote_mta,
+      tls,
+      dialogue,
+    } as const
+    return [...earlier, end]
+  })
+}
+
+/** Removes the attempts of a mail. */
+export function forgetAttempts(tx: Tx, emailKey: number): void {
+  tx.run(raw('delete from attempts where delivery_key in (select key from deliveries where email_key = ?)', [emailKey]))
+}

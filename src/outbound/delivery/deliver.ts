@@ -1,0 +1,300 @@
+// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, on as many lanes at once as have mail.
+//
+// Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
+// lane; every claimed delivery ends settled or released; after stop() nothing runs.
+import { SECOND, type Clock } from '../../base/clock.ts'
+import type { Config } from '../../base/config.ts'
+import { Loop } from '../../base/loop.ts'
+import type { SmtpSession } from '../../smtp/client.ts'
+import type { Troubles } from '../../base/trouble.ts'
+import type { Verdict } from '../../smtp/verdict.ts'
+import type { Store } from '../../store/database.ts'
+import { attemptOrWait, type AttemptDeps, type Connection, type Sessions } from './attempt.ts'
+import { releaseAll } from './claim.ts'
+import { findRoute } from './connect.ts'
+import { LaneMemory } from './lane-memory.ts'
+import { LaneSet } from './lane-set.ts'
+import { heldByProvider, providerShareOf, someIdle, type Lane } from './lanes.ts'
+import { Fates } from './fates.ts'
+import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './lessons.ts'
+import { claimRound } from './round.ts'
+import { Shaping } from '../shaping.ts'
+import type { MailTransaction, Sources } from './transaction.ts'
+
+export interface DeliveryDeps extends AttemptDeps {
+  store: Store
+  clock: Clock
+  sources: Sources
+  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'log' | 'tls' | 'webhooks'>
+  troubles: Troubles
+}
+
+/** The connection if it can carry more. `refused`: the mail goes over another; `narrowed`: there was one too many. */
+type Used = Connection | 'refused' | 'narrowed' | undefined
+/** MailTransactions in memory for each connection. */
+const WINDOW_PER_CONNECTION = 4
+/** After local trouble the other mail of a lane is tried again after this time (ms). */
+const LOCAL_PAUSE = 10 * SECOND
+/** The most results of campaign mail that are being written at once; after a crash so many mails may be sent twice. */
+const MAX_SETTLING = 100
+
+export class DeliveryEngine {
+  readonly #deps: DeliveryDeps
+  readonly #lanes: LaneSet
+  readonly #memory: LaneMemory
+  readonly #loop: Loop
+  readonly #shaping: Shaping
+  readonly #open = new Set<SmtpSession>()
+  readonly #sessions: Sessions
+  readonly #running = new Set<Promise<void>>()
+  readonly #fates: Fates
+  #senders = 0
+  #idle = 0
+  #inMemory = 0
+  #settling = 0
+  #rescan = true
+  #stopping = false
+
+  constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
+    this.#deps = deps
+    this.#shaping = shaping
+    this.#lanes = new LaneSet(shaping)
+    this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
+    this.#fates = new Fates(deps, () => this.#loop.ring())
+    this.#sessions = {
+      opened: (session) => void this.#open.add(session),
+      leave: ({ session }) => {
+        this.#open.delete(session)
+        return session.quit()
+      },
+      closing: () => this.#stopping,
+    }
+    this.#loop = new Loop({ name: 'deliveries', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
+  }
+
+  /** Takes back what a dead process had claimed, and knows what it had learned. */
+  async recover({ clock, log, store } = this.#deps): Promise<void> {
+    this.#lanes.recall(this.#memory.recall())
+    const count = await releaseAll(store, clock.now())
+    if (count > 0) log.info('deliveries of an earlier process released', { count })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** Says that mail of a lane is due; without a lane: that anything may have changed. */
+  ring(lane?: string): void {
+    if (lane === undefined) this.#rescan = true
+    else this.#lanes.of(lane).due = this.#deps.clock.now()
+    this.#loop.ring()
+  }
+
+  /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
+  async stop(patience = 8000): Promise<void> {
+    this.#stopping = true
+    this.#fates.end()
+    const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
+      for (const session of this.#open) session.destroy()
+      this.#fates.giveUp()
+    })
+    await this.#loop.stop()
+    for (const lane of this.#lanes.values()) {
+      for (const waiter of lane.idle.splice(0)) waiter(undefined)
+      await this.#release(lane, lane.waiting.splice(0))
+    }
+    await Promise.all(this.#running)
+    await this.#memory.write()
+    inTime()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { config, store } = this.#deps
+    if (this.#rescan) {
+      for (const lane of this.#lanes.rescan(store, now))
+        this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+      // Read to its end: a database that fails in the middle is read again.
+      this.#rescan = false
+    }
+    const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
+    const { claimed, next, served } = await claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    for (const mail of claimed) this.#dispatch(mail)
+    for (const lane of served) this.#lanes.served(lane)
+    if (this.#lanes.sweep(now)) this.#memory.note()
+    return next
+  }
+
+  #dispatch(mail: MailTransaction): void {
+    const lane = this.#lanes.of(mail.lane)
+    this.#inMemory++
+    this.#assign(lane, mail)
+    this.#staff(lane)
+  }
+
+  /** Gives mail to an idle sender, else puts it in the line for the next one. */
+  #assign({ idle, waiting }: Lane, mail: MailTransaction): void {
+    if (idle.length > 0) idle.shift()!(mail)
+    else waiting.push(mail)
+  }
+
+  /** Starts senders where mail waits, the route is known, and lane, provider and server have a connection left. */
+  #staff(lane: Lane): void {
+    if (this.#stopping || lane.waiting.length === 0) return
+    if (!lane.knowsWay(this.#deps.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+    const { max_connections } = this.#deps.config.delivery
+    while (
+      lane.waiting.length > 0 &&
+      lane.senders < lane.width &&
+      this.#senders < lane.shareOf(max_connections) &&
+      this.#shaping.hasRoom(lane.limits)
+    ) {
+      lane.senders++
+      this.#senders++
+      const { limits } = lane
+      this.#shaping.opened(limits)
+      const sent = this.#send(lane, lane.waiting.shift()).finally(() => {
+        lane.senders--
+        this.#senders--
+        this.#shaping.closed(limits)
+        for (const other of this.#lanes.values()) this.#staff(other)
+      })
+      this.#track(sent, `sender for ${lane.domain}`)
+    }
+    // A connection that is kept without work ends where another lane needs its place.
+    if (lane.waiting.length > 0 && lane.senders < lane.width && this.#idle > 0)
+      someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : lane.limits)?.(undefined)
+  }
+
+  /** Runs a task in the background: its faults are logged, and stop() waits for it. */
+  #track(work: Promise<void>, name: string): void {
+    const run = work
+      .catch((thrown) => void this.#deps.log.fault(name, thrown))
+      .finally(() => void this.#running.delete(run))
+    this.#running.add(run)
+  }
+
+  /** Looks for the route to a lane's domain; when there is none, the waiting mail is settled. */
+  async #findWay(lane: Lane): Promise<void> {
+    if (lane.routing) return
+    lane.routing = true
+    const now = this.#deps.clock.now()
+    try {
+      const route = await findRoute(this.#deps, lane.domain)
+      if ('kind' in route) {
+        if (route.kind === 'deferred') lane.backOff(now)
+        this.#heedTrouble(lane, [route], now)
+        // What comes in while the first are settled has the same fate.
+        while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
+      } else {
+        lane.route = route
+        lane.limits = this.#shaping.limitsFor(route.hosts[0])
+        // Mail was claimed before its provider was known: mail over the provider's limit goes back.
+        const over = (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - providerShareOf(lane)
+        if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
+      }
+    } catch (thrown) {
+      lane.pauseUntil(now + LOCAL_PAUSE)
+      await this.#release(lane, lane.waiting.splice(0))
+      throw thrown
+    } finally {
+      lane.routing = false
+    }
+    this.#staff(lane)
+  }
+
+  /** One sender: sends the lane's mail over one connection, which is replaced when it is used up. */
+  async #send(lane: Lane, work: MailTransaction | undefined): Promise<void> {
+    let connection: Connection | undefined
+    try {
+      while (work) {
+        lane.inHand++
+        const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
+        // Another connection works: it gets this mail, and this sender ends.
+        if (used === 'refused') return this.#assign(lane, work)
+        this.#inMemory--
+        if (used === 'narrowed') return void (connection = undefined)
+        connection = used
+        if (lane.due !== null) this.#loop.ring()
+        work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
+      }
+    } finally {
+      if (connection) void this.#sessions.leave(connection)
+    }
+  }
+
+  /** Waits a little with an open connection for more mail; undefined when none came. */
+  #nextFor(lane: Lane, connection: Connection | undefined): Promise<MailTransaction | undefined> | undefined {
+    const { clock, config } = this.#deps
+    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(lane.limits)
+    if (!connection || this.#stopping || full) return undefined
+    this.#idle++
+    return lane.idleFor(clock).finally(() => void this.#idle--)
+  }
+
+  /** Settles or releases one mail transaction in any case, unless its connection was refused. */
+  async #deliver(lane: Lane, work: MailTransaction, open: Connection | undefined): Promise<Used> {
+    const begunAt = this.#deps.clock.now()
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, lane, work, open, this.#sessions)
+    // The time of the verdict: writing it down takes its own.
+    const now = this.#deps.clock.now()
+    if (isRefused(lane, work, verdicts, now)) {
+      if (connection) void this.#sessions.leave(connection)
+      return 'refused'
+    }
+    if (withdrawn) await this.#fates.withdraw(lane, work, withdrawn)
+    else {
+      const fates = slowedBy(lane, work, verdicts, { begunAt, now })
+      const settled = this.#fates.settle(lane, work, fates)
+      // Heeded at once: writing may take long while there is trouble, and the lane must not go on as before meanwhile.
+      this.#heedTrouble(lane, fates, now)
+      // Of a campaign the next mail goes out while this one's fate is written down, together with others.
+      if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
+        this.#settling++
+        this.#track(
+          settled.finally(() => void this.#settling--),
+          `settle ${lane.name}`,
+        )
+      } else await settled
+      if (this.#heed(lane, lessonOf(lane, fates, connection, now), now)) {
+        if (connection) void this.#sessions.leave(connection)
+        return 'narrowed'
+      }
+    }
+    const spent = verdicts.some(({ code }) => code === 421)
+    if (!connection || (!spent && connection.session.usable && connection.mails < lane.limits.mails_per_connection))
+      return connection
+    // An exchanger that counts connections counts this one until it is closed.
+    await this.#sessions.leave(connection)
+    return undefined
+  }
+
+  /** Acts on what a mail taught; true when its sender is one too many. */
+  #heed(lane: Lane, learned: Lesson, now: number): boolean {
+    if (learned?.lesson === 'narrower') return true
+    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict, now), `settle ${lane.domain}`)
+    else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+    return false
+  }
+
+  /** Trouble of this server is reported, and the lane waits for its end. */
+  #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
+    if (tellTrouble(this.#deps.troubles, verdicts)) lane.pauseUntil(now + LOCAL_PAUSE)
+  }
+
+  async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {
+    const { same, others } = sharing(lane.waiting.splice(0), verdict, now)
+    await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
+  }
+
+  async #settleAll(lane: Lane, others: MailTransaction[], verdict: Verdict): Promise<void> {
+    this.#inMemory -= others.length
+    await this.#fates.settleAll(lane, others, verdict)
+  }
+
+  async #release(lane: Lane, waiting: MailTransaction[]): Promise<void> {
+    if (waiting.length === 0) return
+    await this.#fates.release(lane, waiting)
+    this.#inMemory -= waiting.length
+    this.#loop.ring()
+  }
+}

@@ -1,0 +1,112 @@
+// What lanes learned, kept in the store, so that it outlives a restart and commands can show it (D64). It is written
+// seconds after it changed, by the server alone; what is older than an hour is forgotten.
+import { HOUR, SECOND, type Cancel, type Clock } from '../../base/clock.ts'
+import type { Log } from '../../base/log.ts'
+import type { Reader, Store, Tx } from '../../store/database.ts'
+import { db } from '../../store/query.ts'
+import type { RowOf } from '../../store/tables.ts'
+import { domainOf, isBulk } from '../lane-names.ts'
+
+export type LearnedLane = RowOf<'learned_lanes'>
+
+const WRITTEN_AFTER = 3 * SECOND
+export const REMEMBERED = HOUR
+
+/** What was learned in the last hour, by lane. Times in ms since the epoch; null: nothing is known. */
+export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
+  const rows = reader.all(
+    db
+      .selectFrom('learned_lanes')
+      .selectAll()
+      .where('learned_at', '>', now - REMEMBERED)
+      .orderBy('lane'),
+  )
+  // A pause that is over is no news.
+  return rows
+    .map((row) => ({ ...row, paused_until: (row.paused_until ?? 0) > now ? row.paused_until : null }))
+    .filter((row) => row.connections !== null || row.per_second !== null || row.paused_until !== null)
+}
+
+/** What was learned of a receiving domain: of its mail and its campaigns' the lesser. */
+export function learnedOf(learned: readonly LearnedLane[], domain: string): Omit<LearnedLane, 'lane' | 'learned_at'> {
+  const known = learned.filter(({ lane }) => domainOf(lane) === domain)
+  const of = (name: 'connections' | 'per_second' | 'paused_until'): number[] =>
+    known.flatMap((lane) => lane[name] ?? [])
+  const least = (numbers: number[]): number | null => (numbers.length > 0 ? Math.min(...numbers) : null)
+  return {
+    connections: least(of('connections')),
+    per_second: least(of('per_second')),
+    paused_until: of('paused_until').reduce<number | null>((most, until) => Math.max(most ?? 0, until), null),
+  }
+}
+
+/** The name of a lane as people read it. */
+export const shownLane = ({ lane }: LearnedLane): { domain: string; campaigns: boolean } => ({
+  domain: domainOf(lane),
+  campaigns: isBulk(lane),
+})
+
+export class LaneMemory {
+  readonly #deps: { store: Store; clock: Clock; log: Log }
+  readonly #learned: (now: number) => LearnedLane[]
+  #written = new Map<string, LearnedLane>()
+  #cancel: Cancel | null = null
+
+  /** `learned` tells what is known now. */
+  constructor(deps: { store: Store; clock: Clock; log: Log }, learned: (now: number) => LearnedLane[]) {
+    this.#deps = deps
+    this.#learned = learned
+  }
+
+  /** What an earlier process learned. */
+  recall(): LearnedLane[] {
+    const lanes = learnedLanes(this.#deps.store, this.#deps.clock.now())
+    this.#written = new Map(lanes.map((row) => [row.lane, row]))
+    return lanes
+  }
+
+  /** Something may have been learned. Cheap. */
+  note(): void {
+    const { clock } = this.#deps
+    this.#cancel ??= clock.wake(clock.now() + WRITTEN_AFTER, () => {
+      this.#cancel = null
+      void this.write()
+    })
+  }
+
+  /** Writes what changed. A store that cannot take it is asked again with the next change. */
+  async write(): Promise<void> {
+    this.#cancel?.()
+    this.#cancel = null
+    const { clock, log, store } = this.#deps
+    const now = clock.now()
+    const learned = new Map(this.#learned(now).map((row) => [row.lane, row]))
+    const changed = [...learned.values()].filter((row) => !isSame(row, this.#written.get(row.lane)))
+    const gone = [...this.#written.keys()].filter((lane) => !learned.has(lane))
+    if (changed.length === 0 && gone.length === 0) return
+    try {
+      await store.write((tx) => keep(tx, changed, gone, now))
+      this.#written = learned
+    } catch (thrown) {
+      log.fault('what lanes learned', thrown)
+    }
+  }
+}
+
+const isSame = (row: LearnedLane, other: LearnedLane | undefined): boolean =>
+  row.connections === other?.connections &&
+  row.per_second === other.per_second &&
+  row.paused_until === other.paused_until &&
+  row.learned_at === other.learned_at
+
+function keep(tx: Tx, changed: readonly LearnedLane[], gone: readonly string[], now: number): void {
+  for (const { lane, ...row } of changed)
+    tx.run(
+      db
+        .insertInto('learned_lanes')
+        .values({ lane, ...row })
+        .onConflict((conflict) => conflict.column('lane').doUpdateSet(row)),
+    )
+  for (const lane of gone) tx.run(db.deleteFrom('learned_lanes').where('lane', '=', lane))
+  tx.run(db.deleteFrom('learned_lanes').where('learned_at', '<=', now - REMEMBERED))
+}

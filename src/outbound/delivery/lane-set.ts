@@ -1,0 +1,89 @@
+// The lanes that have mail: made when mail for them is found, with what was learned of their exchangers, and forgotten
+// when they are empty.
+import type { Reader } from '../../store/database.ts'
+import { dueGroups } from '../../store/due.ts'
+import { becameDue, LANES } from './claim.ts'
+import { heldLanes } from './holds.ts'
+import type { LearnedLane } from './lane-memory.ts'
+import { Lane } from './lanes.ts'
+import type { Shaping } from '../shaping.ts'
+import { Lessons } from './width.ts'
+
+export class LaneSet {
+  readonly #lanes = new Map<string, Lane>()
+  readonly #shaping: Shaping
+  readonly #lessons = new Lessons()
+  /** Receiving domains that the operator holds. */
+  #held = new Set<string>()
+
+  constructor(shaping: Shaping) {
+    this.#shaping = shaping
+  }
+
+  of(name: string): Lane {
+    const known = this.#lanes.get(name)
+    if (known) return known
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#lessons.of(name))
+    lane.held = this.#held.has(lane.domain)
+    this.#lanes.set(name, lane)
+    return lane
+  }
+
+  /** Takes over what an earlier process learned; its pauses end with it, so that a restart tries again at once. */
+  recall(lanes: readonly LearnedLane[]): void {
+    for (const { connections, lane, learned_at, per_second } of lanes) {
+      const { pace, width } = this.#lessons.of(lane)
+      if (connections !== null) width.restore(connections, learned_at)
+      if (per_second !== null) pace.restore(per_second, learned_at)
+    }
+  }
+
+  /** What is known now. */
+  learned(now: number): LearnedLane[] {
+    return [...this.#lessons.entries()].flatMap(([lane, { pace, width }]) => {
+      const known = this.#lanes.get(lane)
+      const paused = known?.pauseLearned(now) ?? null
+      const connections = width.stale(now) || width.allowed === Infinity ? null : width.allowed
+      const perSecond = pace.stale(now) || pace.perSecond === Infinity ? null : Number(pace.perSecond.toFixed(3))
+      if (connections === null && perSecond === null && paused === null) return []
+      const learned_at = Math.max(width.learnedAt, pace.learnedAt, paused === null ? 0 : known!.pausedAt)
+      return [{ lane, connections, per_second: perSecond, paused_until: paused, learned_at }]
+    })
+  }
+
+  values(): IterableIterator<Lane> {
+    return this.#lanes.values()
+  }
+
+  /** Reads which lanes hold mail, and which are held; returns the lanes that are held from now on. */
+  rescan(reader: Reader, now: number): Lane[] {
+    this.#held = heldLanes(reader)
+    for (const { name, due } of dueGroups<string>(reader, LANES)) {
+      const lane = this.of(name)
+      lane.due = due
+      // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
+      if (lane.pausedUntil > now && becameDue(reader, name, lane.pausedAt, now)) lane.pausedUntil = now
+    }
+    return [...this.values()].filter((lane) => {
+      const before = lane.held
+      lane.held = this.#held.has(lane.domain)
+      return lane.held && !before
+    })
+  }
+
+  /** To the back of the line. */
+  served(lane: Lane): void {
+    if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
+  }
+
+  /** Forgets lanes without mail, and what was learned too long ago; returns whether there is anything to remember. */
+  sweep(now: number): boolean {
+    let any = false
+    for (const lane of this.#lanes.values()) {
+      any ||= lane.learned.isAny || lane.pauseLearned(now) !== null
+      if (lane.empty) this.#lanes.delete(lane.name)
+    }
+    this.#lessons.sweep(now, (name) => this.#lanes.has(name))
+    return any
+  }
+}

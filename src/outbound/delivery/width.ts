@@ -1,0 +1,92 @@
+// The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
+// while another works lowers the number; successes raise it slowly. It is kept until an hour after the last refusal,
+// even when the lane has ended.
+import { HOUR, SECOND } from '../../base/clock.ts'
+import { Pace } from './pace.ts'
+
+/** Successes raise the number by one at most this often. */
+const RAISE_EVERY = 10 * SECOND
+/** Refusals within this time count as one: their connections were opened together. */
+const BURST = SECOND
+const REMEMBERED = HOUR
+
+export class Width {
+  #allowed = Infinity
+  #refusedAt = -Infinity
+  #raisedAt = 0
+
+  /** Connections that may be open, of `most` that the provider's limits allow. */
+  of(most: number): number {
+    return Math.min(most, this.#allowed)
+  }
+
+  /** A connection was refused while `open` connections existed, this one included. */
+  refused(open: number, now: number): void {
+    const halved = now - this.#refusedAt >= BURST ? Math.floor(Math.min(this.#allowed, open) / 2) : open - 1
+    this.#allowed = Math.max(1, Math.min(this.#allowed, halved, open - 1))
+    this.#refusedAt = now
+    this.#raisedAt = now
+  }
+
+  succeeded(now: number): void {
+    if (now - this.#raisedAt < RAISE_EVERY) return
+    this.#allowed++
+    this.#raisedAt = now
+  }
+
+  /** What was learned; Infinity when nothing was. */
+  get allowed(): number {
+    return this.#allowed
+  }
+
+  /** When it was learned last; -Infinity for never. */
+  get learnedAt(): number {
+    return this.#refusedAt
+  }
+
+  /** What was learned at a time, by this process or an earlier one. */
+  restore(allowed: number, at: number): void {
+    this.#allowed = allowed
+    this.#refusedAt = this.#raisedAt = at
+  }
+
+  /** Whether nothing is remembered that would still matter. */
+  stale(now: number): boolean {
+    return now - this.#refusedAt >= REMEMBERED
+  }
+}
+
+/** What was learned of a lane's exchangers. */
+export class Learned {
+  readonly width = new Width()
+  readonly pace = new Pace()
+
+  /** Whether there is anything to remember. */
+  get isAny(): boolean {
+    return this.width.allowed < Infinity || this.pace.perSecond < Infinity
+  }
+
+  stale(now: number): boolean {
+    return this.width.stale(now) && this.pace.stale(now)
+  }
+}
+
+/** What was learned, by lane. */
+export class Lessons {
+  readonly #known = new Map<string, Learned>()
+
+  of(lane: string): Learned {
+    const known = this.#known.get(lane) ?? new Learned()
+    this.#known.set(lane, known)
+    return known
+  }
+
+  entries(): IterableIterator<[string, Learned]> {
+    return this.#known.entries()
+  }
+
+  /** Forgets what is too old; `inUse` says which lanes exist. */
+  sweep(now: number, inUse: (lane: string) => boolean): void {
+    for (const [lane, learned] of this.#known) if (!inUse(lane) && learned.stale(now)) this.#known.delete(lane)
+  }
+}

@@ -1,0 +1,190 @@
+// The tables of accounts: people, tokens, OAuth, sign-in, notices.
+import type { Flag, Json, Key } from '../columns.ts'
+
+export interface Users {
+  key: Key
+  id: string
+  email: string
+  name: string
+  password_hash: string | null
+  plan: string
+  subscription_state: 'active' | 'past_due' | 'revoked'
+  /** The plan that a downgrade leads to, and its time. */
+  downgrade_to: string | null
+  downgrade_at: number | null
+  /** Whether they get a daily summary by mail, and the time of the last one. */
+  summary: 'none' | 'daily'
+  summary_at: number | null
+  /** Sees and steers the whole server. */
+  operator: Flag
+  /** The account that this one may look at, and nothing else; null: it has its own. */
+  reads_for: number | null
+  /** The key of a second factor (RFC 6238) under the instance key; null: none. */
+  sealed_totp: Uint8Array | null
+  /** The last step whose code was taken: no code counts twice. */
+  totp_step: number | null
+  created_at: number
+  updated_at: number
+}
+
+export interface Tokens {
+  key: Key
+  id: string
+  user_key: number
+  name: string
+  /** string[] */
+  scopes: Json
+  duration: '1_month' | '6_months' | '12_months'
+  /** SHA-256 of the plaintext. */
+  hash: Uint8Array
+  last_four: string
+  agent_id: string | null
+  /** Recipients per day; null: no limit of its own. */
+  daily: number | null
+  expires_at: number
+  last_used_at: number | null
+  created_at: number
+  updated_at: number
+}
+
+/** Recipients of a token's mail by day (UTC, days since the epoch). */
+export interface TokenDays {
+  token_key: number
+  day: number
+  recipients: number
+}
+
+/** A message to an owner or to the operator, mailed by the server. */
+export interface Notices {
+  key: Key
+  id: string
+  /** Null: for the operator, who may not be a user. */
+  user_key: number | null
+  /** The address when it is not the user's own. */
+  recipient: string | null
+  /** The domain that it is about, if there is one. */
+  domain_key: number | null
+  subject: string
+  text: string
+  /** 2: not to be mailed, or given up. */
+  mailed: Flag | 2
+  attempts: number
+  /** Null: not mailed any more. */
+  next_attempt_at: number | null
+  /** The answer to the last attempt. */
+  response: string | null
+  created_at: number
+}
+
+/** Recipients of a user's mail in a calendar month (UTC). */
+export interface Usage {
+  user_key: number
+  /** "2026-01" */
+  month: string
+  used: number
+  /** When the events usage.limit_approaching and usage.limit_reached were written. */
+  approached_at: number | null
+  reached_at: number | null
+}
+
+/** Redirect targets that the operator allows programs. */
+export interface OauthAllowed {
+  /** A known program or an origin. */
+  name: string
+  created_at: number
+}
+
+export interface OauthClients {
+  key: Key
+  /** The client_id: an id of ours, or the URL of the client's metadata document. */
+  id: string
+  name: string
+  /** string[] */
+  redirect_uris: Json
+  created_at: number
+  last_used_at: number
+  /** Until when what was read of the document counts; null: it registered itself. */
+  fresh_until: number | null
+}
+
+/** A user's grant to a client: first a code, then a family of tokens. */
+export interface OauthGrants {
+  key: Key
+  id: string
+  client_key: number
+  user_key: number
+  redirect_uri: string
+  /** S256 code_challenge. */
+  challenge: string
+  resource: string
+  /** SHA-256 of the code. */
+  code_hash: Uint8Array | null
+  code_expires_at: number | null
+  code_used_at: number | null
+  revoked_at: number | null
+  created_at: number
+}
+
+export interface OauthTokens {
+  /** SHA-256 of the token. */
+  hash: Uint8Array
+  grant_key: number
+  kind: 'access' | 'refresh'
+  expires_at: number
+  /** When a refresh token was exchanged for the next one. */
+  used_at: number | null
+}
+
+/** A browser in which somebody is signed in. */
+export interface Sessions {
+  key: Key
+  id: string
+  /** SHA-256 of what the cookie holds. */
+  hash: Uint8Array
+  user_key: number
+  /** The account that an operator looks at in it; null: their own. */
+  open_as: number | null
+  /** The browser, in its own words. */
+  program: string
+  created_at: number
+  seen_at: number
+}
+
+/** Links that sign in once. */
+export interface SignInLinks {
+  /** SHA-256 of the token in the link. */
+  hash: Uint8Array
+  user_key: number
+  expires_at: number
+}
+
+export interface Passkeys {
+  key: Key
+  /** The credential's id, base64url. */
+  id: string
+  user_key: number
+  name: string
+  /** COSE. */
+  public_key: Uint8Array
+  /** The authenticator's counter of signatures; 0 when it keeps none. */
+  counter: number
+  /** string[] */
+  transports: Json
+  created_at: number
+  last_used_at: number | null
+}
+
+export interface AccountsTables {
+  users: Users
+  tokens: Tokens
+  token_days: TokenDays
+  notices: Notices
+  usage: Usage
+  oauth_allowed: OauthAllowed
+  oauth_clients: OauthClients
+  oauth_grants: OauthGrants
+  oauth_tokens: OauthTokens
+  sessions: Sessions
+  sign_in_links: SignInLinks
+  passkeys: Passkeys
+}
