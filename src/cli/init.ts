@@ -15,7 +15,7 @@ import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
 import { registerDomain } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
-import { recordsText, zoneFile } from './domain.ts'
+import { recordsText, zoneFile } from './domain-text.ts'
 import {
   configPlace,
   giveDataDir,

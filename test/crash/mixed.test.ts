@@ -178,16 +178,38 @@ probe = ["200ms"]
     assert.deepEqual([...new Set(refused)], [], 'nothing but 201 and 250 was answered')
 
     server = await startServer(configFile)
-    await until(async () => {
-      await pause(200)
-      return (
-        ask<{ n: number }>(
-          dataDir,
-          `select (select count(*) from deliveries where status in ('queued', 'active')) + (select count(*) from outbound_webhooks where status in ('pending', 'active'))
+    await until(
+      async () => {
+        await pause(200)
+        return (
+          ask<{ n: number }>(
+            dataDir,
+            `select (select count(*) from deliveries where status in ('queued', 'active')) + (select count(*) from outbound_webhooks where status in ('pending', 'active'))
              + (select count(*) from inbound_messages where next_attempt_at is not null) + (select count(*) from campaigns where status in ('scheduled', 'sending')) as n`,
-        )[0]!.n === 0
-      )
-    }, 'everything at its end')
+          )[0]!.n === 0
+        )
+      },
+      'everything at its end',
+      () => ({
+        now: Date.now(),
+        deliveries: ask(
+          dataDir,
+          `select key, status, attempts, next_attempt_at, leased_until, smtp_code, response, trouble_since from deliveries where status in ('queued', 'active') limit 5`,
+        ),
+        webhooks: ask(
+          dataDir,
+          `select key, event, status, attempts, next_attempt_at from outbound_webhooks where status in ('pending', 'active') limit 5`,
+        ),
+        messages: ask(
+          dataDir,
+          `select key, attempts, next_attempt_at from inbound_messages where next_attempt_at is not null limit 5`,
+        ),
+        campaigns: ask(
+          dataDir,
+          `select key, status, enqueued, recipients from campaigns where status in ('scheduled', 'sending')`,
+        ),
+      }),
+    )
     server.process.kill('SIGTERM')
     assert.equal(await server.ended, 0)
 

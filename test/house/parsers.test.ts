@@ -64,7 +64,7 @@ const REASONS: Record<string, readonly string[]> = {
   ],
   'texts of the program itself: commands, statements, descriptions': [
     'cli/completion-places.ts',
-    'cli/domain.ts',
+    'cli/domain-text.ts',
     'console/browser/chart.ts',
     'console/browser/editor.ts',
     'console/visit.ts',

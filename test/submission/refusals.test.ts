@@ -19,7 +19,11 @@ function textsOf(path: string): string[] {
 
 test('every text that may become a reply is ASCII on the wire, and says what it said', () => {
   const folders = ['smtp', 'submission', 'inbound', 'outbound']
-  const files = folders.flatMap((folder) => readdirSync(source(folder)).map((name) => `${folder}/${name}`))
+  const files = folders.flatMap((folder) =>
+    readdirSync(source(folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => `${folder}/${name}`),
+  )
   const texts = [...files, 'message/submitted.ts', 'message/mime-tree.ts', 'message/file-type.ts'].flatMap(textsOf)
   const odd = texts.filter((text) => /[^\n\x20-\x7e]/.test(text))
   assert.ok(texts.length > 1000 && odd.length > 0)
