@@ -6,10 +6,12 @@ import { EVENT_TYPES } from '../states/events.ts'
 import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 import { field } from '../jsonapi/resource.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
+import { deliveriesAboutMail } from '../webhooks/about-mail.ts'
 import { isEventType } from '../webhooks/catalogue.ts'
 import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from '../webhooks/endpoints.ts'
 import { attemptsOf, replayDelivery } from '../webhooks/replay.ts'
 import { define, type ApiDeps } from './deps.ts'
+import { EXTENSION } from './extension.ts'
 import { line, name } from './schemas.ts'
 
 const depsOf = ({ bells, fetching, ...parts }: ApiDeps): WebhooksDeps => ({
@@ -215,6 +217,16 @@ export const outboundWebhooks = define('outbound-webhooks', {
       params: ['filter', 'sort', 'include', 'fields', 'page'],
       within: { type: 'webhooks', column: 'webhook_key', removed: true },
       about: 'List the deliveries of a webhook, also of a deleted one.',
+    },
+    {
+      kind: 'view',
+      path: '/outbound-emails/:outboundEmail/webhook-deliveries',
+      within: { type: 'outbound-emails', column: 'key' },
+      params: ['page'],
+      id: 'listWebhookDeliveriesOfMail',
+      scope: 'webhooks:read',
+      about: `List what webhooks were told of a mail, in the order of its events. ${EXTENSION}`,
+      run: ({ parent, parts }) => deliveriesAboutMail(parts.store, parent.key),
     },
     {
       kind: 'show',

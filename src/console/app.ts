@@ -31,6 +31,7 @@ import { peoplePlace, serverPlaces } from './pages/server.ts'
 import { suppressionPlaces } from './pages/suppressions.ts'
 import { tokens } from './pages/tokens.ts'
 import { webhookPlaces } from './pages/webhooks.ts'
+import { pictureAddress, servePicture } from './pictures.ts'
 import { Form, found, lead, type Place } from './place.ts'
 import { framed } from './shown-html.ts'
 import { createSignIn, signInPage } from './sign-in.ts'
@@ -131,12 +132,23 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   app.get('/live', (context) => (visitOf(context) ? live.stream(context) : context.text('Sign in first.\n', 401)))
 
   // What strangers wrote, for sandboxed frames.
+  const pictures = (context: Context) =>
+    context.req.query('pictures') === 'yes' ? (url: string) => pictureAddress(deps, url) : undefined
   app.get('/mail/:id/html', async (context) =>
-    framed(context, text(found(await must(context).get(`/outbound-emails/${context.req.param('id')}`)).one, 'html')),
+    framed(
+      context,
+      text(found(await must(context).get(`/outbound-emails/${context.req.param('id')}`)).one, 'html'),
+      pictures(context),
+    ),
   )
   app.get('/inbound/:id/html', async (context) =>
-    framed(context, text(found(await must(context).get(`/inbound-emails/${context.req.param('id')}`)).one, 'html')),
+    framed(
+      context,
+      text(found(await must(context).get(`/inbound-emails/${context.req.param('id')}`)).one, 'html'),
+      pictures(context),
+    ),
   )
+  app.get('/picture', (context) => servePicture(context, deps))
   app.get('/inbound/:id/raw', (context) => download(context, `/inbound-emails/${context.req.param('id')}/raw`))
   app.get('/inbound/:id/attachments/:file', (context) =>
     download(context, `/inbound-emails/${context.req.param('id')}/attachments/${context.req.param('file')}`),

@@ -266,3 +266,21 @@ export const live = (visit: Visit, body: Cell): Html => {
     ${body}
   </div>`
 }
+
+/** HTML of strangers in a frame of its own, and a link that shows its pictures too. */
+export function looks(visit: Visit, body: string, address: string, title: string): Html {
+  const asked = visit.query('pictures') === 'yes'
+  const remote = /<img\b[^>]*\bsrc\s*=\s*["']?https?:/i.test(body)
+  return html`<p class="soft">
+      Scripts and forms are left
+      out${asked ? '; this server fetched the pictures.' : ', and pictures from elsewhere too.'}
+      ${remote && !asked ? html`<a href="?pictures=yes#looks">Show the pictures</a>: this server fetches them, so that their owner does not learn who looks.` : ''}
+    </p>
+    <iframe
+      id="looks"
+      sandbox
+      src="${address}${asked ? '?pictures=yes' : ''}"
+      title="${title}"
+      loading="lazy"
+    ></iframe>`
+}

@@ -1,8 +1,10 @@
-// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes near
-// a browser; and then a sandboxed frame whose policy loads nothing. Pictures from elsewhere and styles are left out.
+// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes
+// near a browser; and then a sandboxed frame whose policy loads nothing. Styles are left out, and so are pictures from
+// elsewhere, unless a person asks for them (pictures.ts).
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
 import { guard } from './frame.ts'
+import { MOST_PICTURES } from './pictures.ts'
 
 /** More than this is not shown as it looks, in characters: the work grows with it. */
 const MOST = 2 * 1024 * 1024
@@ -12,6 +14,9 @@ const TAGS = (
   'footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li main mark nav ol p pre q s samp section small span strike strong sub sup table tbody ' +
   'td tfoot th thead time tr tt u ul var wbr'
 ).split(' ')
+
+/** Pictures that a mail brings itself. */
+const OWN = /^data:image\/(?:png|jpeg|gif|webp);base64,/i
 
 const OPTIONS: sanitize.IOptions = {
   allowedTags: TAGS,
@@ -35,22 +40,40 @@ const OPTIONS: sanitize.IOptions = {
     // A link of a mail leads out of the frame, to a page that learns nothing of this one.
     a: sanitize.simpleTransform('a', { rel: 'noopener noreferrer nofollow', target: '_blank' }),
   },
-  exclusiveFilter: ({ attribs, tag }) =>
-    tag === 'img' && !/^data:image\/(?:png|jpeg|gif|webp);base64,/i.test(attribs['src'] ?? ''),
+  exclusiveFilter: ({ attribs, tag }) => tag === 'img' && !OWN.test(attribs['src'] ?? ''),
 }
 OPTIONS.allowedAttributes = { ...(OPTIONS.allowedAttributes as Record<string, string[]>), a: ['href', 'rel', 'target'] }
 
-/** The harmless form of a mail's HTML. */
-export const harmless = (html: string): string => sanitize(html.slice(0, MOST), OPTIONS)
+/** The harmless form of a mail's HTML. `addressOf`: where pictures from elsewhere lie; without it they are left out. */
+export function harmless(html: string, addressOf?: (url: string) => string): string {
+  const text = html.slice(0, MOST)
+  if (!addressOf) return sanitize(text, OPTIONS)
+  let left = MOST_PICTURES
+  const img: sanitize.Transformer = (tagName, attribs) => {
+    const src = attribs['src'] ?? ''
+    if (OWN.test(src)) return { tagName, attribs }
+    const remote = /^https?:\/\//i.test(src) && URL.canParse(src) && left-- > 0
+    return { tagName, attribs: { ...attribs, src: remote ? addressOf(src) : '' } }
+  }
+  return sanitize(text, {
+    ...OPTIONS,
+    transformTags: { ...OPTIONS.transformTags, img },
+    exclusiveFilter: ({ attribs, tag }) => tag === 'img' && (attribs['src'] ?? '') === '',
+  })
+}
 
-const FRAME_POLICY =
-  "default-src 'none'; img-src data:; style-src 'self'; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox"
+const framePolicy = (images: string): string =>
+  `default-src 'none'; img-src ${images}; style-src 'self'; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox`
 
 /** Answers a document for a sandboxed frame. */
-export function framed(context: Context, html: string): Response | Promise<Response> {
-  guard(context, FRAME_POLICY)
+export function framed(
+  context: Context,
+  html: string,
+  addressOf?: (url: string) => string,
+): Response | Promise<Response> {
+  guard(context, framePolicy(addressOf ? "data: 'self'" : 'data:'))
   context.header('X-Frame-Options', 'SAMEORIGIN')
   return context.html(
-    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css"></head><body>${harmless(html)}</body></html>`,
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css"></head><body>${harmless(html, addressOf)}</body></html>`,
   )
 }

@@ -15,6 +15,7 @@ import { lanes } from './migrations/0015-lanes.ts'
 import { notices } from './migrations/0008-notices.ts'
 import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
 import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
+import { toldOfMail } from './migrations/0017-told-of-mail.ts'
 import { promises } from './migrations/0006-promises.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
@@ -38,4 +39,5 @@ export const migrations: readonly string[] = [
   digests,
   lanes,
   oauthDocuments,
+  toldOfMail,
 ]

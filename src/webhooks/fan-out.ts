@@ -9,6 +9,7 @@ import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { anyEndpoint, movePlace, placeInLog } from './cursor.ts'
 import type { Webhook } from './endpoints.ts'
+import { aboutMail } from './about-mail.ts'
 import { payloadOf } from './payload.ts'
 
 const BATCH = 200
@@ -97,7 +98,7 @@ function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
 }
 
 /** The key for events whose order counts: events of one mail follow each other within milliseconds. */
-const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : `mail ${email_key}`)
+const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : aboutMail(email_key))
 
 /** Events of a domain go to its endpoints, those of the account to all of the user's (D51). */
 function wants({ created_at, domain_key, events, user_key }: Webhook, event: RowOf<'events'>): boolean {

@@ -10,7 +10,9 @@ import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { givePassword } from '../kit/person.ts'
+import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
+import { makeHook } from '../webhooks/hooks.ts'
 
 const PASSWORD = 'a long enough password'
 /** Every place that a person can go to without an id. */
@@ -38,6 +40,8 @@ let postrider: TestAppliance
 let ann: Guest
 let bob: Guest
 let exchanger: TestExchanger
+/** A web server of somebody else: webhooks, pictures. */
+let receiver: TestReceiver
 /** What the exchanger says to a recipient; undefined: yes. */
 let answer: (to: string) => string | undefined = () => undefined
 
@@ -48,7 +52,11 @@ before(async () => {
       return to === undefined ? undefined : answer(to)
     },
   })
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  receiver = await startTestReceiver()
+  postrider = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, tls: { ca_file: receiver.caFile } },
+  })
+  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
   for (const { email } of [postrider.user, postrider.other]) await givePassword(postrider, email, PASSWORD)
   await postrider.activeDomain('here.test')
   postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
@@ -61,6 +69,7 @@ before(async () => {
 after(async () => {
   await postrider.stop()
   await exchanger.close()
+  await receiver.close()
 })
 
 const isSignIn = ({ text }: Shown): boolean => text.includes('name="password"')
@@ -374,6 +383,73 @@ describe('mail', () => {
       [],
     )
     answer = () => undefined
+  })
+
+  test('its way shows what webhooks were told, and the API lists it', async () => {
+    const domain = (await postrider.api('GET', '/domains')).body.data[0]
+    const hook = await makeHook(postrider, receiver, domain, ['email.sent', 'email.delivered'])
+    const id = await post({ subject: 'Told' })
+    await post({ subject: 'Another' })
+    await hook.arrived(4)
+    const path = `/outbound-emails/${id}/webhook-deliveries`
+    const rows = async () => (await postrider.api('GET', path)).body.data
+    await until(async () => {
+      postrider.clock.advance(1000)
+      return (await rows()).every((row: { attributes: { outcome: string } }) => row.attributes.outcome === 'delivered')
+    }, 'both delivered')
+    assert.deepEqual(
+      (await rows()).map((row: { attributes: { event: string }; relationships: { webhook: { data: object } } }) => [
+        row.attributes.event,
+        row.relationships.webhook.data,
+      ]),
+      ['email.sent', 'email.delivered'].map((event) => [event, { type: 'webhooks', id: hook.id }]),
+    )
+    const shown = (await ann.open(`/mail/${id}`)).text
+    assert.match(shown, new RegExp(`email\\.delivered</code> for\\s*<a href="/webhooks/${hook.id}"`))
+    assert.match(shown, /answered 200/)
+    assert.equal((await postrider.asOther('GET', path)).status, 404)
+    const reader = await postrider.tokenFor(postrider.user, ['emails:read'])
+    const headers = { authorization: `Bearer ${reader}` }
+    assert.equal((await postrider.raw(`/api/v1${path}`, { headers })).status, 403)
+  })
+
+  test('pictures from elsewhere are shown when somebody asks, and this server fetches them', async () => {
+    const picture = Buffer.from('89504e470d0a1a0a', 'hex')
+    const before = receiver.requests.length
+    receiver.answer = ({ path }, response) =>
+      void response
+        .writeHead(200, { 'content-type': path.startsWith('/ok') ? 'image/png' : 'image/svg+xml' })
+        .end(picture)
+    const html = `<img src="${receiver.url}/ok.png?a=1&amp;b=2"><img src="${receiver.url}/bad.svg"><img src="https://127.0.0.1:1/x">`
+    const id = await post({ subject: 'Pictures', html })
+    assert.match((await ann.open(`/mail/${id}`)).text, /href="\?pictures=yes#looks"/)
+    assert.doesNotMatch((await ann.open(`/mail/${id}/html`)).text, /<img/)
+    assert.match((await ann.open(`/mail/${id}?pictures=yes`)).text, /src="\/mail\/[^"]*\/html\?pictures=yes"/)
+    const framed = (await ann.open(`/mail/${id}/html?pictures=yes`)).text
+    const [ok, bad, inside] = [...framed.matchAll(/<img src="([^"]*)"/g)].map(([, src]) =>
+      src!.replaceAll('&amp;', '&'),
+    )
+    assert.equal(receiver.requests.length, before, 'nothing is fetched before a browser asks')
+    // The frame has no cookies: the address is the proof.
+    const answered = await postrider.page(ok!)
+    assert.equal(answered.status, 200)
+    assert.deepEqual(
+      [answered.headers.get('content-type'), answered.headers.get('x-content-type-options')],
+      ['image/png', 'nosniff'],
+    )
+    assert.deepEqual(Buffer.from(await answered.arrayBuffer()), picture)
+    assert.equal(receiver.requests.at(-1)!.path, '/ok.png?a=1&b=2')
+    assert.deepEqual(
+      ['cookie', 'referer'].filter((name) => name in receiver.requests.at(-1)!.headers),
+      [],
+    )
+    assert.equal((await postrider.page(bad!)).status, 404, 'SVG can hold programs')
+    assert.equal((await postrider.page(inside!)).status, 404)
+    for (const forged of [ok!.replace('ok.png', 'ok2.png'), ok!.replace(/t=\d/, 't=9'), '/picture'])
+      assert.equal((await postrider.page(forged)).status, 404, forged)
+    postrider.clock.leap(11 * MINUTE)
+    assert.equal((await postrider.page(ok!)).status, 404, 'too old')
+    receiver.answer = 200
   })
 
   test('is sent again', async () => {

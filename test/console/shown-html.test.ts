@@ -46,6 +46,19 @@ const FORBIDDEN =
 const ATTRIBUTES = /<[^>]*\s(?:on\w+|style|srcset|background|ping|poster|srcdoc|formaction|action)\s*=/i
 const TARGETS = /(?:href|src)="\s*(?:javascript|vbscript|data:text)|<img[^>]*src="(?!data:image)/i
 
+test('with pictures, a mail loads them through this server alone, and no more than a hundred', () => {
+  const random = seeded(11)
+  const address = (url: string): string => `/picture?u=${encodeURIComponent(url)}`
+  for (let n = 0; n < 200; n++) {
+    const mail = Array.from({ length: 8 }, () => PIECES[Math.floor(random() * PIECES.length)]!).join('')
+    for (const [, src] of harmless(mail, address).matchAll(/<img[^>]*\ssrc="([^"]*)"/g))
+      assert.match(src!, /^(?:data:image\/|\/picture\?u=https?%3A%2F%2F)/)
+  }
+  const many = harmless('<img src="http://there.test/a.png" alt="A">'.repeat(150), address)
+  assert.equal(many.match(/<img/g)!.length, 100)
+  assert.match(many, /alt="A"/)
+})
+
 test('five hundred hostile mails keep nothing that runs, loads, sends or leads astray', () => {
   const random = seeded(7)
   const pick = (): string => PIECES[Math.floor(random() * PIECES.length)]!

@@ -216,6 +216,30 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     }
   })
 
+  test('a mail’s pictures are asked of this server alone, and only when somebody wants them', async () => {
+    const html = '<p>Look:</p><img src="https://localhost:1/pixel.gif" alt="A pixel">'
+    const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: 'Pictures', html }
+    const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+    await open(`/mail/${id}`)
+    await browser.run(
+      '[...document.querySelectorAll("a")].find((each) => each.textContent === "Show the pictures").click()',
+    )
+    await until(
+      () => browser.run('return document.querySelector("iframe")?.src.endsWith("?pictures=yes")'),
+      'the frame',
+    )
+    await open(`/mail/${id}/html?pictures=yes`)
+    const asked = await until(async () => {
+      const entries: [string, number][] = await browser.run(
+        'return performance.getEntriesByType("resource").map((each) => [each.name, each.responseStatus])',
+      )
+      return entries.filter(([url]) => !url.endsWith('/assets/frame.css'))[0]
+    }, 'the picture')
+    // Nothing listens there; what counts is that the frame's policy let the browser ask us.
+    assert.ok(asked[0].startsWith(`${shown.url}/picture?u=https%3A%2F%2Flocalhost%3A1%2F`), asked[0])
+    assert.equal(asked[1], 404)
+  })
+
   test('axe-core finds nothing on any page, light and dark, wide and narrow; nothing scrolls sideways', async () => {
     const axe = readFileSync(join(ROOT, 'node_modules/axe-core/axe.min.js'), 'utf8')
     const fixed = '/ /mail /receivers /queue /campaigns /campaigns/new /audiences /inboxes /suppressions /domains'

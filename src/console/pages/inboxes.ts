@@ -8,6 +8,7 @@ import {
   field,
   form,
   live,
+  looks,
   octets,
   pageOf,
   pager,
@@ -148,8 +149,7 @@ const message: Place = {
         ${
           text(one, 'html') === ''
             ? ''
-            : html`<p class="soft">Scripts, forms and pictures from elsewhere are left out.</p>
-                <iframe sandbox src="/inbound/${id}/html" title="The message as it looks" loading="lazy"></iframe>`
+            : looks(visit, text(one, 'html'), `/inbound/${id}/html`, 'The message as it looks')
         }
         ${
           text(one, 'text') === ''

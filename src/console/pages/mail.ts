@@ -9,6 +9,7 @@ import {
   field,
   form,
   live,
+  looks,
   octets,
   pageOf,
   pager,
@@ -73,7 +74,7 @@ interface Step {
   what: Html
 }
 
-function timeline(mail: Thing, attempts: readonly Thing[]): Html {
+function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[]): Html {
   const steps: Step[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
   for (const attempt of attempts) {
     const said = [text(attempt, 'smtp_code'), text(attempt, 'enhanced_code'), text(attempt, 'response')]
@@ -94,6 +95,18 @@ function timeline(mail: Thing, attempts: readonly Thing[]): Html {
               <pre tabindex="0">${dialogue}</pre>
             </details>`
       }`,
+    })
+  }
+  for (const delivery of told) {
+    const webhook = delivery.relationships?.['webhook']?.data?.id
+    const status = text(delivery, 'response_status')
+    const reason = text(delivery, 'reason')
+    steps.push({
+      at: text(delivery, 'created_at'),
+      what: html`<code>${text(delivery, 'event')}</code> for
+        ${webhook ? html`<a href="/webhooks/${webhook}">a webhook</a>` : 'a webhook that was removed'}:
+        ${badge(text(delivery, 'outcome'))} ${status === '' ? '' : html`<span class="soft">answered ${status}</span>`}
+        ${reason === '' ? '' : html`<blockquote>${reason}</blockquote>`}`,
     })
   }
   for (const [name, words] of [
@@ -126,7 +139,7 @@ function recipients(mail: Thing): Html {
   )
 }
 
-function contents(mail: Thing): Html {
+function contents(visit: Visit, mail: Thing): Html {
   const body = text(mail, 'html')
   const words = text(mail, 'text')
   const files = (mail.attributes['attachments'] ?? []) as { filename: string; size: number; content_type: string }[]
@@ -139,8 +152,7 @@ function contents(mail: Thing): Html {
     body === ''
       ? ''
       : html`<h3>As it looks</h3>
-          <p class="soft">Scripts, forms and pictures from elsewhere are left out.</p>
-          <iframe sandbox src="/mail/${mail.id}/html" title="The mail as it looks" loading="lazy"></iframe>`
+          ${looks(visit, body, `/mail/${mail.id}/html`, 'The mail as it looks')}`
   }
   ${
     words === ''
@@ -179,8 +191,9 @@ function contents(mail: Thing): Html {
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(`/outbound-emails/${id}?include=campaign`))
-  const [attempts, stats] = await Promise.all([
+  const [attempts, told, stats] = await Promise.all([
     visit.all(`/outbound-emails/${id}/attempts`, 500),
+    visit.all(`/outbound-emails/${id}/webhook-deliveries`, 500),
     visit.get(`/outbound-emails/${id}/stats`),
   ])
   const campaign = one.relationships?.['campaign']?.data
@@ -210,10 +223,10 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
               : []),
           ])}
           <h2>Its way</h2>
-          ${timeline(one, attempts)} ${recipients(one)}`,
+          ${timeline(one, attempts, told)} ${recipients(one)}`,
       )}
       <h2>What it holds</h2>
-      ${contents(one)}
+      ${contents(visit, one)}
       ${
         visit.reading || campaign || text(one, 'html') === '' || files > 0
           ? files > 0
