@@ -7,6 +7,7 @@ import type { Log } from '../base/log.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import type { Budget } from '../base/memory.ts'
 import type { Space } from '../base/space.ts'
+import type { Samples } from './samples.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Pool } from '../base/pool.ts'
 import type { AdvisedRecord } from '../domains/advised.ts'
@@ -42,6 +43,7 @@ export interface ApiDeps {
   fetching: FetchDeps
   troubles: Troubles
   space: Space
+  samples: Samples
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
   /** The limit for all request bodies in memory. */

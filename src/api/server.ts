@@ -23,6 +23,7 @@ import { grants } from './grants.ts'
 import { lanes } from './lanes.ts'
 import { people } from './people.ts'
 import { privacyRequests } from './privacy-requests.ts'
+import { logLines, serverSamples } from './server-log.ts'
 import { serverState } from './server-state.ts'
 import { suppressionImports } from './suppression-imports.ts'
 import { receivers, statistics } from './statistics.ts'
@@ -83,6 +84,8 @@ export const resources: readonly Resource<ApiDeps>[] = [
   lanes,
   people,
   serverState,
+  logLines,
+  serverSamples,
 ]
 
 export const openApi = (publicUrl: string): object =>

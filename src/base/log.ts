@@ -17,7 +17,21 @@ export interface Log {
   always(event: string, fields?: Fields): void
   /** Logs an error of this program with its stack; returns the id under which it can be found. */
   fault(where: string, thrown: unknown): string
+  /** The last lines, the oldest first; a log that keeps none has no such function. */
+  recent?(): readonly Entry[]
 }
+
+/** A line of the log. */
+export interface Entry {
+  /** ms */
+  at: number
+  level: Level
+  event: string
+  fields: Fields
+}
+
+/** So many lines are kept in memory, for people who have no shell. */
+const KEPT = 500
 
 /** Priorities of syslog (RFC 5424 §6.2.1). */
 const PRIORITIES: Record<Level, number> = { debug: 7, info: 6, warn: 4, error: 3 }
@@ -33,11 +47,15 @@ export interface LogOptions {
 /** A log that passes every event of at least `level` to `write`, as one line with its line end. */
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
+  const kept: Entry[] = []
+  let lines = 0
   const say = (at: Level, event: string, fields?: Fields): void => {
     if (LEVELS.indexOf(at) >= least) line(at, event, fields)
   }
   const line = (at: Level, event: string, fields: Fields = {}): void => {
-    const time = iso(clock.now())
+    const now = clock.now()
+    const time = iso(now)
+    kept[lines++ % KEPT] = { at: now, level: at, event, fields }
     if (form === 'text') return write(textLine(time, at, event, fields))
     const priority = form === 'journal' ? `<${PRIORITIES[at]}>` : ''
     write(`${priority}${JSON.stringify({ event, ...fields, level: at, time })}\n`)
@@ -58,6 +76,7 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
       })
       return id
     },
+    recent: () => (lines <= KEPT ? kept.slice() : [...kept.slice(lines % KEPT), ...kept.slice(0, lines % KEPT)]),
   }
 }
 

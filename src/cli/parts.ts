@@ -30,6 +30,7 @@ import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { ApiDeps } from '../api/deps.ts'
+import { Samples } from '../api/samples.ts'
 import { createAcme } from './acme.ts'
 import { Certificates } from './certificates.ts'
 import { createEngine } from './engine.ts'
@@ -103,6 +104,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bodies: new Budget(totalmem() / 4),
     fetching,
     operations: createOperations(shared),
+    samples: new Samples(shared),
     inboundReader: inbound.files,
     bells: bellsOf(loops, () => letters.lookAgain()),
   }

@@ -1,5 +1,5 @@
-// What the server looks at every second: its files are there, the disk has room, writes end, and whether a command has
-// changed the database.
+// What the server looks at every second: its files are there, the disk has room, writes end, what it did, and whether a
+// command has changed the database.
 import { SECOND } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
@@ -10,7 +10,7 @@ const EVERY = SECOND
 
 /** Looks until the returned function is called. `end` is called once, when the server cannot go on. */
 export function startWatch(parts: Parts, end: (reason: OperatorError) => void): () => void {
-  const { clock, inbound, letters, loops, operator, store, troubles } = parts
+  const { clock, deps, inbound, letters, loops, operator, store, troubles } = parts
   const lookAtWrites = watchWrites(store, troubles)
   let cancel = clock.wake(clock.now() + EVERY, watch)
   function watch(): void {
@@ -28,6 +28,7 @@ export function startWatch(parts: Parts, end: (reason: OperatorError) => void): 
     noteSpace(parts)
     lookAtWrites()
     operator.look()
+    deps.samples.look()
     if (!store.changedOutside()) return
     letters.lookAgain()
     const { dispatcher, engine, notices, polling, privacy, runner } = loops

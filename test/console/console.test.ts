@@ -3,11 +3,13 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { createLog } from '../../src/base/log.ts'
 import { makeLink } from '../../src/accounts/sign-in-links.ts'
 import { addUser } from '../../src/accounts/users.ts'
 import { db, raw } from '../../src/store/query.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { givePassword } from '../kit/person.ts'
 import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
@@ -53,7 +55,11 @@ before(async () => {
     },
   })
   receiver = await startTestReceiver()
+  const clock = new ManualClock()
+  const log = createLog({ clock, level: 'info', form: 'json', write: () => {} })
   postrider = await startTestAppliance({
+    clock,
+    log,
     config: { delivery: { port: exchanger.port }, tls: { ca_file: receiver.caFile } },
   })
   postrider.dns.set(HOST, 'A', ['127.0.0.1'])
@@ -604,6 +610,31 @@ describe('the rest', () => {
     assert.match(tried.text, /scope/)
     assert.doesNotMatch(tried.text, /pr_\w{43}/)
     assert.equal((await dora.open('/people')).status, 404)
+  })
+
+  test('the operator sees the last hour and the log; others see neither', async () => {
+    await post({ to: 'last.hour@there.test' })
+    const samples = async () => (await postrider.api('GET', '/server/samples?page[size]=100')).body.data
+    await until(async () => {
+      postrider.clock.advance(1000)
+      return (await samples()).some(({ attributes }: { attributes: { delivered: number } }) => attributes.delivered > 0)
+    }, 'a step with a mail')
+    const all: { attributes: { at: string; memory: number; busy: number } }[] = await samples()
+    const times = all.map(({ attributes }) => Date.parse(attributes.at))
+    assert.ok(times.slice(1).every((at, index) => times[index]! - at >= 10_000))
+    assert.ok(all.every(({ attributes: { busy, memory } }) => memory > 1e6 && busy >= 0 && busy <= 1))
+    const line = await until(async () => {
+      const { body } = await postrider.api('GET', '/server/log?page[size]=100')
+      const lines: { attributes: { event: string; fields: Record<string, unknown> } }[] = body.data
+      return lines.find(({ attributes }) => attributes.fields['to'] === 'last.hour@there.test')
+    }, 'its line in the log')
+    assert.equal(line.attributes.event, 'delivery')
+    const shown = (await ann.open('/server')).text
+    assert.match(shown, /data-line="/)
+    assert.match(shown, /last\.hour@there\.test/)
+    assert.doesNotMatch((await ann.open('/server?level=error')).text, /last\.hour@there\.test/)
+    for (const path of ['/server/log', '/server/samples'])
+      assert.equal((await postrider.asOther('GET', path)).status, 404, path)
   })
 
   test('pages that are open hear of what happens', async () => {

@@ -1,4 +1,4 @@
-// The chart of the overview: delivered, deferred and refused, stacked, by hour or day.
+// Charts: delivered, deferred and refused, stacked, over time; and lines of one figure.
 import uPlot from 'uplot'
 
 interface Point {
@@ -52,5 +52,40 @@ function draw(): void {
   }
 }
 
-draw()
-document.addEventListener('drawn', draw)
+/** Lines of one figure over time: `data-line` holds [ISO time, value] pairs, `data-unit` what is counted. */
+function drawLines(): void {
+  for (const figure of document.querySelectorAll<HTMLElement>('[data-line]')) {
+    if (figure.querySelector('.uplot')) continue
+    const points = JSON.parse(figure.dataset['line']!) as [at: string, value: number][]
+    const style = getComputedStyle(document.documentElement)
+    const line = style.getPropertyValue('--line')
+    const axis = {
+      stroke: style.getPropertyValue('--soft'),
+      grid: { stroke: line, width: 1 },
+      ticks: { stroke: line, width: 1 },
+    }
+    const colour = style.getPropertyValue('--delivered')
+    const height = 140
+    const chart = new uPlot(
+      {
+        width: figure.clientWidth,
+        height,
+        scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+        axes: [axis, { ...axis, size: 60 }],
+        series: [{}, { label: figure.dataset['unit']!, stroke: colour, width: 2, points: { show: false } }],
+        cursor: { y: false },
+      },
+      [points.map(([at]) => Date.parse(at) / 1000), points.map(([, value]) => value)],
+      figure,
+    )
+    new ResizeObserver(() => chart.setSize({ width: figure.clientWidth, height })).observe(figure)
+  }
+}
+
+function drawAll(): void {
+  draw()
+  drawLines()
+}
+
+drawAll()
+document.addEventListener('drawn', drawAll)

@@ -1,9 +1,9 @@
 // Health of the server and its people, for operators.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, facts, field, form, live, octets, table, time } from '../parts.ts'
+import { badge, button, count, facts, field, form, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { flag, text, type Answer, type Visit } from '../visit.ts'
+import { flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 interface Finding {
   check: string
@@ -17,6 +17,7 @@ const health: Place = {
   operator: true,
   async show(visit) {
     const { one } = found(await visit.get('/server'))
+    const [samples, lines] = await Promise.all([visit.all('/server/samples', 360), visit.all('/server/log', 500)])
     const findings = one.attributes['findings'] as Finding[]
     const troubles = one.attributes['troubles'] as string[]
     const storage = one.attributes['storage'] as { kind: string; octets: number }[]
@@ -24,6 +25,7 @@ const health: Place = {
       title: 'Server',
       about:
         'What stands between this server and mail that arrives. The network is looked at in the background, every ten minutes.',
+      scripts: ['chart.js'],
       body: live(
         visit,
         html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
@@ -41,6 +43,8 @@ const health: Place = {
             findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
             'Nothing was looked at yet.',
           )}
+          <h2>The last hour</h2>
+          ${hour(samples.toReversed())}
           <h2>Storage</h2>
           ${table(
             'Storage',
@@ -48,10 +52,88 @@ const health: Place = {
             storage.map(({ kind, octets: size }) => [kind, octets(size)]),
             '',
           )}
-          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>`,
+          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>
+          <h2>Log</h2>
+          ${log(visit, lines)}`,
       ),
     })
   },
+}
+
+/** A sample for each minute, with what was done in it. */
+function minutes(samples: readonly Thing[]): { at: string; delivered: number; deferred: number; refused: number }[] {
+  const by = Map.groupBy(samples, ({ attributes }) => String(attributes['at']).slice(0, 16))
+  const sum = (some: readonly Thing[], name: string): number =>
+    some.reduce((all, { attributes }) => all + Number(attributes[name]), 0)
+  return [...by].map(([minute, some]) => ({
+    at: `${minute}:00.000Z`,
+    delivered: sum(some, 'delivered'),
+    deferred: sum(some, 'deferred'),
+    refused: sum(some, 'refused'),
+  }))
+}
+
+function hour(samples: readonly Thing[]): Html {
+  if (samples.length === 0)
+    return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
+  const line = (title: string, unit: string, value: (sample: Thing) => number): Html =>
+    html`<h3>${title}</h3>
+      <figure
+        class="chart"
+        data-line="${JSON.stringify(samples.map((sample) => [sample.attributes['at'], value(sample)]))}"
+        data-unit="${unit}"
+        aria-label="${title}"
+      ></figure>`
+  const number =
+    (name: string, per = 1) =>
+    ({ attributes }: Thing): number =>
+      Math.round((Number(attributes[name]) / per) * 10) / 10
+  const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
+  return html`<h3>Mail a minute</h3>
+    <figure class="chart" data-chart="${JSON.stringify(minutes(samples))}" aria-label="Mail a minute"></figure>
+    ${line('Recipients whose mail waits', 'waiting', number('waiting'))}
+    ${line('Memory, MB', 'MB', number('memory', 1_000_000))}
+    ${line('The main thread works, % of the time', '%', number('busy', 0.01))}
+    <details>
+      <summary>The figures as a table</summary>
+      ${table(
+        'The last hour',
+        ['At', ...['Waiting', 'Memory', 'Works'].map((title) => ({ title, figure: true as const }))],
+        rows.map((sample) => [
+          time(sample.attributes['at']),
+          count(Number(sample.attributes['waiting'])),
+          octets(Number(sample.attributes['memory'])),
+          `${number('busy', 0.01)(sample)} %`,
+        ]),
+        '',
+      )}
+    </details>`
+}
+
+const SHOWN_LINES = 200
+
+/** The log since the server began, the newest line first; `?level=error` shows what is at least so grave. */
+function log(visit: Visit, lines: readonly Thing[]): Html {
+  const least = (['info', 'warn', 'error'] as const).find((level) => level === visit.query('level')) ?? 'info'
+  const grave = { debug: 0, info: 1, warn: 2, error: 3 }
+  const shown = lines
+    .filter((each) => grave[text(each, 'level') as keyof typeof grave] >= grave[least])
+    .slice(0, SHOWN_LINES)
+  return html`<p class="soft">
+      The newest first, since the server began. Show
+      ${(['info', 'warn', 'error'] as const).map((level) => html`<a href="?level=${level}" ${level === least ? 'aria-current="true"' : ''}>${level === 'info' ? 'all' : level === 'warn' ? 'warnings' : 'errors'}</a> `)}
+    </p>
+    ${table(
+      'Log',
+      ['At', '', 'Event', ''],
+      shown.map((each) => [
+        time(each.attributes['at']),
+        badge(text(each, 'level')),
+        text(each, 'event'),
+        html`<code>${JSON.stringify(each.attributes['fields']).slice(1, -1)}</code>`,
+      ]),
+      'Nothing was written.',
+    )}`
 }
 
 async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
