@@ -10,10 +10,18 @@ interface Point {
 
 const NAMES = ['delivered', 'deferred', 'refused'] as const
 
+/** `data-span`: at least so many seconds are shown, so that few points do not fill the width. */
+function across(figure: HTMLElement, times: readonly number[]): uPlot.Scale {
+  const span = Number(figure.dataset['span'] ?? 0)
+  const [first, last] = [times[0], times.at(-1)]
+  return span === 0 || first === undefined ? {} : { range: () => [Math.min(first, last! - span), last!] }
+}
+
 function draw(): void {
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
     if (figure.querySelector('.uplot')) continue
     const points = JSON.parse(figure.dataset['chart']!) as Point[]
+    const times = points.map(({ at }) => Date.parse(at) / 1000)
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue('--soft')
     const line = style.getPropertyValue('--line')
@@ -40,12 +48,12 @@ function draw(): void {
       {
         width: figure.clientWidth,
         height: 240,
-        scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+        scales: { x: across(figure, times), y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
         axes: [axis, { ...axis, size: 60 }],
         series: [{}, ...series],
         cursor: { y: false },
       },
-      [points.map(({ at }) => Date.parse(at) / 1000), ...[2, 1, 0].map((at) => sums.map((each) => each[at]!))],
+      [times, ...[2, 1, 0].map((at) => sums.map((each) => each[at]!))],
       figure,
     )
     new ResizeObserver(() => chart.setSize({ width: figure.clientWidth, height: 240 })).observe(figure)
@@ -57,6 +65,7 @@ function drawLines(): void {
   for (const figure of document.querySelectorAll<HTMLElement>('[data-line]')) {
     if (figure.querySelector('.uplot')) continue
     const points = JSON.parse(figure.dataset['line']!) as [at: string, value: number][]
+    const times = points.map(([at]) => Date.parse(at) / 1000)
     const style = getComputedStyle(document.documentElement)
     const line = style.getPropertyValue('--line')
     const axis = {
@@ -70,12 +79,12 @@ function drawLines(): void {
       {
         width: figure.clientWidth,
         height,
-        scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+        scales: { x: across(figure, times), y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
         axes: [axis, { ...axis, size: 60 }],
         series: [{}, { label: figure.dataset['unit']!, stroke: colour, width: 2, points: { show: false } }],
         cursor: { y: false },
       },
-      [points.map(([at]) => Date.parse(at) / 1000), points.map(([, value]) => value)],
+      [times, points.map(([, value]) => value)],
       figure,
     )
     new ResizeObserver(() => chart.setSize({ width: figure.clientWidth, height })).observe(figure)

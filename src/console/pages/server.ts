@@ -82,6 +82,7 @@ function hour(samples: readonly Thing[]): Html {
         class="chart"
         data-line="${JSON.stringify(samples.map((sample) => [sample.attributes['at'], value(sample)]))}"
         data-unit="${unit}"
+        data-span="3600"
         aria-label="${title}"
       ></figure>`
   const number =
@@ -90,7 +91,12 @@ function hour(samples: readonly Thing[]): Html {
       Math.round((Number(attributes[name]) / per) * 10) / 10
   const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
   return html`<h3>Mail a minute</h3>
-    <figure class="chart" data-chart="${JSON.stringify(minutes(samples))}" aria-label="Mail a minute"></figure>
+    <figure
+      class="chart"
+      data-chart="${JSON.stringify(minutes(samples))}"
+      data-span="3600"
+      aria-label="Mail a minute"
+    ></figure>
     ${line('Recipients whose mail waits', 'waiting', number('waiting'))}
     ${line('Memory, MB', 'MB', number('memory', 1_000_000))}
     ${line('The main thread works, % of the time', '%', number('busy', 0.01))}
@@ -109,6 +115,12 @@ function hour(samples: readonly Thing[]): Html {
       )}
     </details>`
 }
+
+const pairs = (fields: Record<string, unknown>): Html =>
+  html`${Object.entries(fields).map(
+    ([name, value]) =>
+      html`<span class="soft">${name}</span> ${typeof value === 'string' ? value : JSON.stringify(value)} `,
+  )}`
 
 const SHOWN_LINES = 200
 
@@ -130,7 +142,7 @@ function log(visit: Visit, lines: readonly Thing[]): Html {
         time(each.attributes['at']),
         badge(text(each, 'level')),
         text(each, 'event'),
-        html`<code>${JSON.stringify(each.attributes['fields']).slice(1, -1)}</code>`,
+        pairs(each.attributes['fields'] as Record<string, unknown>),
       ]),
       'Nothing was written.',
     )}`
