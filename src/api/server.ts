@@ -18,6 +18,7 @@ import { createRouter } from '../jsonapi/routes.ts'
 import { advisedRecords } from './advised-records.ts'
 import { agents } from './agents.ts'
 import { attempts } from './attempts.ts'
+import { campaignLinks, spamVerdicts } from './campaign-checks.ts'
 import { campaignTests } from './campaign-tests.ts'
 import { grants } from './grants.ts'
 import { lanes } from './lanes.ts'
@@ -77,6 +78,8 @@ export const resources: readonly Resource<ApiDeps>[] = [
   receivers,
   suppressionImports,
   campaignTests,
+  campaignLinks,
+  spamVerdicts,
   agents,
   advisedRecords,
   privacyRequests,

@@ -505,6 +505,50 @@ describe('campaigns', () => {
     assert.equal((await ann.open(`${path}/recipients.csv?status=bounced`)).text.trim().split('\r\n').length, 1)
   })
 
+  test('links are asked whether they answer, when somebody wants it', async () => {
+    const list = await audience('Linked')
+    const status: Record<string, number> = { '/well': 200, '/moved': 301, '/gone': 404, '/nohead': 405 }
+    const methods: string[] = []
+    receiver.answer = ({ path }, response, { method }) => {
+      if (method !== 'POST') methods.push(`${method} ${path}`)
+      const code = path === '/nohead' && method === 'GET' ? 200 : (status[path] ?? 500)
+      response.writeHead(code, code === 301 ? { location: '/well' } : {}).end()
+    }
+    const paths = [...Object.keys(status), '/well']
+    const body_html = `${paths.map((path) => `<a href="${receiver.url}${path}">x</a>`).join('')}<a href="https://127.0.0.1/">x</a><a href="{{link}}">x</a>`
+    const made = await postrider.api('POST', '/campaigns', {
+      data: {
+        type: 'campaigns',
+        attributes: { name: 'Links', subject: 'Links', body_html },
+        relationships: { audience: { data: { type: 'audiences', id: list } } },
+      },
+    })
+    const { id } = made.body.data
+    assert.match((await ann.open(`/campaigns/${id}`)).text, /href="\?look=closer"/)
+    assert.equal(methods.length, 0)
+    const { body } = await postrider.api('GET', `/campaigns/${id}/links`)
+    assert.deepEqual(
+      body.data.map(({ attributes }: { attributes: { url: string; ok: boolean; found: string } }) => [
+        attributes.url.replace(receiver.url, ''),
+        attributes.ok,
+        attributes.found,
+      ]),
+      [
+        ['/well', true, 'answers with status 200'],
+        ['/moved', true, 'answers with status 200'],
+        ['/gone', false, 'answers with status 404'],
+        ['/nohead', true, 'answers with status 200'],
+        ['https://127.0.0.1/', false, 'cannot be reached: ECONNREFUSED'],
+      ],
+    )
+    assert.equal(methods.filter((each) => each.endsWith('/well')).length, 2, 'once for itself, once for the redirect')
+    const looked = (await ann.open(`/campaigns/${id}?look=closer`)).text
+    assert.match(looked, /\/gone answers with status 404\./)
+    assert.match(looked, /SpamAssassin (?:gives it|is not installed)/)
+    assert.equal((await postrider.asOther('GET', `/campaigns/${id}/links`)).status, 404)
+    receiver.answer = 200
+  })
+
   test('contacts come from a file that is looked at first; one that says who has left is not taken', async () => {
     const list = await audience('Imported')
     const upload = async (csv: string): Promise<Shown> => {

@@ -399,6 +399,7 @@ describe('time and network', () => {
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
     'outbound/accept/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
+    'outbound/accept/reach.ts AbortSignal.timeout': 'timeouts of a socket',
     'acme/http.ts AbortSignal.timeout': 'timeouts of a socket',
     'cli/grade-tls.ts setTimeout': 'timeouts of a socket',
     'cli/grade-dns.ts setTimeout': 'timeouts of a socket',
@@ -444,6 +445,10 @@ describe('time and network', () => {
     'outbound/accept/fetch.ts node:https': 'attachments by URL, MTA-STS policies and documents of OAuth clients',
     'outbound/accept/fetch.ts node:net': 'addresses in URLs',
     'outbound/accept/fetch.ts node:tls': 'the list of certificate authorities',
+    'outbound/accept/reach.ts node:http': 'links of campaigns',
+    'outbound/accept/reach.ts node:https': 'links of campaigns',
+    'outbound/accept/reach.ts node:net': 'addresses in URLs',
+    'outbound/accept/reach.ts node:tls': 'the list of certificate authorities',
   }
   const NETWORK_MODULES =
     /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/

@@ -246,6 +246,12 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     )
   })
 
+  test('a draft is judged by SpamAssassin, and its links are asked', async () => {
+    await open(`/campaigns/${ids.draft}?look=closer`)
+    await says(/SpamAssassin gives it -?[\d.]+ points; with 5 it is called spam/)
+    await says(/Every link answers|There is no link to check/)
+  })
+
   test('axe-core finds nothing on any page, light and dark, wide and narrow; nothing scrolls sideways', async () => {
     const axe = readFileSync(join(ROOT, 'node_modules/axe-core/axe.min.js'), 'utf8')
     const fixed = '/ /mail /receivers /queue /campaigns /campaigns/new /audiences /inboxes /suppressions /domains'

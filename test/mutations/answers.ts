@@ -4,6 +4,7 @@ import dnsPacket from 'dns-packet'
 import { AcmeClient, AcmeRefusal } from '../../src/acme/client.ts'
 import { NoAnswer, type Fetch } from '../../src/acme/http.ts'
 import type { Cancel } from '../../src/base/clock.ts'
+import { readStatus } from '../../src/base/spamassassin.ts'
 import type { Answer, Mx, Resolver } from '../../src/base/resolver.ts'
 import { readAnswer } from '../../src/cli/grade-dns.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
@@ -198,6 +199,15 @@ export const ANSWERED: Record<string, Parser> = {
     files: ['sandbox/dns.ts'],
     seeds: packets(QUESTIONS),
     parse: (bytes) => answerTo(ZONE, bytes),
+  },
+  'what SpamAssassin wrote': {
+    files: ['base/spamassassin.ts'],
+    seeds: of(
+      'X-Spam-Status: No, score=0.1 required=5.0 tests=HTML_MESSAGE,MISSING_MID autolearn=no\n',
+      'X-Spam-Status: Yes, score=-17.2 required=5.0 tests=A,',
+      'X-Spam-Status: ',
+    ),
+    parse: (bytes) => readStatus(text(bytes)),
   },
   'answers of a resolver': {
     files: ['cli/grade-dns.ts'],

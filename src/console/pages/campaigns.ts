@@ -22,6 +22,7 @@ import { done, found, lead, type Place } from '../place.ts'
 import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { csv } from '../csv.ts'
 import { checksOf } from '../checks.ts'
+import { slowChecks } from './slow-checks.ts'
 
 const list: Place = {
   path: '/campaigns',
@@ -138,12 +139,13 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
             <ul class="checks">
               ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
             </ul>
+            ${await slowChecks(visit, id)}
             <h2>Preview</h2>
             <p class="soft">
               With the data of the audience’s first contact. The links to leave are made when it is sent.
             </p>
             <div class="previews">
-              <iframe sandbox src="/campaigns/${id}/preview" title="On a deps" class="deps" loading="lazy"></iframe>
+              <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
               <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
             </div>`
         : ''

@@ -1,0 +1,104 @@
+// What is looked at before a campaign is started and takes a while (D81): whether its links answer, and what
+// SpamAssassin says of it.
+import { z } from 'zod'
+import { semaphore } from '../base/semaphore.ts'
+import { judgeSpam } from '../base/spamassassin.ts'
+import { refuse } from '../base/errors.ts'
+import { field } from '../jsonapi/resource.ts'
+import { parseAddress } from '../message/address.ts'
+import { compose } from '../message/compose.ts'
+import { campaignSender, messageIdOf } from '../message/identity.ts'
+import { readTargets } from '../message/tracking.ts'
+import type { Campaign } from '../campaigns/edit.ts'
+import { render, valuesOf } from '../campaigns/render.ts'
+import { domainByKey } from '../domains/find.ts'
+import { reach } from '../outbound/accept/reach.ts'
+import { define } from './deps.ts'
+import { EXTENSION, words } from './extension.ts'
+
+/** Links that are looked at, and how many of them at once. */
+const MOST_LINKS = 50
+const AT_ONCE = 6
+const oneOf = semaphore(AT_ONCE)
+
+const within = { type: 'campaigns', column: 'campaign_key' } as const
+/** A mail as nobody gets it, for a look at its form. */
+const SOMEBODY = { email: 'ann@example.net', name: 'Ann', custom_fields: null }
+
+/** The links of a page that lead to the web and have no tag in them, each once. */
+export function linksOf({ body_html }: Pick<Campaign, 'body_html'>): string[] {
+  const links = Array.from(readTargets(body_html), ({ url }) => url.trim())
+  return [...new Set(links.filter((url) => /^https?:\/\//i.test(url) && !url.includes('{{')))].slice(0, MOST_LINKS)
+}
+
+export const campaignLinks = define('campaign-links', {
+  table: 'campaigns',
+  about: `Links of a campaign, and whether they answer. ${EXTENSION}`,
+  attributes: {
+    url: words('Where it leads.'),
+    ok: field(z.boolean(), { about: 'Whether something answers there.' }),
+    found: words('What was found, as the end of a sentence.'),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/campaigns/:campaign/links',
+      within,
+      params: ['page'],
+      id: 'checkCampaignLinks',
+      scope: 'campaigns:write',
+      about: `Ask the first ${MOST_LINKS} links of a campaign whether they answer; takes seconds. ${EXTENSION}`,
+      run: async ({ parent, parts }) =>
+        Promise.all(
+          linksOf(parent as unknown as Campaign).map(async (url, index) => {
+            const { ok, words: found } = await oneOf(() => reach(parts.fetching, url))
+            return { key: index + 1, id: `link-${index + 1}`, url, ok, found }
+          }),
+        ),
+    },
+  ],
+})
+
+export const spamVerdicts = define('spam-verdicts', {
+  table: 'campaigns',
+  about: `What SpamAssassin says of a campaign. ${EXTENSION}`,
+  attributes: {
+    score: field(z.number(), { about: 'The higher, the more it looks like spam.' }),
+    required: field(z.number(), { about: 'From this score on a mail is called spam.' }),
+    rules: field(z.array(z.string()), { about: 'The rules that fired.' }),
+  },
+  actions: [
+    {
+      kind: 'view',
+      one: true,
+      path: '/campaigns/:campaign/spam-verdict',
+      within,
+      params: [],
+      id: 'judgeCampaign',
+      scope: 'campaigns:write',
+      about: `Have SpamAssassin judge a campaign; 404 where it is not installed on the server. ${EXTENSION}`,
+      async run({ now, parent, parts }) {
+        const campaign = parent as unknown as Campaign
+        const domain = domainByKey(parts.store, campaign.domain_key)!
+        const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
+        const letter = compose({
+          from: parseAddress(campaignSender(campaign.from_address, domain.name))!,
+          to: [parseAddress(SOMEBODY.email)!],
+          cc: [],
+          replyTo: [],
+          subject,
+          html,
+          text,
+          attachments: [],
+          messageId: messageIdOf(campaign.id, domain.name),
+          date: now,
+          extra: [],
+          tracking: null,
+        })
+        const verdict = await judgeSpam([...letter].join(''))
+        if (!verdict) throw refuse('not_found', 'SpamAssassin is not installed on this server.')
+        return [{ key: 0, id: String(campaign.id), ...verdict }]
+      },
+    },
+  ],
+})

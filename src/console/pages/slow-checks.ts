@@ -1,0 +1,35 @@
+// The checks of a campaign that take seconds: whether its links answer, and what SpamAssassin says of it.
+import { html } from 'hono/html'
+import { badge, type Html } from '../parts.ts'
+import { text, type Visit } from '../visit.ts'
+
+/** A link that asks for them, or what they found. */
+export async function slowChecks(visit: Visit, id: string): Promise<Html> {
+  if (visit.query('look') !== 'closer')
+    return html`<p><a href="?look=closer">Check the links and the spam score</a>; this takes a few seconds.</p>`
+  const [links, spam] = await Promise.all([
+    visit.all(`/campaigns/${id}/links`, 50),
+    visit.get(`/campaigns/${id}/spam-verdict`),
+  ])
+  const silent = links.filter((link) => link.attributes['ok'] !== true)
+  const judged = spam.one?.attributes as { score: number; required: number; rules: string[] } | undefined
+  return html`<ul class="checks">
+    ${
+      silent.length === 0
+        ? html`<li>
+            ${badge('ok')}
+            ${links.length === 0 ? 'There is no link to check.' : `Every link answers (${links.length}).`}
+          </li>`
+        : silent.map((link) => html`<li>${badge('warn')} ${text(link, 'url')} ${text(link, 'found')}.</li>`)
+    }
+    ${
+      judged
+        ? html`<li>
+            ${badge(judged.score < judged.required ? 'ok' : 'warn')} SpamAssassin gives it ${judged.score} points; with
+            ${judged.required} it is called spam.
+            ${judged.rules.length === 0 ? '' : html`<span class="soft">${judged.rules.join(', ')}</span>`}
+          </li>`
+        : html`<li class="soft">SpamAssassin is not installed on this server, so the words were not judged.</li>`
+    }
+  </ul>`
+}

@@ -1,0 +1,77 @@
+// Whether a link of a mail answers, asked under the rules of fetch.ts, for http too. Nothing but the status is read.
+import { request as plainRequest } from 'node:http'
+import { request } from 'node:https'
+import { isIP } from 'node:net'
+import { readFileSync } from 'node:fs'
+import { rootCertificates } from 'node:tls'
+import { SECOND } from '../../base/clock.ts'
+import { codeOf, messageOf } from '../../base/errors.ts'
+import { guardedLookup } from '../../base/guard.ts'
+import type { FetchDeps } from './fetch.ts'
+
+/** For the whole link, redirects included. */
+const TIMEOUT = 10 * SECOND
+const REDIRECTS = 5
+/** Answers of servers that do not know HEAD, or want a browser. */
+const ASK_AGAIN = new Set([400, 403, 404, 405, 501])
+
+export interface Reached {
+  ok: boolean
+  /** What was found, as the end of a sentence. */
+  words: string
+}
+
+/** Asks a link whether it answers. Never throws. */
+export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
+  const signal = AbortSignal.timeout(TIMEOUT)
+  let url = link
+  for (let hop = 0; hop <= REDIRECTS; hop++) {
+    const target = URL.canParse(url) ? new URL(url) : undefined
+    const wrong = target ? wrongIn(deps, target) : 'is not a URL'
+    if (wrong !== undefined) return { ok: false, words: wrong }
+    try {
+      let answer = await ask(deps, target!, 'HEAD', signal)
+      if (ASK_AGAIN.has(answer.status)) answer = await ask(deps, target!, 'GET', signal)
+      const { location, status } = answer
+      if (status < 300 || status >= 400 || location === undefined)
+        return { ok: status < 400, words: `answers with status ${status}` }
+      url = URL.canParse(location, target) ? new URL(location, target).href : location
+    } catch (thrown) {
+      const why = signal.aborted ? `does not answer within ${TIMEOUT / SECOND} s` : wordsOf(thrown)
+      return { ok: false, words: why }
+    }
+  }
+  return { ok: false, words: `is redirected more than ${REDIRECTS} times` }
+}
+
+const wordsOf = (thrown: unknown): string => `cannot be reached: ${codeOf(thrown) || messageOf(thrown)}`
+
+function wrongIn({ allowed }: FetchDeps, { hostname, protocol }: URL): string | undefined {
+  if (protocol !== 'https:' && protocol !== 'http:') return 'is no link of the web'
+  const literal = hostname.replace(/^\[|\]$/g, '')
+  return isIP(literal) && !allowed(literal) ? `leads to an address that is not connected to (${literal})` : undefined
+}
+
+function ask(
+  deps: FetchDeps,
+  url: URL,
+  method: 'HEAD' | 'GET',
+  signal: AbortSignal,
+): Promise<{ status: number; location: string | undefined }> {
+  return new Promise((resolve, reject) => {
+    const secure = url.protocol === 'https:'
+    const options = {
+      method,
+      signal,
+      lookup: guardedLookup(deps),
+      agent: false as const,
+      headers: { 'user-agent': 'Mozilla/5.0 (compatible; Postrider)', accept: '*/*' },
+      ...(secure && deps.caFile !== '' ? { ca: [...rootCertificates, readFileSync(deps.caFile, 'utf8')] } : {}),
+    }
+    const outgoing = (secure ? request : plainRequest)(url, options, (response) => {
+      resolve({ status: response.statusCode ?? 0, location: response.headers.location })
+      response.destroy()
+    })
+    outgoing.on('error', reject).end()
+  })
+}
