@@ -447,8 +447,6 @@ describe('time and network', () => {
     'outbound/accept/fetch.ts node:tls': 'the list of certificate authorities',
     'outbound/accept/reach.ts node:http': 'links of campaigns',
     'outbound/accept/reach.ts node:https': 'links of campaigns',
-    'outbound/accept/reach.ts node:net': 'addresses in URLs',
-    'outbound/accept/reach.ts node:tls': 'the list of certificate authorities',
   }
   const NETWORK_MODULES =
     /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/

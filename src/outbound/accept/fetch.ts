@@ -66,16 +66,28 @@ export async function fetchFile(
 }
 
 /** The URL, or why it is refused before anything is connected. */
-function checkUrl({ allowed }: FetchDeps, text: string): URL | string {
+function checkUrl(deps: FetchDeps, text: string): URL | string {
   if (!URL.canParse(text)) return 'is not a URL'
   const url = new URL(text)
   if (url.protocol !== 'https:') return 'must be an https URL'
   if (url.username || url.password) return 'must not hold credentials'
-  // The URL parser writes every spelling of an IP address in one form.
-  const literal = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(literal) && !allowed(literal)) return `leads to an address that is not connected to (${literal})`
-  return url
+  return addressRefused(deps, url) ?? url
 }
+
+/** Why a URL with an IP address in place of a name is refused, as the end of a sentence. */
+export function addressRefused({ allowed }: FetchDeps, { hostname }: URL): string | undefined {
+  // The URL parser writes every spelling of an IP address in one form.
+  const literal = hostname.replace(/^\[|\]$/g, '')
+  return isIP(literal) && !allowed(literal) ? `leads to an address that is not connected to (${literal})` : undefined
+}
+
+/** What every request to a stranger's server is made with: our look-up, no kept connection, our authorities. */
+export const guardedRequest = (deps: FetchDeps, signal: AbortSignal) => ({
+  signal,
+  lookup: guardedLookup(deps),
+  agent: false as const,
+  ...(deps.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(deps.caFile, 'utf8')] }),
+})
 
 function get(
   deps: FetchDeps,
@@ -87,11 +99,8 @@ function get(
     const outgoing = request(
       url,
       {
-        signal,
-        lookup: guardedLookup(deps),
-        agent: false,
+        ...guardedRequest(deps, signal),
         headers: { 'user-agent': 'Postrider', accept: '*/*', 'accept-encoding': 'identity' },
-        ...(deps.caFile === '' ? {} : { ca: [...rootCertificates, readFileSync(deps.caFile, 'utf8')] }),
       },
       (response) => {
         const { statusCode = 0, headers } = response

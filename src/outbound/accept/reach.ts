@@ -1,13 +1,9 @@
 // Whether a link of a mail answers, asked under the rules of fetch.ts, for http too. Nothing but the status is read.
 import { request as plainRequest } from 'node:http'
 import { request } from 'node:https'
-import { isIP } from 'node:net'
-import { readFileSync } from 'node:fs'
-import { rootCertificates } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { codeOf, messageOf } from '../../base/errors.ts'
-import { guardedLookup } from '../../base/guard.ts'
-import type { FetchDeps } from './fetch.ts'
+import { addressRefused, guardedRequest, type FetchDeps } from './fetch.ts'
 
 /** For the whole link, redirects included. */
 const TIMEOUT = 10 * SECOND
@@ -46,10 +42,9 @@ export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
 
 const wordsOf = (thrown: unknown): string => `cannot be reached: ${codeOf(thrown) || messageOf(thrown)}`
 
-function wrongIn({ allowed }: FetchDeps, { hostname, protocol }: URL): string | undefined {
-  if (protocol !== 'https:' && protocol !== 'http:') return 'is no link of the web'
-  const literal = hostname.replace(/^\[|\]$/g, '')
-  return isIP(literal) && !allowed(literal) ? `leads to an address that is not connected to (${literal})` : undefined
+function wrongIn(deps: FetchDeps, url: URL): string | undefined {
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'is no link of the web'
+  return addressRefused(deps, url)
 }
 
 function ask(
@@ -59,16 +54,12 @@ function ask(
   signal: AbortSignal,
 ): Promise<{ status: number; location: string | undefined }> {
   return new Promise((resolve, reject) => {
-    const secure = url.protocol === 'https:'
     const options = {
+      ...guardedRequest(deps, signal),
       method,
-      signal,
-      lookup: guardedLookup(deps),
-      agent: false as const,
       headers: { 'user-agent': 'Mozilla/5.0 (compatible; Postrider)', accept: '*/*' },
-      ...(secure && deps.caFile !== '' ? { ca: [...rootCertificates, readFileSync(deps.caFile, 'utf8')] } : {}),
     }
-    const outgoing = (secure ? request : plainRequest)(url, options, (response) => {
+    const outgoing = (url.protocol === 'https:' ? request : plainRequest)(url, options, (response) => {
       resolve({ status: response.statusCode ?? 0, location: response.headers.location })
       response.destroy()
     })
