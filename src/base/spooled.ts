@@ -30,5 +30,9 @@ export function readProven(path: string): Buffer {
   return bytes
 }
 
+/** Whether a row can name a file of the spool by it: it leads nowhere else. */
+export const isSpoolName = (name: unknown): name is string =>
+  typeof name === 'string' && /^[A-Za-z0-9][\w.~-]{0,199}$/.test(name)
+
 /** The own name of a file, without size and digest. */
 export const ownName = (name: string): string => name.replace(/~\d+-[\w-]{43}$/, '')

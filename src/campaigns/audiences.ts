@@ -63,15 +63,15 @@ export function audienceById(reader: Reader, id: string): Audience | undefined {
 const AT_ONCE = 500
 
 /** Deletes some contacts of removed audiences; returns how many, 0 when none is left. */
-export function sweepContacts(store: Store): Promise<number> {
+export function sweepContacts(store: Store, now: number): Promise<number> {
   return store.write(
     (tx) =>
       tx.run(
         raw(
           `delete from contacts where key in (
              select c.key from audiences a join contacts c on c.audience_key = a.key
-             where a.deleted_at is not null and a.contacts_count > 0 limit ?)`,
-          [AT_ONCE],
+             where a.deleted_at > 0 and a.deleted_at <= ? and a.contacts_count > 0 limit ?)`,
+          [now, AT_ONCE],
         ),
       ).changes,
   )

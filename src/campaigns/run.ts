@@ -70,7 +70,7 @@ export class CampaignRunner {
     const { clock, lead, log, space, store } = this.#deps
     for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
-    if ((await sweepContacts(store)) > 0) this.#loop.ring()
+    if ((await sweepContacts(store, clock.now())) > 0) this.#loop.ring()
     const broken = new Set<number>()
     let again = true
     while (again) {

@@ -32,13 +32,22 @@ const PATIENCE = 8 * SECOND
 
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
-  const { keyring, release, store } = openData(config, clock, log)
+  const { keyring, release, store } = opened(config, clock, log)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
     const parts = await buildParts(options, { keyring, store }, undo)
     return await start(parts, options, release, undo)
   } catch (thrown) {
     for (const step of undo.reverse()) await step()
+    throw explained(thrown, config.data_dir)
+  }
+}
+
+/** Opens the data directory, and says what is wrong with it. */
+function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnType<typeof openData> {
+  try {
+    return openData(config, clock, log)
+  } catch (thrown) {
     throw explained(thrown, config.data_dir)
   }
 }

@@ -82,6 +82,17 @@ export async function checkFile(source: Source, wishes: Wishes): Promise<Checked
   return { ...checked, columns }
 }
 
+export interface FileImport {
+  audience: Audience
+  source: Source
+  /** What `checkFile` found. */
+  checked: Checked
+  wishes: Wishes
+  bar: Progress
+  /** Writes nothing. */
+  dry: boolean
+}
+
 /** Throws an OperatorError when more than a tenth of the rows are wrong, before anything is written. */
 export function checkErrors(
   source: Source,
@@ -96,12 +107,7 @@ export function checkErrors(
 
 export async function importFile(
   deps: Deps,
-  audience: Audience,
-  source: Source,
-  { form }: Checked,
-  wishes: Wishes,
-  bar: Progress,
-  dry: boolean,
+  { audience, bar, checked: { form }, dry, source, wishes }: FileImport,
 ): Promise<FileImported> {
   const total: FileImported = { ...noCounts(), errors: [] }
   const seen = new Seen()

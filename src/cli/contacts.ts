@@ -50,7 +50,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
           const checked = await checkFile(source, wishes)
           if (!force && !dryRun) checkErrors(source, checked)
           const bar = progress(terminal, source.size)
-          const result = await importFile(deps, audience, source, checked, wishes, bar, dryRun === true)
+          const result = await importFile(deps, { audience, source, checked, wishes, bar, dry: dryRun === true })
           bar.end()
           if (dryRun) answer(terminal, foretold(result, checked), (shown) => preview(shown, audience, wishes.preset))
           else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(checked, wishes.preset)))

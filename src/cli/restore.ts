@@ -7,8 +7,8 @@ import { systemClock } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
-import { sealedKeyIn } from '../store/copy.ts'
-import { opens, setAside } from '../store/instance.ts'
+import { withCopy } from '../store/copy.ts'
+import { keyFits, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, openArchive, unpack } from './backup-archive.ts'
@@ -134,8 +134,7 @@ async function prove(place: string, file: string, { force }: Wishes): Promise<st
   const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
     throw new OperatorError(`${file} holds a damaged database (${messageOf(thrown)}); take another backup.`)
   })
-  const sealed = sealedKeyIn(join(place, DATABASE))
-  if (sealed && !opens(keyring, sealed))
+  if (!(await withCopy(join(place, DATABASE), async (store) => keyFits(store, keyring))))
     throw new OperatorError(`${file} holds a key that does not open its database; take another backup.`)
   if (faults.length > 0 && !force)
     throw new OperatorError(

@@ -5,11 +5,11 @@ import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { proofOf } from '../base/spooled.ts'
-import { filesOf } from '../outbound/body.ts'
+import { isSpoolName, proofOf } from '../base/spooled.ts'
+import { filesOf, isWholeSpool } from '../outbound/body.ts'
 import { withCopy } from '../store/copy.ts'
 import type { Store } from '../store/database.ts'
-import { opens, sealedKey } from '../store/instance.ts'
+import { keyFits } from '../store/instance.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
 import { Spool } from '../store/spool.ts'
@@ -43,22 +43,29 @@ export function listed(faults: readonly string[]): string {
 }
 
 function keyFaults(store: Store, keyring: Keyring): string[] {
-  const sealed = sealedKey(store)
-  return sealed && !opens(keyring, sealed) ? ['The key instance.key does not open the DKIM keys of the database.'] : []
+  return keyFits(store, keyring) ? [] : ['The key instance.key does not open the DKIM keys of the database.']
 }
 
-/** Every file of the spool that a row names. */
-function spoolNames(store: Pick<Store, 'all'>): string[] {
-  const named = (table: string) =>
-    store.all(raw<{ spool: string }>(`select spool from ${table} where spool is not null`)).map(({ spool }) => spool)
-  return [...named('outbound_bodies').flatMap(filesOf), ...named('inbound_messages')]
+/** Every file of the spool that a row names, and the rows that name what can be none. */
+function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: string[] } {
+  const faults: string[] = []
+  const named = (table: string, read: (spool: string) => string[], isWhole: (spool: string) => boolean): string[] =>
+    store
+      .all(raw<{ row: number; spool: string }>(`select rowid as row, spool from ${table} where spool is not null`))
+      .flatMap(({ row, spool }) => {
+        if (!isWhole(spool)) faults.push(`Row ${row} of ${table} names what is no file of the spool.`)
+        return read(spool)
+      })
+  const one = (spool: string): string[] => [spool].filter(isSpoolName)
+  const names = [...named('outbound_bodies', filesOf, isWholeSpool), ...named('inbound_messages', one, isSpoolName)]
+  return { names, faults }
 }
 
 /** Files that a row names and that are not there, or not what was written. */
 async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
   const quarantine = new Set(await spool.quarantined())
-  const faults: string[] = []
-  for (const name of spoolNames(store)) {
+  const { faults, names } = spoolNames(store)
+  for (const name of names) {
     const fault = await faultOf(spool.path(name))
     const place =
       fault === MISSING && quarantine.has(name) ? 'lies in its quarantine; the next start brings it back' : fault

@@ -5,6 +5,7 @@ import type { Command } from 'commander'
 import { takeLock } from '../store/lock.ts'
 import { scanLog } from '../store/log-scan.ts'
 import { DATABASE } from '../store/open.ts'
+import { LEDGER, readContent } from '../privacy/ledger.ts'
 import { configOf, withDeps, type Invocation } from './open.ts'
 import { faultsOf } from './soundness.ts'
 import { answer } from './terminal.ts'
@@ -17,7 +18,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
       // Before the database is opened: SQLite would take damage in the log for its end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDeps(invocation(), async (deps) => {
-        const faults = [...log, ...(await faultsOf(deps))]
+        const faults = [...log, ...ledgerFaults(deps.config.data_dir), ...(await faultsOf(deps))]
         const told = faults.join()
         const quarantine = (await deps.spool.quarantined()).filter((name) => !told.includes(name))
         answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine }, () =>
@@ -33,6 +34,12 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
         if (faults.length > 0) process.exitCode = 1
       })
     })
+}
+
+/** Erasures are repeated from the ledger after a restore: a line that is lost is an address that comes back. */
+function ledgerFaults(dataDir: string): string[] {
+  const { foreign } = readContent(join(dataDir, LEDGER))
+  return foreign.length === 0 ? [] : [`The ledger of erasures (${LEDGER}) is damaged: line ${foreign.join(', ')}.`]
 }
 
 /** The log of a running server is not checked: it changes while it is read. */

@@ -1,4 +1,5 @@
 // Builds response documents: resource objects, included resources (full linkage, each once), links and meta.
+import { z } from 'zod'
 import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
@@ -32,6 +33,20 @@ export interface Writer {
 }
 
 type Fieldset = Pick<Query, 'include' | 'fields'>
+
+/** The names of an enumeration, by its schema; undefined for other schemas. */
+const NAMES = new WeakMap<z.ZodType, ReadonlySet<unknown> | null>()
+
+/** Whether a text is one of the names that its schema has; true where it has none. */
+function isNamed(schema: z.ZodType, text: string): boolean {
+  let names = NAMES.get(schema)
+  if (names === undefined) {
+    const inner = schema instanceof z.ZodNullable ? (schema.unwrap() as z.ZodType) : schema
+    names = inner instanceof z.ZodEnum ? new Set(inner.options) : null
+    NAMES.set(schema, names)
+  }
+  return names === null || names.has(text)
+}
 
 /** The times that a Date can hold (ECMA-262, time values). */
 const isTime = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= 8.64e15
@@ -191,14 +206,16 @@ function resourceObject(
   const wanted = query.fields.get(resource.type)
   const attributes: Record<string, unknown> = {}
   const damaged: string[] = []
-  for (const [name, { read, kind }] of Object.entries(resource.attributes)) {
+  for (const [name, { answer, kind, read, schema: given }] of Object.entries(resource.attributes)) {
+    const schema = answer ?? given
     if (wanted && !wanted.has(name)) continue
     if (read === 'once') {
       if (single && Object.hasOwn(once, name)) attributes[name] = once[name]
     } else if (read !== 'never' && (read !== 'single' || single || wanted)) {
       const stored = row[name]
       let shown = SHOW[kind ?? 'plain'](stored)
-      if (shown === undefined && stored !== undefined) {
+      const foreign = kind === undefined && typeof stored === 'string' && !isNamed(schema, stored)
+      if (foreign || (shown === undefined && stored !== undefined)) {
         damaged.push(name)
         shown = null
       }

@@ -1,6 +1,7 @@
 // A mail's body as its owner submitted it, read from the database or the spool; nulls once it is no longer kept.
 import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
+import { isSpoolName } from '../base/spooled.ts'
 import type { StoredBody } from '../message/worker.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -23,7 +24,8 @@ export interface Body {
 
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
-  const json = stored?.content ?? (stored?.spool ? readNow(spool.path(filesOf(stored.spool)[0]!)) : null)
+  const [file] = filesOf(stored?.spool ?? null)
+  const json = stored?.content ?? (file === undefined ? null : readNow(spool.path(file)))
   // What cannot be read or is damaged leaves the rest of the mail to be shown.
   const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
   if (body === undefined) return { html: null, text: null, headers: null, attachments: null }
@@ -51,8 +53,18 @@ function readNow(file: string): string | null {
   }
 }
 
-/** The files of a body's `spool` column. */
-export const filesOf = (spool: string | null): string[] => (spool === null ? [] : (JSON.parse(spool) as string[]))
+/** The files of a body's `spool` column; those that damage left. */
+export function filesOf(spool: string | null): string[] {
+  const names = spool === null ? [] : jsonOf(spool)
+  return Array.isArray(names) ? names.filter(isSpoolName) : []
+}
+
+/** Whether a body's `spool` column is what was written: a list of files, or null. */
+export function isWholeSpool(spool: string | null): boolean {
+  if (spool === null) return true
+  const names = jsonOf(spool)
+  return Array.isArray(names) && names.every(isSpoolName)
+}
 
 const withFile = statement<{ id: string }>()((arg) =>
   db

@@ -59,7 +59,7 @@ export async function requestErasure(
     const id = newId(now)
     // The ledger first: its entries are carried out again whatever happens to the database.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
-    return insert(tx, deps, user.key, 'erasure', id, address, hash)
+    return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
   })
 }
 
@@ -75,19 +75,24 @@ export async function requestExport(
     const earlier = requestOf(tx, user.key, 'export', hash)
     if (earlier?.status === 'pending') return earlier
     if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
-    return insert(tx, deps, user.key, 'export', newId(deps.clock.now()), address, hash)
+    return insert(tx, deps, { userKey: user.key, kind: 'export', id: newId(deps.clock.now()), address, hash })
   })
+}
+
+interface NewRequest {
+  userKey: number
+  kind: PrivacyRequest['kind']
+  id: string
+  /** Null: it is known by its hash alone. */
+  address: string | null
+  hash: string
 }
 
 /** Stores a request; one without an address is done already. */
 export function insert(
   tx: Tx,
   { clock, keyring, ring }: Pick<RequestDeps, 'clock' | 'keyring' | 'ring'>,
-  userKey: number,
-  kind: PrivacyRequest['kind'],
-  id: string,
-  address: string | null,
-  hash: string,
+  { address, hash, id, kind, userKey }: NewRequest,
 ): PrivacyRequest {
   const now = clock.now()
   const row = {

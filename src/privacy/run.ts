@@ -197,7 +197,7 @@ export class Privacy {
       const deps = { ...this.#deps, ring: () => {} }
       const request = await store.write((tx) => {
         blockErased(tx, owner.key, `#${recipient_hash}`, this.#deps.clock.now())
-        return insert(tx, deps, owner.key, 'erasure', id, address, recipient_hash)
+        return insert(tx, deps, { userKey: owner.key, kind: 'erasure', id, address, hash: recipient_hash })
       })
       if (address !== null) back.push(request)
     }

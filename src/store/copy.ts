@@ -3,18 +3,7 @@ import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
-import type { Sealed } from './instance.ts'
 import { explained } from './open.ts'
-
-/** Any one DKIM key that lies sealed in it. */
-export const sealedKeyIn = (file: string): Sealed | undefined =>
-  look(
-    file,
-    (database) =>
-      database
-        .prepare('select id, sealed_private_key as box from dkim_keys where sealed_private_key is not null limit 1')
-        .get() as Sealed | undefined,
-  )
 
 /** Whether any of these accounts, by their ids, stands in it. */
 export const holdsUser = (file: string, ids: readonly string[]): boolean =>

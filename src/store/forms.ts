@@ -1,15 +1,24 @@
-// What the texts of the database must look like where no digest covers them: JSON that parses, and an open delivery of
-// a campaign that goes to whom its mail names. `verify` asks it.
+// What the rows of the database must look like where no digest covers them: JSON that parses, times that are some,
+// states that there are, and an open delivery of a campaign that goes to whom its mail names. `verify` asks it.
 import type Database from 'better-sqlite3'
+import { AGENT_STATUSES } from '../states/agent.ts'
+import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
+import { DELIVERY_STATUSES } from '../states/delivery.ts'
+import { DOMAIN_STATUSES } from '../states/domain.ts'
+import { INBOUND_STATUSES } from '../states/inbound-email.ts'
+import { EMAIL_STATUSES } from '../states/outbound-email.ts'
+import { OUTCOMES } from '../states/webhook-delivery.ts'
+import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 
-/** Columns whose texts are JSON, or null. */
-const JSON_COLUMNS: Readonly<Record<string, string>> = {
+/** Columns whose texts are JSON, or null; a test holds them to the types. */
+export const JSON_COLUMNS: Readonly<Record<string, string>> = {
   events: 'data',
   outbound_emails: 'cc bcc reply_to',
   outbound_bodies: 'content spool',
   outbound_webhooks: 'payload',
   inbound_messages: 'recipients',
-  inbound_emails: 'authentication',
+  inbound_emails: 'recipients to cc reply_to references authentication',
+  sts_policies: 'mx',
   inbound_bodies: 'headers attachments',
   webhooks: 'events',
   contacts: 'preferences custom_fields',
@@ -19,19 +28,86 @@ const JSON_COLUMNS: Readonly<Record<string, string>> = {
   passkeys: 'transports',
 }
 
-/** One sentence for each kind of row that is not of its form. Reads every such text. */
+/** Columns with few values: the states of the tables, and what is decided by them. */
+const VALUES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  agents: { status: AGENT_STATUSES },
+  campaigns: { status: CAMPAIGN_STATUSES },
+  contacts: { status: ['subscribed', 'unsubscribed', 'bounced', 'complained'] },
+  deliveries: { status: DELIVERY_STATUSES, role: ['to', 'cc', 'bcc'] },
+  dkim_keys: { role: ['signing', 'standby', 'retired'] },
+  domains: {
+    status: DOMAIN_STATUSES,
+    purpose: ['transactional', 'marketing', 'both'],
+    tls_policy: ['Require', 'Optional'],
+    tracking_redirect_mode: ['shared', 'branded'],
+  },
+  inbound_emails: { status: INBOUND_STATUSES },
+  outbound_emails: { status: EMAIL_STATUSES },
+  outbound_webhooks: { status: OUTCOMES },
+  privacy_requests: { kind: ['erasure', 'export'], status: ['pending', 'done', 'failed'] },
+  records: { record_type: ['DKIM', 'SPF', 'MAIL_FROM_MX', 'DMARC', 'INBOUND_MX', 'TRACKING'] },
+  suppressions: { scope: ['all', 'marketing'] },
+  users: { subscription_state: ['active', 'past_due', 'revoked'] },
+  webhooks: { status: WEBHOOK_STATUSES },
+}
+
+/** The last time that a Date can hold (ECMA-262, time values). */
+const LAST = 8.64e15
+
+/** The numbers of rows, where the table has such, for which a condition holds. */
+function rowsWhere(
+  database: Database.Database,
+  table: string,
+  condition: string,
+  ...parameters: unknown[]
+): string | undefined {
+  const named = database.prepare(`select 1 from pragma_table_info(?) where name = 'key'`).get(table) !== undefined
+  const found = database
+    .prepare(`select ${named ? 'key' : `'?'`} from ${table} where ${condition} limit 20`)
+    .pluck()
+    .all(...parameters) as (number | string)[]
+  return found.length === 0 ? undefined : named ? `row ${found.join(', ')}` : `${found.length} rows`
+}
+
+/** One sentence for each column of times that holds what is no time (ms). */
+function impossibleTimes(database: Database.Database): string[] {
+  const columns = database
+    .prepare(
+      `select m.name as "table", c.name as "column" from sqlite_schema m, pragma_table_info(m.name) c
+       where m.type = 'table' and m.name not like 'sqlite%' and c.type = 'integer' collate nocase
+         and (c.name = 'at' or c.name like '%\\_at' escape '\\' or c.name like '%\\_until' escape '\\')`,
+    )
+    .all() as { table: string; column: string }[]
+  return columns.flatMap(({ column, table }) => {
+    const wrong = `"${column}" is not null and (typeof("${column}") <> 'integer' or "${column}" not between 0 and ${LAST})`
+    const rows = rowsWhere(database, table, wrong)
+    return rows ? [`${column} in ${table} is no time: ${rows}`] : []
+  })
+}
+
+/** One sentence for each column that holds a value that there is not. */
+function unknownValues(database: Database.Database): string[] {
+  const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
+  return Object.entries(VALUES).flatMap(([table, columns]) =>
+    Object.entries(columns).flatMap(([column, values]) => {
+      if (has.get(table, column) === undefined) return []
+      const unknown = `"${column}" not in (select value from json_each(?))`
+      const rows = rowsWhere(database, table, unknown, JSON.stringify(values))
+      return rows ? [`${column} in ${table} is none that there is: ${rows}`] : []
+    }),
+  )
+}
+
+/** One sentence for each kind of row that is not of its form. Reads every such column. */
 export function malformedRows(database: Database.Database): string[] {
   const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
-  const found: string[] = []
+  const found = [...impossibleTimes(database), ...unknownValues(database)]
   for (const [table, columns] of Object.entries(JSON_COLUMNS))
     for (const column of columns.split(' ')) {
       // The copy may be of an older version.
       if (has.get(table, column) === undefined) continue
-      const keys = database
-        .prepare(`select rowid from ${table} where "${column}" is not null and not json_valid("${column}") limit 20`)
-        .pluck()
-        .all() as number[]
-      if (keys.length > 0) found.push(`${column} in ${table} is no JSON: row ${keys.join(', ')}`)
+      const rows = rowsWhere(database, table, `"${column}" is not null and not json_valid("${column}")`)
+      if (rows) found.push(`${column} in ${table} is no JSON: ${rows}`)
     }
   if (has.get('outbound_emails', 'campaign_key') === undefined) return found
   const strayed = database

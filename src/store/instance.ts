@@ -5,10 +5,12 @@ import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from './database.ts'
+import { digestNumber, isIntact } from './digests.ts'
 import { scanLog, type LogDamage } from './log-scan.ts'
 import { DATABASE, openStore, type OpenOptions } from './open.ts'
 import { QUARANTINE } from './spool.ts'
 import { raw } from './query.ts'
+import type { RowOf } from './tables.ts'
 
 /** What an installation leaves in its data directory beside the database. */
 const LEDGER = 'erasures.ledger'
@@ -37,14 +39,13 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
   if (damage) options.logDamaged?.(damage)
   const store = openStore(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
   try {
-    const sealed = sealedKey(store)
     const key = join(dataDir, KEY_FILE)
-    if (sealed && !existsSync(key))
+    if (sealedKeys(store).length > 0 && !existsSync(key))
       throw new OperatorError(
         `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin anew with "postrider init --new".`,
       )
     const keyring = openKeyring(dataDir)
-    if (sealed && !opens(keyring, sealed))
+    if (!keyFits(store, keyring))
       throw new OperatorError(
         `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin anew with "postrider init --new".`,
       )
@@ -99,21 +100,36 @@ export function setAside(dataDir: string, name: string, but: readonly string[] =
   return aside
 }
 
-/** A sealed private key; only the installation's own key opens it. */
-export interface Sealed {
-  id: string
-  box: Uint8Array
-}
+/** So many sealed keys are tried; most installations have fewer. */
+const TRIED = 100
 
-/** Any sealed DKIM key of the database; undefined when it has none. */
-export function sealedKey(reader: Pick<Tx, 'first'>): Sealed | undefined {
-  return reader.first(
-    raw<Sealed>('select id, sealed_private_key as box from dkim_keys where sealed_private_key is not null limit 1'),
+type SealedRow = RowOf<'dkim_keys'> & { row_digest: Uint8Array | null }
+
+/**
+ * Whether the key of the data directory is that of the database: it opens one of the sealed DKIM keys, or there is none
+ * that is whole. A row that is damaged says nothing of the key.
+ */
+export function keyFits(reader: Pick<Tx, 'all'>, keyring: Keyring): boolean {
+  const sealed = sealedKeys(reader)
+  return (
+    sealed.some((row) => opens(keyring, row.id, row.sealed_private_key!)) ||
+    sealed.every((row) => !isIntact('dkim_keys', { ...row }, row.row_digest))
   )
 }
 
-/** Whether the key of the data directory opens a sealed box. */
-export function opens(keyring: Keyring, { box, id }: Sealed): boolean {
+/** Sealed DKIM keys of the database; an older one has no digests. */
+function sealedKeys(reader: Pick<Tx, 'all'>): SealedRow[] {
+  const digests = reader.all(raw(`select 1 from sqlite_schema where name = 'digests'`)).length > 0
+  const digest = `(select digest from digests where "of" = ${digestNumber('dkim_keys')} and row_key = k.key)`
+  return reader.all(
+    raw<SealedRow>(
+      `select k.*, ${digests ? digest : 'null'} as row_digest from dkim_keys k
+       where sealed_private_key is not null order by key desc limit ${TRIED}`,
+    ),
+  )
+}
+
+function opens(keyring: Keyring, id: string, box: Uint8Array): boolean {
   try {
     keyring.open(id, box)
     return true

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
-import { provenName } from '../base/spooled.ts'
+import { Damaged, isSpoolName, provenName } from '../base/spooled.ts'
 import { codeOf } from '../base/errors.ts'
 
 /** A body with more bytes than this is kept in the spool. */
@@ -34,7 +34,9 @@ export class Spool {
     this.#quarantine = join(this.#directory, QUARANTINE)
   }
 
+  /** The path of a file; '' is the spool itself. Throws Damaged for a name that would lead elsewhere. */
   path(name: string): string {
+    if (name !== '' && !isSpoolName(name)) throw new Damaged('A row names a file that no spool has.')
     return join(this.#directory, name)
   }
 

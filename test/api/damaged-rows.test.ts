@@ -2,6 +2,7 @@
 // page, and the same row once it is mended, are shown as ever.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { z } from 'zod'
 import { resources } from '../../src/api/server.ts'
 import { createLog } from '../../src/base/log.ts'
 import { raw } from '../../src/store/query.ts'
@@ -84,15 +85,21 @@ test('every list goes on around a row that holds what its column cannot', async 
     const { id } = (whole.body.data as { id: string }[]).at(-1) ?? {}
     if (id === undefined) continue
     const columns = store.all(raw<{ name: string }>(`select name from pragma_table_info('${table}')`))
-    for (const [name, { kind, read }] of Object.entries(attributes)) {
-      if ((kind !== 'json' && kind !== 'time') || (read !== undefined && read !== 'always')) continue
+    for (const [name, { answer, kind, read, schema }] of Object.entries(attributes)) {
+      const names = (answer ?? schema) instanceof z.ZodEnum && kind === undefined
+      if ((kind !== 'json' && kind !== 'time' && !names) || (read !== undefined && read !== 'always')) continue
       if (!columns.some((column) => column.name === name)) continue
-      const harm = kind === 'json' ? `'["x'` : '9000000000000000'
+      const harm = names ? `'senx'` : kind === 'json' ? `'["x'` : '9000000000000000'
       const [before] = store.all(
         raw<{ was: string | number | null }>(`select "${name}" as was from ${table} where id = '${id}'`),
       )
       await store.write((tx) => tx.run(raw(`update ${table} set "${name}" = ${harm} where id = '${id}'`)))
       said.length = 0
+      const faults = store.verify().join()
+      assert.ok(
+        faults.includes(`${name} in ${table}`) || faults.includes(`Texts in ${table}`),
+        `${table}.${name}: ${faults}`,
+      )
       const { body, status } = await postrider.api('GET', path)
       assert.equal(status, 200, `${path} with ${name} damaged: ${JSON.stringify(body)}`)
       const shown: Shown = (body.data as Shown[]).find((each) => each.id === id)!

@@ -374,6 +374,11 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /people': 'tokens:write',
   'POST /people': 'tokens:write',
   'GET /server': 'tokens:write',
+  'GET /server/log': 'tokens:write',
+  'GET /server/samples': 'tokens:write',
+  'GET /outbound-emails/{}/webhook-deliveries': 'webhooks:read',
+  'GET /campaigns/{}/links': 'campaigns:write',
+  'GET /campaigns/{}/spam-verdict': 'campaigns:write',
 }
 
 test('each endpoint asks for the scope of the specification, and for no other', async () => {

@@ -9,7 +9,7 @@ import { silentLog, type Log } from '../../src/base/log.ts'
 import type { Timeouts } from '../../src/smtp/client.ts'
 import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
 import { createToken } from '../../src/accounts/tokens.ts'
-import { addUser, type User } from '../../src/accounts/users.ts'
+import { addUser, findUser, type User } from '../../src/accounts/users.ts'
 import { apiInside, createApp } from '../../src/api/server.ts'
 import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
@@ -106,8 +106,10 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   const app = createApp(deps)
   const console_ = createConsole(deps, apiInside(deps), () => appliance.notices.ring())
   app.route('/', console_.app)
-  const user = await addUser(deps, { email: 'ann@owner.test' })
-  const other = await addUser(deps, { email: 'bob@other.test' })
+  // A data directory that was used before has them already.
+  const person = async (email: string): Promise<User> => findUser(deps.store, email) ?? addUser(deps, { email })
+  const user = await person('ann@owner.test')
+  const other = await person('bob@other.test')
   const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
     (await createToken(deps, whose.key, { name: 'test', scopes, duration: '12_months' })).plaintext
   const token = await tokenFor(user, SCOPES)

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
+import { JSON_COLUMNS } from '../../src/store/forms.ts'
 import { migrations } from '../../src/store/migrations.ts'
 import { OWNERS } from '../../src/store/tables.ts'
 
@@ -62,6 +63,24 @@ test('every table has a type with its columns, and no other', () => {
     assert.deepEqual(types[table]!.columns, made, table)
   }
   database.close()
+})
+
+test('the columns of JSON are those that verify reads', () => {
+  const json: Record<string, string[]> = {}
+  for (const file of readdirSync(FOLDER)) {
+    const text = readFileSync(join(FOLDER, file), 'utf8').replace(/\/\*\*[\s\S]*?\*\//g, '')
+    for (const [, table, type] of text.matchAll(/^ {2}(\w+): ([A-Z]\w+)$/gm)) {
+      const [, body] = new RegExp(`export interface ${type!} \\{\\n([\\s\\S]*?)\\n\\}`).exec(text) ?? []
+      const columns = [...(body ?? '').matchAll(/^ {2}(\w+): Json\b/gm)].map(([, name]) => name!)
+      if (columns.length > 0) json[table!] = columns.sort()
+    }
+  }
+  // The payload of a webhook is sent byte for byte, and is JSON all the same.
+  json['outbound_webhooks'] = ['payload']
+  assert.deepEqual(
+    Object.fromEntries(Object.entries(JSON_COLUMNS).map(([table, names]) => [table, names.split(' ').sort()])),
+    json,
+  )
 })
 
 test('each stands in the file of its owner', () => {

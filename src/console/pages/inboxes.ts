@@ -18,7 +18,7 @@ import {
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
+import { text, texts, type Answer, type Visit } from '../visit.ts'
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const answer = await visit.get(`/inboxes?${pageOf(visit)}`)
@@ -141,7 +141,7 @@ const message: Place = {
       body: html`${meaning === '' ? '' : html`<div class="alert">${meaning} ${text(one, 'reason')}</div>`}
         ${facts([
           ['From', text(one, 'from') || text(one, 'sender')],
-          ['To', ((one.attributes['recipients'] ?? []) as string[]).join(', ')],
+          ['To', texts(one, 'recipients').join(', ')],
           ['Received', time(one.attributes['received_at'] ?? one.attributes['created_at'])],
           ['Status', badge(text(one, 'status'))],
           ['Verdicts', verdicts(one.attributes['authentication'])],

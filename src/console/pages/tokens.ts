@@ -4,7 +4,7 @@ import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
 import { button, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
+import { text, texts, type Answer, type Visit } from '../visit.ts'
 
 /** What each scope lets a program do. */
 const MEANINGS: Record<string, string> = {
@@ -31,8 +31,8 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
   const rows = answer.many.map((token) => [
     text(token, 'name'),
     html`<details>
-      <summary>${(token.attributes['scopes'] as string[]).length} scopes</summary>
-      ${(token.attributes['scopes'] as string[]).join(', ')}
+      <summary>${texts(token, 'scopes').length} scopes</summary>
+      ${texts(token, 'scopes').join(', ')}
     </details>`,
     time(token.attributes['expires_at']),
     time(token.attributes['last_used_at']),

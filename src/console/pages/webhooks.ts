@@ -4,7 +4,7 @@ import { EVENT_TYPES } from '../../states/events.ts'
 import { page } from '../frame.ts'
 import { badge, button, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
+import { text, texts, type Answer, type Visit } from '../visit.ts'
 
 const secretShown = (secret: string): Html =>
   html`<div class="done" role="status">
@@ -24,7 +24,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
     text(webhook, 'url'),
     badge(text(webhook, 'status')),
-    (webhook.attributes['events'] as string[]).join(', '),
+    texts(webhook, 'events').join(', '),
   ])
   const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
@@ -81,7 +81,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
       ${facts([
         ['Address', text(one, 'url')],
         ['Status', badge(text(one, 'status'))],
-        ['Events', (one.attributes['events'] as string[]).join(', ')],
+        ['Events', texts(one, 'events').join(', ')],
         ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
       ])}
       <div class="row">

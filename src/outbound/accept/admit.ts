@@ -50,14 +50,19 @@ export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
+/** A well-formed mail that somebody wants to send. */
+export interface Submission {
+  userKey: number
+  from: Address
+  recipients: readonly Recipient[]
+  given: NewEmail
+}
+
 /** Every check between a well-formed mail and the queue. Returns the sending domain; throws a Refusal. */
 export function admit(
   reader: Reader,
   keyring: Keyring,
-  userKey: number,
-  from: Address,
-  recipients: readonly Recipient[],
-  given: NewEmail,
+  { from, given, recipients, userKey }: Submission,
   now: number,
 ): SendingDomain {
   requireSubscription(reader, userKey)

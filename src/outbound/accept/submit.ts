@@ -7,13 +7,13 @@ import { newId } from '../../base/ids.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { useTokenDay } from '../../accounts/token-days.ts'
 import { useVolume } from '../../accounts/usage.ts'
-import { parseAddress, type Address } from '../../message/address.ts'
+import { parseAddress } from '../../message/address.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { Store } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
-import { admit, requireSendingDomain } from './admit.ts'
+import { admit, requireSendingDomain, type Submission } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
 import { filesOf, type StoredBody } from '../body.ts'
@@ -92,6 +92,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
   if (earlier) return { email: earlier, replayed: true }
   const from = parseAddress(given.from)!
   const recipients = recipientsOf(given)
+  const submission: Submission = { userKey, from, recipients, given }
 
   const now = clock.now()
   const id = given.message?.id ?? newId(now)
@@ -100,7 +101,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
   }
-  const files = await storeBody(deps, userKey, id, from, recipients, given, body)
+  const files = await storeBody(deps, submission, id, body)
   const drop = async (thrown?: unknown): Promise<void> => {
     // A commit whose sync failed may still be there after a restart.
     // Then its files are needed; if not, they go into quarantine.
@@ -110,7 +111,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
     const submitted = await store.write((tx): Submitted => {
       const same = hash && acceptedBefore(tx, userKey, given.idempotency_key!, hash)
       if (same) return { email: same, replayed: true }
-      const domain = admit(tx, keyring, userKey, from, recipients, given, now)
+      const domain = admit(tx, keyring, submission, now)
       useVolume(tx, config, userKey, recipients.length, now)
       if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients.length, now)
       // An agent sends at the pace of its pool.
@@ -189,20 +190,18 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  */
 async function storeBody(
   deps: SubmitDeps,
-  userKey: number,
+  submission: Submission,
   id: string,
-  from: Address,
-  recipients: readonly Recipient[],
-  given: NewEmail,
   body: StoredBody,
 ): Promise<{ content: string | null; names: string[] }> {
+  const { given } = submission
   const { clock, fetching, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message, body)
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
   // Checked before the disk is written, and again inside the transaction, where it counts.
-  admit(store, keyring, userKey, from, recipients, given, clock.now())
+  admit(store, keyring, submission, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
   const size = encodedSize({
     html: body.html ?? '',

@@ -5,6 +5,7 @@ import type { Log } from '../../base/log.ts'
 import { parseAddress } from '../../message/address.ts'
 import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
 import { isIntact } from '../../store/digests.ts'
+import { isWholeSpool } from '../body.ts'
 import type { MailTransaction } from './transaction.ts'
 import { domainOf } from '../lane-names.ts'
 
@@ -29,6 +30,7 @@ function damagedPart(
   if (!isIntact('domains', domain, email.domain_digest)) return 'sending domain'
   if (!isIntact('outbound_emails', { ...email }, email.email_digest)) return 'header or sender'
   if (!isIntact('outbound_bodies', { content: email.content }, email.body_digest)) return 'body'
+  if (!isWholeSpool(email.spool)) return 'list of files'
   const named = recipientsOf(email)
   return deliveries.every(({ address }) => named.has(address) && address.endsWith(`@${domainOf(lane)}`))
     ? undefined
