@@ -107,6 +107,15 @@ function clear(place: string): void {
   }
 }
 
+/** A full disk may refuse a name, and still lets one be removed; the backup has all that is in the file. */
+function takeAway(file: string, to: string): void {
+  try {
+    renameSync(file, to)
+  } catch {
+    rmSync(file)
+  }
+}
+
 /**
  * Everything is in place; this makes it durable. Where the disk does not confirm that, the database goes back to the
  * place that is removed: without it a start is refused, and the restore can be repeated.
@@ -117,7 +126,7 @@ function confirm(dataDir: string, place: string): void {
   } catch (thrown) {
     const why = `The disk of ${dataDir} did not confirm that what was restored lasts (${codeOf(thrown)})`
     try {
-      renameSync(join(dataDir, DATABASE), join(place, DATABASE))
+      takeAway(join(dataDir, DATABASE), join(place, DATABASE))
     } catch {
       throw new OperatorError(`${why}; see to the disk and run "postrider verify" before you start.`)
     }
