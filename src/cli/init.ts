@@ -3,7 +3,6 @@
 // configuration.
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { createInterface } from 'node:readline/promises'
 import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
@@ -31,6 +30,7 @@ import {
   type Owner,
 } from './installation.ts'
 import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from './open.ts'
+import { Prompt } from './prompt.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
@@ -254,17 +254,12 @@ async function ask(
     ],
   ]
   const answers: Partial<Answers> = { ...known, ...given }
-  const prompts =
-    terminal.interactive && process.stdin.isTTY && !terminal.json
-      ? createInterface(process.stdin, process.stdout)
-      : undefined
+  const prompts = terminal.interactive && process.stdin.isTTY && !terminal.json ? new Prompt() : undefined
   try {
     for (const [key, question, suggest] of questions) {
       if (answers[key] !== undefined) continue
       const suggestion = suggest(answers)
-      const typed = prompts
-        ? (await prompts.question(`${question}${suggestion ? ` [${suggestion}]` : ''}: `)).trim()
-        : ''
+      const typed = prompts ? await prompts.question(`${question}${suggestion ? ` [${suggestion}]` : ''}: `) : ''
       if (typed || suggestion) answers[key] = typed || suggestion
     }
   } finally {

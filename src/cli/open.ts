@@ -12,6 +12,7 @@ import { openInstance, type Instance } from '../store/instance.ts'
 import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { adopt } from './ownership.ts'
+import { Prompt } from './prompt.ts'
 import { isJournal, printableJson, type Terminal } from './terminal.ts'
 
 export interface Invocation {
@@ -114,11 +115,29 @@ export function serverLog(terminal: Terminal, level: Config['log']['level'], wri
   })
 }
 
-/** A password from standard input: its first line. Throws an OperatorError when it is empty. */
+/** A password: asked for twice on a terminal, else the first line of standard input. Throws an OperatorError. */
 export async function readPassword(): Promise<string> {
+  const password = process.stdin.isTTY ? await askPassword() : await firstLine()
+  if (password.length < LEAST) throw new OperatorError(`The password must have at least ${LEAST} characters.`)
+  return password
+}
+
+const LEAST = 8
+
+async function askPassword(): Promise<string> {
+  const prompt = new Prompt()
+  try {
+    const password = await prompt.secret(`New password (at least ${LEAST} characters): `)
+    if ((await prompt.secret('The same again: ')) !== password)
+      throw new OperatorError('These are two passwords; nothing was changed.')
+    return password
+  } finally {
+    prompt.close()
+  }
+}
+
+async function firstLine(): Promise<string> {
   let text = ''
   for await (const chunk of process.stdin) text += chunk
-  const [line = ''] = text.split(/\r?\n/)
-  if (line.length < 8) throw new OperatorError('The password on standard input must have at least 8 characters.')
-  return line
+  return text.split(/\r?\n/)[0] ?? ''
 }

@@ -96,7 +96,7 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
     )
   user
     .command('passwd <email>')
-    .description('set a user’s password, read from standard input')
+    .description('set a user’s password, asked for on a terminal, else read from standard input')
     .action((email: string) =>
       withDeps(invocation(), async (deps) => {
         const changed = await setPassword(deps, email, await readPassword())

@@ -47,6 +47,7 @@ export class Visit {
   readonly account: User
   /** The person may change nothing. */
   readonly reading: boolean
+  readonly now: () => number
   readonly #caller: Caller
   readonly #inside: Inside
   readonly #people: People
@@ -54,7 +55,7 @@ export class Visit {
   constructor(
     context: Context,
     person: Person,
-    { deps, inside, people }: { deps: Pick<ApiDeps, 'store'>; inside: Inside; people: People },
+    { deps, inside, people }: { deps: Pick<ApiDeps, 'clock' | 'store'>; inside: Inside; people: People },
   ) {
     const { session, user } = person
     const other = user.operator === 1 ? session.open_as : user.reads_for
@@ -64,6 +65,7 @@ export class Visit {
     this.reading = user.reads_for !== null
     this.#inside = inside
     this.#people = people
+    this.now = () => deps.clock.now()
     this.#caller = {
       userKey: this.account.key,
       userId: this.account.id,

@@ -505,6 +505,21 @@ describe('campaigns', () => {
     assert.equal((await ann.open(`${path}/recipients.csv?status=bounced`)).text.trim().split('\r\n').length, 1)
   })
 
+  test('a start in the past is a slip of the hand: nothing is started', async () => {
+    const list = await audience('Later')
+    const made = await postrider.api('POST', '/campaigns', {
+      data: {
+        type: 'campaigns',
+        attributes: { name: 'Later', subject: 'Later', body_html: '<p>Hello</p>' },
+        relationships: { audience: { data: { type: 'audiences', id: list } } },
+      },
+    })
+    const { id } = made.body.data
+    const answered = await ann.send(await ann.open(`/campaigns/${id}`), 'start', { at: '2020-01-01T10:00' })
+    assert.match(answered.text, /That time is past, so that nothing was started/)
+    assert.equal((await postrider.api('GET', `/campaigns/${id}`)).body.data.attributes.status, 'draft')
+  })
+
   test('links are asked whether they answer, when somebody wants it', async () => {
     const list = await audience('Linked')
     const status: Record<string, number> = { '/well': 200, '/moved': 301, '/gone': 404, '/nohead': 405 }

@@ -1,6 +1,7 @@
 // Campaigns: written, tried, started, followed, and afterwards the list of every recipient with what became of their
 // mail.
 import { html } from 'hono/html'
+import { MINUTE } from '../../base/clock.ts'
 import { page } from '../frame.ts'
 import {
   badge,
@@ -95,6 +96,8 @@ function funnel(campaign: Thing, stats: Thing): Html {
     '',
   )
 }
+
+const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
 
 const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
 
@@ -236,6 +239,9 @@ const one: Place = {
       }
       case 'start': {
         const at = given.get('at') === '' ? {} : { scheduled_at: `${given.get('at')}:00Z` }
+        // The API starts a campaign of the past at once (D43); a person who names a day of the past has mistyped it.
+        if (at.scheduled_at !== undefined && Date.parse(at.scheduled_at) < visit.now() - MINUTE)
+          return showOne(visit, [{ detail: PAST, field: undefined, code: 'invalid_value' }])
         const answer = await patch({ ...at, status: 'scheduled' })
         return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
       }

@@ -1,0 +1,54 @@
+// Questions on a terminal.
+import { createInterface, type Interface } from 'node:readline/promises'
+import { Writable } from 'node:stream'
+import { OperatorError } from '../base/errors.ts'
+
+export class Prompt {
+  readonly #lines: Interface
+  /** While it is set, what is typed is not shown. */
+  #hidden = false
+
+  constructor() {
+    const output = new Writable({
+      write: (chunk: Buffer, _, done) => {
+        if (!this.#hidden) process.stderr.write(chunk)
+        done()
+      },
+    })
+    this.#lines = createInterface({ input: process.stdin, output, terminal: true })
+  }
+
+  /** The answer, without space around it. Throws an OperatorError after Ctrl-C or Ctrl-D. */
+  async question(text: string): Promise<string> {
+    return (await this.#ask(text)).trim()
+  }
+
+  /** The same for what nobody may read on the screen. */
+  async secret(text: string): Promise<string> {
+    process.stderr.write(text)
+    this.#hidden = true
+    try {
+      return await this.#ask('')
+    } finally {
+      this.#hidden = false
+      process.stderr.write('\n')
+    }
+  }
+
+  close(): void {
+    this.#lines.close()
+  }
+
+  async #ask(text: string): Promise<string> {
+    const end = new AbortController()
+    const stop = (): void => end.abort()
+    this.#lines.once('SIGINT', stop).once('close', stop)
+    try {
+      return await this.#lines.question(text, { signal: end.signal })
+    } catch (thrown) {
+      throw new OperatorError('Nothing was changed.', { cause: thrown })
+    } finally {
+      this.#lines.off('SIGINT', stop).off('close', stop)
+    }
+  }
+}
