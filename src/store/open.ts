@@ -91,6 +91,11 @@ export function explained(thrown: unknown, dataDir: string): unknown {
 export function explainedFile(thrown: unknown): unknown {
   const { code, path, syscall } = (thrown ?? {}) as NodeJS.ErrnoException
   if (code === undefined || !/^E[A-Z]+$/.test(code) || path === undefined) return thrown
+  if (code === 'EACCES' || code === 'EPERM')
+    return new OperatorError(
+      `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); run this with sudo, or as the user who owns it.`,
+      { cause: thrown },
+    )
   return new OperatorError(
     `${path} cannot be used (${syscall ?? 'access'}: ${code}); see whether its disk is full or failing, who owns it, and how many files a process may open.`,
     { cause: thrown },

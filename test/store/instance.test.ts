@@ -25,6 +25,7 @@ import { makeKeyPair } from '../../src/domains/keys.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { openInstance, setAside, type Instance } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
+import { explainedFile } from '../../src/store/open.ts'
 import { migrations } from '../../src/store/migrations.ts'
 import { raw } from '../../src/store/query.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -213,4 +214,11 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
   assert.equal(copy.pragma('user_version', { simple: true }), released)
   assert.equal((copy.prepare('select count(*) as n from users').get() as { n: number }).n, 1)
   copy.close()
+})
+
+test('a file that this user may not use is no failing disk', () => {
+  const refused = Object.assign(new Error('x'), { code: 'EACCES', path: '/var/lib/postrider', syscall: 'stat' })
+  assert.match((explainedFile(refused) as Error).message, /may not be used by this user .*sudo/)
+  const failing = Object.assign(new Error('x'), { code: 'EIO', path: '/var/lib/postrider', syscall: 'read' })
+  assert.match((explainedFile(failing) as Error).message, /see whether its disk is full or failing/)
 })
