@@ -2,6 +2,7 @@
 import { createInterface, type Interface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { OperatorError } from '../base/errors.ts'
+import { drawn } from './terminal.ts'
 
 export class Prompt {
   readonly #lines: Interface
@@ -11,7 +12,7 @@ export class Prompt {
   constructor() {
     const output = new Writable({
       write: (chunk: Buffer, _, done) => {
-        if (!this.#hidden) process.stderr.write(chunk)
+        if (!this.#hidden) drawn(chunk)
         done()
       },
     })
@@ -25,13 +26,13 @@ export class Prompt {
 
   /** The same for what nobody may read on the screen. */
   async secret(text: string): Promise<string> {
-    process.stderr.write(text)
+    drawn(text)
     this.#hidden = true
     try {
       return await this.#ask('')
     } finally {
       this.#hidden = false
-      process.stderr.write('\n')
+      drawn('\n')
     }
   }
 

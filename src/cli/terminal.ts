@@ -129,3 +129,6 @@ export function progress({ draw, interactive, json }: Terminal, size: number): P
     end: () => draw('\n'),
   }
 }
+
+/** Writes what a line editor draws: our question, and the keys of the person who answers it. */
+export const drawn = (chunk: string | Uint8Array): void => void process.stderr.write(chunk)

@@ -247,7 +247,10 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   })
 
   test('a draft is judged by SpamAssassin, and its links are asked', async () => {
-    await open(`/campaigns/${ids.draft}?look=closer`)
+    const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
+    const letter = { name: 'October', subject: 'October', body_html: '<p>Hello {{name}}</p>' }
+    const { id } = await api('POST', '/campaigns', 'campaigns', letter, { relationships })
+    await open(`/campaigns/${id}?look=closer`)
     await says(/SpamAssassin gives it -?[\d.]+ points; with 5 it is called spam/)
     await says(/Every link answers|There is no link to check/)
   })
