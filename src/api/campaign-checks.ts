@@ -2,7 +2,7 @@
 // SpamAssassin says of it.
 import { z } from 'zod'
 import { semaphore } from '../base/semaphore.ts'
-import { judgeSpam } from '../base/spamassassin.ts'
+import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
 import { refuse } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
@@ -78,6 +78,7 @@ export const spamVerdicts = define('spam-verdicts', {
       scope: 'campaigns:write',
       about: `Have SpamAssassin judge a campaign; 404 where it is not installed on the server. ${EXTENSION}`,
       async run({ now, parent, parts }) {
+        if (!hasSpamAssassin()) throw refuse('not_found', 'SpamAssassin is not installed on this server.')
         const campaign = parent as unknown as Campaign
         const domain = domainByKey(parts.store, campaign.domain_key)!
         const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
@@ -96,7 +97,11 @@ export const spamVerdicts = define('spam-verdicts', {
           tracking: null,
         })
         const verdict = await judgeSpam([...letter].join(''))
-        if (!verdict) throw refuse('not_found', 'SpamAssassin is not installed on this server.')
+        if (!verdict)
+          throw refuse(
+            'not_found',
+            'SpamAssassin gave no verdict; the operator finds out why with "spamassassin --lint".',
+          )
         return [{ key: 0, id: String(campaign.id), ...verdict }]
       },
     },

@@ -30,7 +30,7 @@ export function readProven(path: string): Buffer {
   return bytes
 }
 
-/** Whether a row can name a file of the spool by it: it leads nowhere else. */
+/** Whether a value can be the name of a file in the spool. A path that leads elsewhere cannot. */
 export const isSpoolName = (name: unknown): name is string =>
   typeof name === 'string' && /^[A-Za-z0-9][\w.~-]{0,199}$/.test(name)
 

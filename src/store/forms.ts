@@ -1,5 +1,5 @@
-// What the rows of the database must look like where no digest covers them: JSON that parses, times that are some,
-// states that there are, and an open delivery of a campaign that goes to whom its mail names. `verify` asks it.
+// What the rows of the database must look like where no digest covers them: JSON that parses, times in the range of a
+// Date, known states, and an open delivery of a campaign that goes to whom its mail names. `verify` uses it.
 import type Database from 'better-sqlite3'
 import { AGENT_STATUSES } from '../states/agent.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
@@ -85,7 +85,7 @@ function impossibleTimes(database: Database.Database): string[] {
   })
 }
 
-/** One sentence for each column that holds a value that there is not. */
+/** One sentence for each column that holds a value outside of its list. */
 function unknownValues(database: Database.Database): string[] {
   const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
   return Object.entries(VALUES).flatMap(([table, columns]) =>
@@ -93,7 +93,7 @@ function unknownValues(database: Database.Database): string[] {
       if (has.get(table, column) === undefined) return []
       const unknown = `"${column}" not in (select value from json_each(?))`
       const rows = rowsWhere(database, table, unknown, JSON.stringify(values))
-      return rows ? [`${column} in ${table} is none that there is: ${rows}`] : []
+      return rows ? [`${column} in ${table} has an unknown value: ${rows}`] : []
     }),
   )
 }

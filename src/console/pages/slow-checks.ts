@@ -29,7 +29,7 @@ export async function slowChecks(visit: Visit, id: string): Promise<Html> {
             ${judged.required} it is called spam.
             ${judged.rules.length === 0 ? '' : html`<span class="soft">${judged.rules.join(', ')}</span>`}
           </li>`
-        : html`<li class="soft">SpamAssassin is not installed on this server, so the words were not judged.</li>`
+        : html`<li class="soft">${spam.errors[0]?.detail ?? ''} The words were not judged.</li>`
     }
   </ul>`
 }
