@@ -3,7 +3,6 @@
 import { z } from 'zod'
 import { semaphore } from '../base/semaphore.ts'
 import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
-import { refuse } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
 import { compose } from '../message/compose.ts'
@@ -14,7 +13,7 @@ import { render, valuesOf } from '../campaigns/render.ts'
 import { domainByKey } from '../domains/find.ts'
 import { reach } from '../outbound/accept/reach.ts'
 import { define } from './deps.ts'
-import { EXTENSION, words } from './extension.ts'
+import { EXTENSION, words, wordsOrNull } from './extension.ts'
 
 /** Links that are looked at, and how many of them at once. */
 const MOST_LINKS = 50
@@ -59,13 +58,21 @@ export const campaignLinks = define('campaign-links', {
   ],
 })
 
+/** Why SpamAssassin said nothing, for the person who asked. */
+const unjudged = (): string =>
+  hasSpamAssassin()
+    ? 'SpamAssassin gave no verdict; the operator finds out why with "spamassassin --lint".'
+    : 'SpamAssassin is not installed on this server.'
+
 export const spamVerdicts = define('spam-verdicts', {
   table: 'campaigns',
   about: `What SpamAssassin says of a campaign. ${EXTENSION}`,
   attributes: {
-    score: field(z.number(), { about: 'The higher, the more it looks like spam.' }),
-    required: field(z.number(), { about: 'From this score on a mail is called spam.' }),
+    judged: field(z.boolean(), { about: 'Whether there is a verdict.' }),
+    score: field(z.number().nullable(), { about: 'The higher, the more it looks like spam.' }),
+    required: field(z.number().nullable(), { about: 'From this score on a mail is called spam.' }),
     rules: field(z.array(z.string()), { about: 'The rules that fired.' }),
+    reason: wordsOrNull('Why there is no verdict, as a sentence.'),
   },
   actions: [
     {
@@ -76,9 +83,8 @@ export const spamVerdicts = define('spam-verdicts', {
       params: [],
       id: 'judgeCampaign',
       scope: 'campaigns:write',
-      about: `Have SpamAssassin judge a campaign; 404 where it is not installed on the server. ${EXTENSION}`,
+      about: `Have SpamAssassin judge a campaign, where it is installed on the server. ${EXTENSION}`,
       async run({ now, parent, parts }) {
-        if (!hasSpamAssassin()) throw refuse('not_found', 'SpamAssassin is not installed on this server.')
         const campaign = parent as unknown as Campaign
         const domain = domainByKey(parts.store, campaign.domain_key)!
         const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
@@ -97,12 +103,10 @@ export const spamVerdicts = define('spam-verdicts', {
           tracking: null,
         })
         const verdict = await judgeSpam([...letter].join(''))
-        if (!verdict)
-          throw refuse(
-            'not_found',
-            'SpamAssassin gave no verdict; the operator finds out why with "spamassassin --lint".',
-          )
-        return [{ key: 0, id: String(campaign.id), ...verdict }]
+        const about = { key: 0, id: String(campaign.id) }
+        return verdict
+          ? [{ ...about, judged: true, ...verdict, reason: null }]
+          : [{ ...about, judged: false, score: null, required: null, rules: [], reason: unjudged() }]
       },
     },
   ],

@@ -12,7 +12,9 @@ export async function slowChecks(visit: Visit, id: string): Promise<Html> {
     visit.get(`/campaigns/${id}/spam-verdict`),
   ])
   const silent = links.filter((link) => link.attributes['ok'] !== true)
-  const judged = spam.one?.attributes as { score: number; required: number; rules: string[] } | undefined
+  const judged = spam.one?.attributes as
+    | { judged: boolean; score: number; required: number; rules: string[]; reason: string | null }
+    | undefined
   return html`<ul class="checks">
     ${
       silent.length === 0
@@ -23,13 +25,13 @@ export async function slowChecks(visit: Visit, id: string): Promise<Html> {
         : silent.map((link) => html`<li>${badge('warn')} ${text(link, 'url')} ${text(link, 'found')}.</li>`)
     }
     ${
-      judged
+      judged?.judged
         ? html`<li>
             ${badge(judged.score < judged.required ? 'ok' : 'warn')} SpamAssassin gives it ${judged.score} points; with
             ${judged.required} it is called spam.
             ${judged.rules.length === 0 ? '' : html`<span class="soft">${judged.rules.join(', ')}</span>`}
           </li>`
-        : html`<li class="soft">${spam.errors[0]?.detail ?? ''} The words were not judged.</li>`
+        : html`<li class="soft">${judged?.reason ?? spam.errors[0]?.detail ?? ''} The words were not judged.</li>`
     }
   </ul>`
 }
