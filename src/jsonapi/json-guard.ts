@@ -63,26 +63,20 @@ export class JsonGuard {
       })
   }
 
-  /** Where a string ends, or the last octet when it does not end here. */
+  /** Where a string ends, or the last octet when it does not end here. Looks at each octet once. */
   #string(bytes: Uint8Array, from: number): number {
-    let at = from
-    if (this.#escaped) {
-      this.#escaped = false
-      at++
-    }
-    for (;;) {
-      const quote = bytes.indexOf(QUOTE, at)
-      const backslash = bytes.subarray(at, quote < 0 ? bytes.length : quote).indexOf(BACKSLASH)
-      if (backslash < 0) {
-        if (quote < 0) return bytes.length
+    let at = this.#escaped ? from + 1 : from
+    while (at < bytes.length) {
+      const byte = bytes[at]!
+      if (byte === QUOTE) {
         this.#inString = false
-        return quote
+        this.#escaped = false
+        return at
       }
-      at += backslash + 2
-      if (at > bytes.length) {
-        this.#escaped = true
-        return bytes.length
-      }
+      at += byte === BACKSLASH ? 2 : 1
     }
+    // A backslash was the last octet: the next one is no end.
+    this.#escaped = at > bytes.length
+    return bytes.length
   }
 }

@@ -10,6 +10,7 @@ import { withBody } from '../../src/jsonapi/body.ts'
 import { outboundEmails } from '../../src/api/outbound-emails.ts'
 import { validate } from '../../src/jsonapi/request.ts'
 import type { Resource } from '../../src/jsonapi/resource.ts'
+import { costingAtOnce } from '../kit/cost.ts'
 import { JsonGuard, MAX_LEVELS, MAX_MEMBERS, MAX_VALUES } from '../../src/jsonapi/json-guard.ts'
 import { document, JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -186,6 +187,11 @@ test('the count of JSON values does not depend on how the text is cut into piece
   // The text holds 3 * 16 values and commas more than the filler: the edge is the same whatever the pieces.
   for (let limit = MAX_VALUES - 60; limit < MAX_VALUES; limit++)
     assert.equal(new Set([1, 2, 3, 7, 1000].map((cut) => verdict(limit, cut))).size, 1, String(limit))
+})
+
+test('a string of escapes is read once, however long it is', () => {
+  for (const escape of ['\\n', '\\\\', '\\"'])
+    costingAtOnce(200, () => new JsonGuard().push(Buffer.from(`"${escape.repeat(500_000)}"`)))
 })
 
 test('below the reserve: posts 507, SMTP 452 at MAIL, /health degraded; all else goes on, and it recovers by itself', async () => {
