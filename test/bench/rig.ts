@@ -14,6 +14,8 @@ export const TARPIT = 'tarpit.example'
 
 export interface Report {
   cpuMs: number
+  /** Of the main thread alone. */
+  mainCpuMs: number
   loopP99Ms: number
   loopMaxMs: number
   rssMb: number

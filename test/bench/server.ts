@@ -57,8 +57,10 @@ process.on('message', (message) => {
     process.send!({ reset: true })
   } else if (message === 'report') {
     const { user: us, system } = process.cpuUsage()
+    const main = process.threadCpuUsage()
     process.send!({
       cpuMs: (us + system) / 1000,
+      mainCpuMs: (main.user + main.system) / 1000,
       loopP99Ms: delay.percentile(99) / 1e6,
       loopMaxMs: delay.max / 1e6,
       rssMb: process.memoryUsage.rss() / 1e6,
