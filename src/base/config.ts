@@ -117,6 +117,7 @@ export const schema = z.strictObject({
     inbound: duration().prefault('0'),
   }),
   privacy: section({ ledger_copy: text().default('') }),
+  workers: section({ count: z.int().min(0).max(256).default(0) }),
   storage: section({ reserve: size().prefault('500MB') }),
   metrics: section({
     token: text()

@@ -14,7 +14,7 @@ type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; 
 
 interface Task {
   id: number
-  /** Its unanswered questions. */
+  /** How much it waits for: unanswered questions, and what is outside of this thread. */
   open: number
   /** CPU time of its turns so far, in microseconds. */
   spent: number
@@ -75,11 +75,35 @@ function answered(id: number, answer: unknown): void {
   if (!question) return
   asked.delete(id)
   const { resolve, task } = question
-  if (!task) return resolve(answer)
+  if (task) resume(task, () => resolve(answer))
+  else resolve(answer)
+}
+
+/** What a job waits for goes on meanwhile: other jobs have their turns. */
+function wait(task: Task): void {
+  task.open++
+  setImmediate(pause, task)
+}
+
+/** What a job waited for has come: `go` runs in its next turn. */
+function resume(task: Task, go: () => void): void {
   task.open--
-  // The answer may have come before the turn ended.
-  if (task === running || task.over) resolve(answer)
-  else take(task, () => resolve(answer))
+  // It may have come before the turn ended.
+  if (task === running || task.over) go()
+  else take(task, go)
+}
+
+/** Waits for something that needs no work of this thread, such as the answer of another server. */
+export function outside<T>(coming: Promise<T>): Promise<T> {
+  const task = tasks.getStore()
+  if (!task) return coming
+  wait(task)
+  return new Promise((resolve, reject) => {
+    coming.then(
+      (value) => resume(task, () => resolve(value)),
+      (thrown: Error) => resume(task, () => reject(thrown)),
+    )
+  })
 }
 
 /** Asks the server. Resolves with undefined when it has no answer, or none within `patience` ms. */
@@ -96,11 +120,12 @@ export function ask<Answer>(question: unknown, patience?: number): Promise<Answe
       },
     })
     parentPort!.postMessage({ question: id, ask: question } satisfies Question)
-    if (!task) return
-    task.open++
-    setImmediate(pause, task)
+    if (task) wait(task)
   })
 }
+
+/** Tells the server something that is no job's: it belongs to no turn, and has no answer. */
+export const tell = (news: unknown): void => parentPort!.postMessage({ question: 0, ask: news } satisfies Question)
 
 /**
  * The same for an answer that several jobs need, such as a shared key. Its answer needs no turn: a job that waits for

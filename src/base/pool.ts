@@ -6,9 +6,21 @@
 // in the slow lane, among other slow ones. A job over its budget is ended alone. When a worker dies, only the job whose
 // turn it was is affected: it is tried once more, alone, before it is lost; the others run again elsewhere.
 import { availableParallelism } from 'node:os'
-import { WorkerSlot, type Ears, type Question, type Reply, type Task } from './worker-slot.ts'
+import { WorkerSlot, type Ears, type Question, type Reply, type Task as AnyTask } from './worker-slot.ts'
 
 export { singleExecutable, type Question, type Ready, type Reply } from './worker-slot.ts'
+
+interface Task extends AnyTask {
+  /** CPU time that it may use, in ms; undefined: no limit. */
+  cpu: number | undefined
+  /** How many threads died during its turn, and how many during the turn of another job. */
+  killed: number
+  moved: number
+  /** Asked when it takes longer than the others: may it go on in the slow lane? */
+  outlasts: () => boolean
+}
+
+type Slot = WorkerSlot<Task>
 
 /** A worker died during the job, or the job never got its turn. */
 export class WorkerLost extends Error {}
@@ -69,8 +81,8 @@ const HEAP_MB = 1024
 export class Pool<Job, Result> {
   readonly #source: URL
   readonly #options: PoolOptions & { size: number; heapMb: number }
-  readonly #slots = new Set<WorkerSlot>()
-  readonly #slow = new Set<WorkerSlot>()
+  readonly #slots = new Set<Slot>()
+  readonly #slow = new Set<Slot>()
   readonly #queue: Task[] = []
   #next = 1
   #closed = false
@@ -114,21 +126,21 @@ export class Pool<Job, Result> {
     this.#watch()
   }
 
-  #freest(task: Task): WorkerSlot | undefined {
-    let freest: WorkerSlot | undefined
+  #freest(task: Task): Slot | undefined {
+    let freest: Slot | undefined
     for (const slot of this.#slots) if (!freest || slot.pending.size < freest.pending.size) freest = slot
     if (freest && (freest.pending.size === 0 || this.#slots.size >= this.size)) return freest
     return this.#hire(this.#slots, task)
   }
 
-  #hire(lane: Set<WorkerSlot>, task: Task): WorkerSlot | undefined {
-    const ears: Ears = {
+  #hire(lane: Set<Slot>, task: Task): Slot | undefined {
+    const ears: Ears<Task> = {
       replied: (from, replies) => this.#replied(from, replies),
       asked: (from, question) => void this.#answer(from, question),
       ended: (from, cause) => this.#ended(from, cause),
     }
     try {
-      const slot = new WorkerSlot(this.#source, this.#options.heapMb, ears)
+      const slot = new WorkerSlot<Task>(this.#source, this.#options.heapMb, ears)
       lane.add(slot)
       return slot
     } catch (thrown) {
@@ -137,14 +149,14 @@ export class Pool<Job, Result> {
     }
   }
 
-  async #dismiss(slot: WorkerSlot): Promise<void> {
+  async #dismiss(slot: Slot): Promise<void> {
     this.#slots.delete(slot)
     this.#slow.delete(slot)
     clearTimeout(slot.retirement)
     await slot.worker.terminate()
   }
 
-  #replied(slot: WorkerSlot, replies: Reply[]): void {
+  #replied(slot: Slot, replies: Reply[]): void {
     const settled = replies.map((reply) => {
       const task = slot.pending.get(reply.id)
       slot.pending.delete(reply.id)
@@ -161,11 +173,11 @@ export class Pool<Job, Result> {
       else task?.reject(new JobFailed(reply.error, reply.code ?? ''))
   }
 
-  async #answer({ worker }: WorkerSlot, { question, ask }: Question): Promise<void> {
+  async #answer({ worker }: Slot, { question, ask }: Question): Promise<void> {
     worker.postMessage({ question, answer: await this.#options.answer?.(ask as never).catch(() => undefined) })
   }
 
-  #ended(slot: WorkerSlot, cause: Error | undefined): void {
+  #ended(slot: Slot, cause: Error | undefined): void {
     const { turn: culprit } = slot
     const slow = this.#slow.delete(slot)
     this.#slots.delete(slot)
@@ -203,7 +215,7 @@ export class Pool<Job, Result> {
     this.#watch()
   }
 
-  #freestSlow(task: Task): WorkerSlot | 'none' | undefined {
+  #freestSlow(task: Task): Slot | 'none' | undefined {
     const [freest] = [...this.#slow].sort((a, b) => a.pending.size - b.pending.size)
     if (freest && (freest.pending.size === 0 || this.#slow.size >= this.#slowSize))
       return freest.pending.size < SLOW_AT_ONCE ? freest : 'none'
@@ -215,7 +227,7 @@ export class Pool<Job, Result> {
   }
 
   /** A slow-lane thread without work joins the others, if there is room. */
-  #rejoin(slot: WorkerSlot): void {
+  #rejoin(slot: Slot): void {
     this.#slow.delete(slot)
     if (this.#slots.size < this.size) this.#slots.add(slot)
     else void this.#dismiss(slot)
@@ -235,7 +247,7 @@ export class Pool<Job, Result> {
   }
 
   /** Checks the cost of a thread's present job. */
-  async #judge(slot: WorkerSlot, now: number): Promise<void> {
+  async #judge(slot: Slot, now: number): Promise<void> {
     const spent = await slot.spent(now)
     const task = spent && slot.pending.get(spent.job)
     if (!task || task.cpu === undefined) return

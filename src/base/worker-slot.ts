@@ -1,25 +1,19 @@
-// One worker thread of a pool (base/pool.ts) and its jobs.
+// One worker thread and its jobs: of a pool (base/pool.ts), or one that delivers mail (outbound/delivery/workers.ts).
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { TurnBoard } from './turn.ts'
 
-/** A job in a pool. */
+/** A job of a worker thread. */
 export interface Task<Job = unknown> {
   id: number
   job: Job
-  /** CPU time that it may use, in ms; undefined: no limit. */
-  cpu: number | undefined
-  /** How many threads died during its turn, and how many during the turn of another job. */
-  killed: number
-  moved: number
-  /** Asked when it takes longer than the others: may it go on in the slow lane? */
-  outlasts: () => boolean
   resolve: (value: never) => void
   reject: (error: Error) => void
 }
 
 /** A question of a worker to the server. */
 export interface Question {
+  /** 0: it wants no answer. */
   question: number
   ask: unknown
 }
@@ -37,10 +31,10 @@ export interface Reply {
   code?: string
 }
 
-export interface Ears {
-  replied: (slot: WorkerSlot, replies: Reply[]) => void
-  asked: (slot: WorkerSlot, question: Question) => void
-  ended: (slot: WorkerSlot, cause: Error | undefined) => void
+export interface Ears<Each extends Task> {
+  replied: (slot: WorkerSlot<Each>, replies: Reply[]) => void
+  asked: (slot: WorkerSlot<Each>, question: Question) => void
+  ended: (slot: WorkerSlot<Each>, cause: Error | undefined) => void
 }
 
 /**
@@ -56,9 +50,9 @@ export interface Spent {
   asked: number
 }
 
-export class WorkerSlot {
+export class WorkerSlot<Each extends Task = Task> {
   readonly worker: Worker
-  readonly pending = new Map<number, Task>()
+  readonly pending = new Map<number, Each>()
   ready = false
   retirement: NodeJS.Timeout | undefined
   readonly #board = new TurnBoard()
@@ -67,7 +61,7 @@ export class WorkerSlot {
   #asking: { since: number } | undefined
 
   /** Starts the thread. Throws when the machine has none left. */
-  constructor(source: URL, heapMb: number, ears: Ears) {
+  constructor(source: URL, heapMb: number, ears: Ears<Each>) {
     this.worker = startWorker(source, heapMb, this.#board.memory)
     this.worker.on('message', (message: Reply[] | Question | Ready) => {
       if ('ready' in message) this.ready = true
@@ -79,18 +73,22 @@ export class WorkerSlot {
     this.worker.on('exit', () => ears.ended(this, cause))
   }
 
-  take(task: Task): void {
+  take(task: Each): void {
     const { id, job } = task
     this.pending.set(id, task)
     clearTimeout(this.retirement)
     // A worker keeps the process alive only while it has jobs.
     this.worker.ref()
-    if (this.#outbox.push({ id, job }) === 1)
-      setImmediate(() => this.worker.postMessage({ jobs: this.#outbox.splice(0) }))
+    if (this.#outbox.push({ id, job }) === 1) setImmediate(() => this.#post())
+  }
+
+  #post(): void {
+    // Jobs may have been taken away again.
+    if (this.#outbox.length > 0) this.worker.postMessage({ jobs: this.#outbox.splice(0) })
   }
 
   /** Takes jobs away from the thread. Later messages about them are ignored. */
-  release(which: (task: Task) => boolean = () => true): Task[] {
+  release(which: (task: Each) => boolean = () => true): Each[] {
     const released = [...this.pending.values()].filter(which)
     for (const { id } of released) this.pending.delete(id)
     this.#outbox = this.#outbox.filter(({ id }) => this.pending.has(id))
@@ -98,7 +96,7 @@ export class WorkerSlot {
   }
 
   /** The job whose turn it is. */
-  get turn(): Task | undefined {
+  get turn(): Each | undefined {
     return this.pending.get(this.#board.read().job)
   }
 

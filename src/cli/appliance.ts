@@ -137,7 +137,7 @@ async function follow({ deps, log }: Parts): Promise<void> {
 
 /** Ends everything within PATIENCE, and closes the store last. */
 async function stop(parts: Parts, doors: Doors, pages: Console, release: () => void): Promise<void> {
-  const { acme, composer, config, loops, poster, store } = parts
+  const { acme, config, loops, poster, store, workers } = parts
   const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
   pages.close()
   await Promise.all([
@@ -152,7 +152,7 @@ async function stop(parts: Parts, doors: Doors, pages: Console, release: () => v
     dispatcher.stop(PATIENCE),
   ])
   poster.close()
-  await composer.close()
+  await workers.close()
   try {
     store.close()
   } finally {

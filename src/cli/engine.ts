@@ -3,10 +3,10 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import { Pool } from '../base/pool.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../base/resolver.ts'
-import type { CampaignJob, ComposeJob, ComposerAsks } from '../message/worker.ts'
+import { availableParallelism } from 'node:os'
+import type { LetterAsks } from '../message/letters.ts'
 import { Lead } from '../campaigns/lead.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
@@ -18,6 +18,7 @@ import { DeliveryEngine } from '../outbound/delivery/deliver.ts'
 import { fetchingOf } from '../outbound/accept/fetch.ts'
 import { NoticeMailer } from '../outbound/notice-mail.ts'
 import { StsPolicies } from '../outbound/delivery/sts.ts'
+import { DeliveryWorkers } from '../outbound/delivery/workers.ts'
 import { SubmittedMail } from '../outbound/delivery/submitted.ts'
 
 export interface EngineDeps {
@@ -36,14 +37,14 @@ export interface EngineOptions {
   home?: RouteOptions['home']
   /** Port of MTA-STS policy servers; 443 except in tests. */
   stsPort?: number | undefined
-  /** The most worker threads. */
-  workers?: number
+  /** The most worker threads; else as the configuration says. */
+  threads?: number
 }
 
 export interface Engine {
   engine: DeliveryEngine
   keys: OpenKeys
-  composer: Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>
+  workers: DeliveryWorkers
   letters: CampaignLetters
   lead: Lead
   notices: NoticeMailer
@@ -51,26 +52,24 @@ export interface Engine {
 
 /** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
 const COMPOSING = MINUTE
+const LEAST_THREADS = 2
 
-export function createEngine(deps: EngineDeps, { home, stsPort, timeouts, workers }: EngineOptions = {}): Engine {
+export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeouts }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(deps)
   const keys = new OpenKeys(deps.store, deps.keyring)
   const lead = new Lead(deps.clock)
   const letters = new CampaignLetters({ ...deps, lead })
-  const composer = new Pool<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
-    new URL('../message/worker.ts', import.meta.url),
-    {
-      size: workers,
-      cpu: COMPOSING,
-      answer: async (asked: ComposerAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
-    },
-  )
+  const workers = new DeliveryWorkers({
+    size: threads ?? (deps.config.workers.count || Math.max(LEAST_THREADS, availableParallelism())),
+    cpu: COMPOSING,
+    answer: async (asked: LetterAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
+  })
   const sts = new StsPolicies({ ...deps, fetching, stsPort })
   const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
   const engine = new DeliveryEngine({
     ...ways,
-    composer,
+    workers,
     sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })
-  return { engine, keys, composer, lead, letters, notices: new NoticeMailer(ways) }
+  return { engine, keys, workers, lead, letters, notices: new NoticeMailer(ways) }
 }

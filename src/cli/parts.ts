@@ -77,12 +77,12 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const acme = createAcme({ store, clock, log, config, resolver, ...ring })
   const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
   const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates }
-  const { composer, engine, keys, lead, letters, notices } = createEngine(shared, {
+  const { engine, keys, lead, letters, notices, workers } = createEngine(shared, {
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,
     stsPort: options.stsPort,
   })
-  undo.push(() => composer.close())
+  undo.push(() => workers.close())
   const inbound = createInbound(shared)
   undo.push(() => inbound.stop(0))
   const fetching = fetchingOf(shared)
@@ -109,7 +109,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
   const operator = new OperatorNotices({ ...shared, ring: ring.noticed })
-  return { ...shared, acme, composer, deps, inbound, keys, letters, loops, operator, poster }
+  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, workers }
 }
 
 /** The spool, with every file where its row says that it is. */

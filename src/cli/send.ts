@@ -57,7 +57,7 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
     release &&
     (await import('./engine.ts')).createEngine(
       { ...deps, troubles: new Troubles(deps) },
-      { workers: 1, home: (domain) => (isHosted(deps.store, domain) ? 'closed' : undefined) },
+      { threads: 1, home: (domain) => (isHosted(deps.store, domain) ? 'closed' : undefined) },
     )
   try {
     await own?.engine.recover()
@@ -72,7 +72,7 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
     }
   } finally {
     await own?.engine.stop()
-    await own?.composer.close()
+    await own?.workers.close()
     release?.()
   }
 }

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
 import { isSpoolName } from '../base/spooled.ts'
-import type { StoredBody } from '../message/worker.ts'
+import type { StoredBody } from '../message/letters.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'

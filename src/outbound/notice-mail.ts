@@ -10,15 +10,15 @@ import { Loop } from '../base/loop.ts'
 import { parseAddrSpec, parseAddress } from '../message/address.ts'
 import { compose, stuffDots } from '../message/compose.ts'
 import { sign } from '../message/dkim.ts'
-import type { SmtpSession } from '../smtp/client.ts'
+import { openSession, type SmtpSession } from '../smtp/client.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
 import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
-import { connectAlong, findRoute, type ConnectDeps } from './delivery/connect.ts'
+import { connectAlong, findRoute, type WayDeps } from './delivery/connect.ts'
 
-export interface NoticeDeps extends ConnectDeps {
+export interface NoticeDeps extends WayDeps {
   store: Store
   clock: Clock
   log: Log
@@ -124,7 +124,7 @@ export class NoticeMailer {
     if (!to) return own('bounced', 'The address is none that mail can be sent to.')
     const route = await findRoute(this.#deps, to.domain)
     if ('kind' in route) return route
-    const session = await connectAlong(this.#deps, to.domain, route, 'Optional')
+    const session = await connectAlong({ ...this.#deps, open: openSession }, to.domain, route, 'Optional')
     if ('kind' in session) return session
     if (this.#stopped) session.destroy()
     this.#sessions.add(session)

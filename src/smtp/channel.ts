@@ -1,7 +1,7 @@
 // The connection below an SMTP dialogue: sends commands, receives replies, each within its time, and records all of it.
 // Every call ends with a reply or with the failure that ended the connection, whatever the server does.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
-import { connect as connectTls, type TLSSocket } from 'node:tls'
+import { connect as connectTls, rootCertificates, type TLSSocket } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
 import { cleanText, ReplyReader, type Reply } from './reply.ts'
@@ -27,9 +27,9 @@ const WORDS: Record<string, string> = {
 const wordsFor = (error: Error): string =>
   WORDS[codeOf(error)] ?? cleanText(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
-/** The certificate must be signed by a trusted authority: one of the system's, or one of these (PEM). */
+/** The certificate must be signed by an authority that Node knows, or by one of these (PEM). */
 export interface Verify {
-  authorities: string[] | undefined
+  authorities: string | undefined
 }
 
 /** Whether an answer is the failure that ended the connection. */
@@ -55,6 +55,8 @@ export class Channel {
   broken: Failure | null = null
   /** TLS protocol in use, null in clear text. */
   tls: string | null = null
+  /** Called when the connection ends, but for `quit`. */
+  onEnd: () => void = () => {}
 
   constructor(socket: Socket) {
     this.#socket = socket
@@ -180,6 +182,7 @@ export class Channel {
     this.broken = failure
     this.note(`-- ${failure.failure}`)
     this.#waiting?.(failure)
+    this.onEnd()
   }
 
   #listen(): void {
@@ -227,7 +230,7 @@ function handshake(
       host: servername,
       // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
       rejectUnauthorized: verify !== undefined,
-      ...(verify?.authorities ? { ca: verify.authorities } : {}),
+      ...(verify?.authorities ? { ca: [...rootCertificates, verify.authorities] } : {}),
       ...(/[a-z]/i.test(servername) ? { servername } : {}),
     })
     const give = (result: TLSSocket | Failure): void => {

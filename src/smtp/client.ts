@@ -7,15 +7,11 @@ import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { readCapabilities, type Reply } from './reply.ts'
+import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
 /** How TLS is wanted: never, when offered, or always. */
 export type TlsWish = 'none' | 'optional' | 'required'
-
-export interface Credentials {
-  username: string
-  password: string
-}
 
 /** Milliseconds for each step; RFC 5321 §4.5.3.2 where it says one. */
 export const TIMEOUTS = {
@@ -84,6 +80,11 @@ export class SmtpSession {
 
   get tls(): string | null {
     return this.#channel.tls
+  }
+
+  /** Calls `hear` when the connection ends, but for `quit`. */
+  onEnd(hear: () => void): void {
+    this.#channel.onEnd = hear
   }
 
   /** Says goodbye; resolves when the connection is closed, which takes seconds at most. */
@@ -190,32 +191,11 @@ export class SmtpSession {
     return this.#hello(hostname)
   }
 
-  /** AUTH PLAIN or LOGIN (RFC 4954), never in clear text. Only the operator can mend a failure: the mail waits. */
+  /** Only the operator can mend a failure: the mail waits. */
   async #authenticate(credentials: Credentials | undefined): Promise<Verdict | undefined> {
     if (!credentials) return undefined
-    const { username, password } = credentials
-    const refused = (text: string): Verdict => this.#own('deferred', '4.7.8', text, 'auth')
-    if (this.tls === null) return refused('The relay takes no TLS; credentials are not sent in clear text.')
-    const mechanisms = (this.#capabilities.get('AUTH') ?? '').split(' ')
-    const base64 = (text: string): string => Buffer.from(text).toString('base64')
-    const { command } = this.#timeouts
-    let answer: Reply | Failure
-    if (mechanisms.includes('PLAIN'))
-      answer = await this.#channel.command(
-        `AUTH PLAIN ${base64(`\0${username}\0${password}`)}`,
-        command,
-        'AUTH PLAIN (hidden)',
-      )
-    else if (mechanisms.includes('LOGIN')) {
-      answer = await this.#channel.command('AUTH LOGIN', command)
-      for (const secret of [username, password])
-        if (!isFailure(answer) && answer.code === 334)
-          answer = await this.#channel.command(base64(secret), command, '(hidden)')
-    } else return refused('The relay offers neither AUTH PLAIN nor AUTH LOGIN.')
-    if (!isFailure(answer) && answer.code < 300) return undefined
-    return refused(
-      `The relay did not take the credentials: ${isFailure(answer) ? answer.failure : `${answer.code} ${answer.text}`}`,
-    )
+    const refused = await signIn(this.#channel, this.#capabilities, credentials, this.#timeouts.command)
+    return refused === undefined ? undefined : this.#own('deferred', '4.7.8', refused, 'auth')
   }
 
   /** MAIL, RCPT … and DATA, pipelined when the server offers it. `data` is undefined when DATA was not sent. */

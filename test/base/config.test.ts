@@ -106,6 +106,8 @@ events          = "90d"
 inbound         = "0"
 [privacy]
 ledger_copy = ""
+[workers]
+count = 0
 [storage]
 reserve = "500MB"
 [metrics]
@@ -293,6 +295,7 @@ describe('environment', () => {
     'log.level': ['debug', 'debug'],
     'log.deliveries': ['failures', 'failures'],
     'storage.reserve': ['1GB', 1024 ** 3],
+    'workers.count': ['4', 4],
     'notices.from': ['robot@example.org', 'robot@example.org'],
     'notices.operator': ['root@example.org', 'root@example.org'],
     'privacy.ledger_copy': ['/mnt/ledger', '/mnt/ledger'],

@@ -425,9 +425,10 @@ test('a webhook hears of sending, paused, sent and failed, each with its data', 
   await until(
     async () =>
       (await postrider.api('GET', `/outbound-emails?filter[campaign]=${id}`)).body.data.filter(
-        (mail: { attributes: { recipients: { attempts: number }[] } }) => mail.attributes.recipients[0]!.attempts === 1,
+        (mail: { attributes: { recipients: { smtp_code: number | null }[] } }) =>
+          mail.attributes.recipients[0]!.smtp_code === 451,
       ).length === 2,
-    'both first attempts',
+    'the end of both first attempts',
   )
   assert.equal((await patch(id, { status: 'paused' })).status, 200)
   assert.equal((await patch(id, { status: 'sending' })).status, 200)

@@ -3,32 +3,27 @@
 import { EventEmitter } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import net from 'node:net'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import threads, { type Worker } from 'node:worker_threads'
 import type Database from 'better-sqlite3'
 import { layFiles } from './files.ts'
-import { CELLS, Control, type Kind } from './plan.ts'
+import { Control, type Kind } from './plan.ts'
+import { laySockets, Ports } from './sockets.ts'
 
 /** All data directories of this process lie in it. */
 export const ROOT = mkdtempSync(join(tmpdir(), 'postrider-faults-'))
 
-const memory = new SharedArrayBuffer(CELLS * 4)
+const memory = Control.memory()
 export const control = new Control(memory)
 export const files = layFiles(control, ROOT)
 
-/** Whose sockets are whose: the kit's servers are the world, which does not fail. */
-export const ports = {
-  /** Where the world listens: who connects there is the appliance. */
-  world: new Set<number>(),
-  /** Where the appliance listens. */
-  own: new Set<number>(),
-}
+const portMemory = Ports.memory()
+export const ports = new Ports(portMemory)
 
 laySqlite()
-laySockets()
+laySockets(control, ports)
 layThreads()
 syncBuiltinESMExports()
 
@@ -117,62 +112,6 @@ function laySqlite(): void {
   require.cache[file]!.exports = Laid
 }
 
-// --- sockets ---
-
-interface Inner extends net.Socket {
-  _writeGeneric: (writev: boolean, data: unknown, encoding: unknown, done: (error?: Error | null) => void) => void
-}
-
-function laySockets(): void {
-  const WORDS: Partial<Record<Kind, string>> = {
-    EMFILE: 'connect EMFILE',
-    EPIPE: 'write EPIPE',
-    cut: 'read ECONNRESET',
-  }
-  const errorOf = (kind: Kind): Error =>
-    Object.assign(new Error(WORDS[kind]!), { code: kind === 'cut' ? 'ECONNRESET' : kind })
-  const prototype = net.Socket.prototype as Inner
-  const { connect } = prototype as unknown as { connect: (this: net.Socket, ...given: unknown[]) => net.Socket }
-  ;(prototype as unknown as Record<string, Method>)['connect'] = function (this: net.Socket, ...given) {
-    const [first] = (Array.isArray(given[0]) ? given[0] : given) as [unknown]
-    const port = Number(typeof first === 'object' && first !== null ? (first as { port?: unknown }).port : first)
-    const kind = ports.world.has(port) ? control.fails('socket', 'connect', ['EMFILE']) : undefined
-    if (!kind) return connect.apply(this, given)
-    process.nextTick(() => this.destroy(errorOf(kind)))
-    return this
-  } as Method
-  const text = (data: unknown): string =>
-    (Array.isArray(data) ? data.map((each: { chunk: unknown }) => each.chunk) : [data])
-      .map((chunk) => (Buffer.isBuffer(chunk) ? chunk.toString('latin1') : String(chunk)))
-      .join('')
-  const write = prototype._writeGeneric
-  prototype._writeGeneric = function (this: Inner, writev, data, encoding, done) {
-    const out = ports.world.has(this.remotePort ?? 0)
-    if (!out && !ports.own.has(this.localPort ?? 0)) return write.call(this, writev, data, encoding, done)
-    const said = text(data)
-    const label = `${out ? 'write' : 'answer'} ${JSON.stringify(said.slice(0, 24))}${said.endsWith('\r\n.\r\n') ? ' final dot' : ''}`
-    const kind = control.fails('socket', label, ['EPIPE', 'cut'])
-    if (kind === 'EPIPE') {
-      done(errorOf(kind))
-      this.destroy()
-      return undefined
-    }
-    if (kind === undefined) return write.call(this, writev, data, encoding, done)
-    return write.call(this, writev, data, encoding, (error) => {
-      done(error)
-      this.destroy(errorOf(kind))
-    })
-  }
-  const { emit } = net.Server.prototype as unknown as { emit: (this: net.Server, ...given: unknown[]) => boolean }
-  ;(net.Server.prototype as unknown as Record<string, Method>)['emit'] = function (this: net.Server, ...given) {
-    const address = given[0] === 'connection' ? this.address() : null
-    const own = address !== null && typeof address === 'object' && ports.own.has(address.port)
-    if (!own || !control.fails('socket', 'accept', ['accept'])) return emit.apply(this, given)
-    ;(given[1] as net.Socket).destroy()
-    return true
-  } as Method
-}
-
 // --- worker threads ---
 
 /**
@@ -237,7 +176,7 @@ function layThreads(): void {
   }
   function make(source: URL, options: object): Known {
     const execArgv = ['--import', new URL('thread.ts', import.meta.url).href]
-    const worker = new Original(source, { ...options, execArgv, workerData: { memory, root: ROOT } })
+    const worker = new Original(source, { ...options, execArgv, workerData: { memory, root: ROOT, ports: portMemory } })
     const known: Known = { worker, ready: false, thread: undefined }
     worker.on('message', (message: object) => {
       if ('ready' in message) known.ready = true

@@ -30,26 +30,29 @@ export interface Plan {
   lasting: boolean
 }
 
-const CELL = { armed: 0, family: 1, kind: 2, n: 3, lasting: 4, count: 5, struck: 6 } as const
-export const CELLS = 7
+const CELL = { armed: 0, family: 1, kind: 2, n: 3, lasting: 4, count: 5, struck: 6, said: 7 } as const
+const CELLS = 8
+/** Octets for the labels of what failed. */
+const WORDS = 16 * 1024
 
 /** Counts calls and says which fail. One for each thread, over the same cells. */
 export class Control {
   readonly #cells: Int32Array
+  readonly #words: Uint8Array
   #quiet = 0
-  /** What failed in this thread since it was armed. */
-  readonly struck: string[] = []
   /** Every call that was counted in this thread. */
   readonly calls: string[] = []
   /** Called before each call that could fail, whatever the plan. */
   onCall: ((family: Family, label: string) => void) | undefined
 
+  static memory = (): SharedArrayBuffer => new SharedArrayBuffer(CELLS * 4 + WORDS)
+
   constructor(memory: SharedArrayBuffer) {
-    this.#cells = new Int32Array(memory)
+    this.#cells = new Int32Array(memory, 0, CELLS)
+    this.#words = new Uint8Array(memory, CELLS * 4)
   }
 
   arm({ family, kind, lasting, n }: Plan): void {
-    this.struck.length = 0
     this.calls.length = 0
     const cells = this.#cells
     cells[CELL.family] = FAMILIES.indexOf(family)
@@ -58,6 +61,7 @@ export class Control {
     cells[CELL.lasting] = Number(lasting)
     cells[CELL.count] = 0
     cells[CELL.struck] = 0
+    cells[CELL.said] = 0
     Atomics.store(cells, CELL.armed, 1)
   }
 
@@ -68,6 +72,12 @@ export class Control {
   /** Calls that could have failed since it was armed, in all threads. */
   get count(): number {
     return Atomics.load(this.#cells, CELL.count)
+  }
+
+  /** What failed since it was armed, in all threads. */
+  get struck(): string[] {
+    const said = Math.min(Atomics.load(this.#cells, CELL.said), WORDS)
+    return Buffer.from(this.#words.slice(0, said)).toString('latin1').split('\n').slice(0, -1)
   }
 
   /** Calls that did fail, in all threads. */
@@ -98,7 +108,9 @@ export class Control {
     const n = cells[CELL.n]!
     if (n === 0 || count < n || (count > n && cells[CELL.lasting] === 0)) return undefined
     Atomics.add(cells, CELL.struck, 1)
-    this.struck.push(label)
+    const words = Buffer.from(`${label.replaceAll('\n', ' ')}\n`, 'latin1')
+    const at = Atomics.add(cells, CELL.said, words.length)
+    if (at + words.length <= WORDS) this.#words.set(words, at)
     return kind
   }
 }

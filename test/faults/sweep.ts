@@ -190,9 +190,11 @@ class Sweep {
         .catch((thrown: unknown) => found.push(`the scenario threw: ${messageOf(thrown)}`))
       await goOn(stage, () => left().length === 0)
       control.heal()
-      call = control.struck[0] ?? '(in a worker thread)'
+      call = control.struck[0] ?? ''
       strikes = n === 0 ? control.count : control.strikes
-      const dot = control.struck.some((each) => each.includes('final dot'))
+      // A thread that ends may have been between the final dot and the answer.
+      const doubt =
+        way.kind === 'die' || (way.kind === 'cut' && control.struck.some((each) => each.includes('final dot')))
       if (process.env['FAULTS_CALLS']) console.error(nameOf(way), n, control.calls)
       if (way.restart || !stage.runs) {
         await stage.stop().catch((thrown: unknown) => found.push(`the stop threw: ${messageOf(thrown)}`))
@@ -200,12 +202,12 @@ class Sweep {
         found.push(...strays(stage))
       }
       found.push(...(await stage.settle(left)))
-      found.push(...wrong(stage, () => dot && way.kind === 'cut'))
+      found.push(...wrong(stage, () => doubt))
       found.push(...((await scenario.wrong?.(stage, ready)) ?? []))
       // And once more by another process.
       if (found.length === 0 && this.#chain % CHAIN === 0) {
         await stage.restart()
-        found.push(...(await stage.settle(left)), ...wrong(stage, () => dot && way.kind === 'cut'), ...strays(stage))
+        found.push(...(await stage.settle(left)), ...wrong(stage, () => doubt), ...strays(stage))
       }
     } catch (thrown) {
       found.push(`the run threw: ${thrown instanceof Error ? thrown.stack : String(thrown)}`)

@@ -1,8 +1,13 @@
-// Loaded into the appliance's worker threads before their own module: what they read of the data directory counts and
-// fails as well.
+// Loaded into the appliance's worker threads before their own module: what they read of the data directory, and their
+// connections, count and fail as well.
+import { syncBuiltinESMExports } from 'node:module'
 import { workerData } from 'node:worker_threads'
 import { layFiles } from './files.ts'
 import { Control } from './plan.ts'
+import { laySockets, Ports } from './sockets.ts'
 
-const { memory, root } = workerData as { memory: SharedArrayBuffer; root: string }
-layFiles(new Control(memory), root)
+const { memory, ports, root } = workerData as Record<'memory' | 'ports', SharedArrayBuffer> & { root: string }
+const control = new Control(memory)
+layFiles(control, root)
+laySockets(control, new Ports(ports))
+syncBuiltinESMExports()

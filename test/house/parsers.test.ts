@@ -34,7 +34,7 @@ const REASONS: Record<string, readonly string[]> = {
     'cli/token.ts',
     'inbound/record.ts',
     'inbound/stored.ts',
-    'message/worker.ts',
+    'message/letters.ts',
     'outbound/body.ts',
     'outbound/delivery/intact.ts',
     'outbound/delivery/letter.ts',

@@ -14,6 +14,7 @@ import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
 import { createResolver, type Answer, type Mx, type Resolver } from '../../src/base/resolver.ts'
 import { connectAlong, findRoute } from '../../src/outbound/delivery/connect.ts'
+import { openSession } from '../../src/smtp/client.ts'
 import type { KnownPolicy, StsPolicies } from '../../src/outbound/delivery/sts.ts'
 import { findAddresses, findHosts, type Host, type RouteOptions } from '../../src/smtp/route.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
@@ -308,7 +309,8 @@ async function laneTo(
     }),
   }
   const route = await findRoute(deps, 'there.test')
-  const answer = 'kind' in route ? route : await connectAlong(deps, 'there.test', route, policy)
+  const answer =
+    'kind' in route ? route : await connectAlong({ ...deps, open: openSession }, 'there.test', route, policy)
   const session = 'kind' in answer ? undefined : answer
   void session?.quit()
   return { exchanger, asked, session, verdict: 'kind' in answer ? answer : undefined }

@@ -3,7 +3,7 @@
 import { release } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
-import type { StoredAttachment } from '../../message/worker.ts'
+import type { StoredAttachment } from '../../message/letters.ts'
 import type { Spool } from '../../store/spool.ts'
 import { fetchFile, type FetchDeps } from './fetch.ts'
 

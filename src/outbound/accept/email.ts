@@ -1,6 +1,6 @@
 // Types of this folder for an email: its row, and the checked content of a new one.
 import type { RowOf } from '../../store/tables.ts'
-import type { StoredAttachment } from '../../message/worker.ts'
+import type { StoredAttachment } from '../../message/letters.ts'
 import type { NewAttachment } from './attachments.ts'
 import type { OneOrMore } from './recipients.ts'
 

@@ -1,33 +1,29 @@
-// One attempt at one mail transaction: compose and sign, find or open a connection, talk SMTP. The result is a
-// verdict for each recipient. A thrown error is a fault of this program and says nothing about the mail.
-import { isAscii } from 'node:buffer'
+// One attempt at one mail transaction: find or open a connection, and have the mail composed, signed and sent over it.
+// The result is a verdict for each recipient. A thrown error is a fault of this program, and tells nothing of the mail.
 import { messageOf } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
-import { release } from '../../base/memory.ts'
 import type { Log } from '../../base/log.ts'
-import type { Pool } from '../../base/pool.ts'
-import { reasonOf, UNFIT } from '../../message/reencode.ts'
-import type { ComposeJob } from '../../message/worker.ts'
-import type { SmtpSession } from '../../smtp/client.ts'
+import type { ConnectOptions } from '../../smtp/client.ts'
 import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../../smtp/verdict.ts'
 import type { OpenKeys } from '../../domains/keys.ts'
 import { aboutTheHost, endsSession, maybeTheMail } from './conclude.ts'
-import { connectAlong, type ConnectDeps } from './connect.ts'
+import { connectAlong, isVerdict, type WayDeps } from './connect.ts'
 import { damaged, damageOf } from './intact.ts'
 import type { Lane } from './lanes.ts'
 import { sendToAll } from './send-all.ts'
 import { isWithdrawal, type LetterJob, type MailTransaction, type Wanted, type Withdrawal } from './transaction.ts'
+import type { DeliveryWorkers, WorkerSession } from './workers.ts'
 
-export interface AttemptDeps extends ConnectDeps {
+export interface AttemptDeps extends WayDeps {
   keyring: Keyring
   keys: OpenKeys
   log: Log
-  composer: Pool<LetterJob, Uint8Array<ArrayBuffer>>
+  workers: DeliveryWorkers
 }
 
 /** A session and how many mails it has carried. */
 export interface Connection {
-  session: SmtpSession
+  session: WorkerSession
   mails: number
   /** The exchanger gave an answer to one of them that was about the mail. */
   worked: boolean
@@ -43,7 +39,7 @@ export interface Attempted {
 
 /** Calls to the code that keeps the list of open sessions. */
 export interface Sessions {
-  opened(session: SmtpSession): void
+  opened(session: WorkerSession): void
   /** Resolves when it is closed. */
   leave(connection: Connection): Promise<void>
   /** No new connection is opened any more. */
@@ -109,66 +105,64 @@ async function attemptFree(
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
-  const letter = await composed(deps, work, job)
-  if ('kind' in letter) return { verdicts: work.deliveries.map(() => letter), connection: open }
-  const wire = Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
-  const attempted = await talk(deps, lane, work, { job, wire }, open, sessions)
-  // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
-  if (attempted.connection?.session.flushed) release(wire)
-  return attempted
+  const letter = letterFor(deps, work, job)
+  if (isVerdict(letter)) return { verdicts: work.deliveries.map(() => letter), connection: open }
+  return talk(deps, lane, work, letter, open, sessions)
 }
 
-/** A mail as octets, and how it is composed in another form. */
-interface Letter {
-  wire: Buffer
-  job: Wanted['job']
-}
-
-async function composed(
-  { clock, composer, keys }: AttemptDeps,
-  work: MailTransaction,
-  job: Wanted['job'],
-  form: Pick<ComposeJob, 'sevenBit' | 'asciiHeader'> = {},
-): Promise<Uint8Array<ArrayBuffer> | Verdict> {
+/** What is composed, and signed with the key of the sending domain; a verdict when that cannot be. */
+function letterFor({ clock, keys }: AttemptDeps, work: MailTransaction, job: Wanted['job']): LetterJob | Verdict {
   const { email, signingKey } = work
   const at = { stage: 'compose' } as const
   if (signingKey && 'unseen' in signingKey) return waitsForRecord(at, signingKey.unseen)
   const key = signingKey && keys.get(signingKey.key)
   if (!key) return ownVerdict('rejected', '5.7.0', `The DKIM key of ${email.domain} was erased.`, at)
   const made = job(work, { domain: email.domain, selector: key.selector, keyId: key.keyId, time: clock.now() })
-  if (!made) return ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
-  return composer.run({ ...made, ...form })
+  return made ?? ownVerdict('rejected', '5.6.0', 'The body of this mail is no longer kept.', at)
 }
+
+/**
+ * Whether a mail is kept apart from others (workers.ts): its body is large, or an attempt at it met trouble of this
+ * server, which it may have caused.
+ */
+const isKeptApart = ({ deliveries, email }: MailTransaction): boolean =>
+  (email.content === null && email.spool !== null) || deliveries.some(({ trouble_since }) => trouble_since !== null)
 
 async function talk(
   deps: AttemptDeps,
   lane: Lane,
   work: MailTransaction,
-  letter: Letter,
+  letter: LetterJob,
   open: Connection | undefined,
   sessions: Sessions,
 ): Promise<Attempted> {
   const policy = work.email.tls_policy
+  const apart = isKeptApart(work)
+  const fits = ({ session }: Connection): boolean =>
+    session.usable && session.apart === apart && !(policy === 'Require' && session.tls === null)
   let connection = open
   // One that was cut while it was idle says nothing any more of what the exchanger takes.
-  if (connection && (!connection.session.usable || (policy === 'Require' && connection.session.tls === null))) {
-    void sessions.leave(connection)
+  if (connection && !fits(connection)) {
+    await sessions.leave(connection)
     connection = undefined
   }
+  const connecting = { ...deps, open: (options: ConnectOptions) => deps.workers.open(options, apart) }
   for (;;) {
     const reused = connection !== undefined
     if (!connection) {
-      const session = await connectAlong(deps, lane.domain, lane.route!, policy)
-      if ('kind' in session) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
+      const session = await connectAlong(connecting, lane.domain, lane.route!, policy)
+      if (isVerdict(session)) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       sessions.opened(session)
       connection = { session, mails: 0, worked: false }
     }
     const unwanted = work.source.unwanted(work)
     if (unwanted && isWithdrawal(unwanted)) return { connection, verdicts: [], withdrawn: unwanted }
     if (unwanted) return { connection, verdicts: work.deliveries.map(() => unwanted) }
-    const fit = await fitFor(connection.session, deps, work, letter)
-    if ('kind' in fit) return { connection, verdicts: work.deliveries.map(() => fit) }
-    const verdicts = await sendToAll(deps, connection.session, work, fit)
+    const answered = await sendToAll(deps, connection.session, work, letter).catch((thrown: unknown) =>
+      afterFault(deps.log, work, thrown),
+    )
+    if (!Array.isArray(answered)) return { connection, verdicts: work.deliveries.map(() => answered) }
+    const verdicts = answered
     connection.mails++
     const ended = verdicts.every(endsSession)
     // The session is at its end, or was cut while it was idle: that says nothing about this mail.
@@ -180,28 +174,4 @@ async function talk(
     await sessions.leave(connection)
     connection = undefined
   }
-}
-
-/**
- * The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME
- * (RFC 6152 §3); its header may hold UTF-8, which becomes encoded words for one without SMTPUTF8.
- */
-async function fitFor(
-  session: SmtpSession,
-  deps: AttemptDeps,
-  work: MailTransaction,
-  { job, wire }: Letter,
-): Promise<Buffer | Verdict> {
-  if (isAscii(wire)) return wire
-  const wideHeader = !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n')))
-  // To an address that is not ASCII the server says no for itself.
-  const asciiHeader =
-    wideHeader && !session.takes('SMTPUTF8') && work.deliveries.every(({ address }) => isAscii(Buffer.from(address)))
-  const sevenBit = !session.takes('8BITMIME')
-  if (!sevenBit && !asciiHeader) return wire
-  const letter = await composed(deps, work, job, { sevenBit, asciiHeader })
-  if ('kind' in letter) return letter
-  const reason = reasonOf(letter)
-  if (reason === undefined) return Buffer.from(letter.buffer, letter.byteOffset, letter.byteLength)
-  return ownVerdict('bounced', ...UNFIT[reason], { stage: 'compose' })
 }

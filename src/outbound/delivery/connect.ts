@@ -1,26 +1,26 @@
 // Finds the route to a recipient domain and opens an SMTP session: exchangers in order, every address of each. Of the
 // TLS rules of the sending domain, the recipient's MTA-STS policy and the relay's configuration, the strictest counts.
 import { readFileSync } from 'node:fs'
-import { rootCertificates } from 'node:tls'
 import type { Clock } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
 import { codeOf } from '../../base/errors.ts'
 import type { Log } from '../../base/log.ts'
 import type { AddressCheck } from '../../base/network.ts'
 import type { Resolver } from '../../base/resolver.ts'
-import {
-  openSession,
-  type ConnectOptions,
-  type Credentials,
-  type SmtpSession,
-  type Timeouts,
-} from '../../smtp/client.ts'
+import type { ConnectOptions, Timeouts } from '../../smtp/client.ts'
+import type { Credentials } from '../../smtp/sign-in.ts'
 import { allowsHost } from '../../smtp/mta-sts.ts'
 import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../../smtp/route.ts'
 import { ownVerdict, waitsForUs, type Verdict } from '../../smtp/verdict.ts'
 import type { StsPolicies } from './sts.ts'
 
-export interface ConnectDeps {
+/** `Session` is an open SMTP session, of this thread or of a worker. */
+export interface ConnectDeps<Session> extends WayDeps {
+  /** Connects and opens a session; a verdict why not. */
+  open: (options: ConnectOptions) => Promise<Session | Verdict>
+}
+
+export interface WayDeps {
   clock: Clock
   resolver: Resolver
   allowed: AddressCheck
@@ -41,7 +41,7 @@ export interface Route {
 
 /** Finds the route to a domain; a verdict when there is none. */
 export async function findRoute(
-  { clock, config, home, log, resolver, sts }: ConnectDeps,
+  { clock, config, home, log, resolver, sts }: WayDeps,
   domain: string,
 ): Promise<Route | Verdict> {
   const { port, routes } = config.delivery
@@ -62,13 +62,15 @@ export async function findRoute(
   return ownVerdict('deferred', '4.7.5', text, { stage: 'dns' })
 }
 
+export const isVerdict = (answer: object): answer is Verdict => 'kind' in answer
+
 /** A session to the best exchanger that answers; a verdict when there is none. */
-export async function connectAlong(
-  deps: ConnectDeps,
+export async function connectAlong<Session extends object>(
+  deps: ConnectDeps<Session>,
   domain: string,
   route: Route,
   policy: 'Require' | 'Optional',
-): Promise<SmtpSession | Verdict> {
+): Promise<Session | Verdict> {
   const verdicts: Verdict[] = []
   for (const host of route.hosts) {
     const addresses = await findAddresses(deps.resolver, host, deps.allowed)
@@ -78,7 +80,7 @@ export async function connectAlong(
     }
     for (const address of addresses) {
       const session = await openHost(deps, host, address, wishOf(deps, policy, route, host))
-      if (!('kind' in session)) return session
+      if (!isVerdict(session)) return session
       verdicts.push(session)
     }
   }
@@ -87,9 +89,9 @@ export async function connectAlong(
 
 type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 
-function wishOf({ config }: ConnectDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
+function wishOf({ config }: WayDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
   const ca_file = authoritiesOf(config)
-  const authorities = ca_file === '' ? undefined : [...rootCertificates, readFileSync(ca_file, 'utf8')]
+  const authorities = ca_file === '' ? undefined : readFileSync(ca_file, 'utf8')
   // Credentials go only to a relay that proves its name.
   if (enforced || (relay && relay.tls !== 'none' && relay.username !== ''))
     return { tls: 'required', verify: { authorities } }
@@ -97,7 +99,12 @@ function wishOf({ config }: ConnectDeps, policy: 'Require' | 'Optional', { enfor
   return { tls: relay?.tls === 'none' ? 'none' : 'optional' }
 }
 
-async function openHost(deps: ConnectDeps, host: Host, address: string, wish: Wish): Promise<SmtpSession | Verdict> {
+async function openHost<Session extends object>(
+  deps: ConnectDeps<Session>,
+  host: Host,
+  address: string,
+  wish: Wish,
+): Promise<Session | Verdict> {
   const v6 = address.includes(':')
   const credentials = credentialsOf(host.relay)
   if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)
@@ -110,10 +117,10 @@ async function openHost(deps: ConnectDeps, host: Host, address: string, wish: Wi
     credentials,
     timeouts: deps.timeouts,
   }
-  const session = await openSession({ ...options, ...wish })
+  const session = await deps.open({ ...options, ...wish })
   // When opportunistic TLS fails, the mail goes in clear text on a new connection (D18).
-  if ('kind' in session && session.stage === 'starttls' && wish.tls === 'optional')
-    return openSession({ ...options, tls: 'none' })
+  if (isVerdict(session) && session.stage === 'starttls' && wish.tls === 'optional')
+    return deps.open({ ...options, tls: 'none' })
   return session
 }
 

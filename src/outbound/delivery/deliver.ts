@@ -5,7 +5,6 @@
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Config } from '../../base/config.ts'
 import { Loop } from '../../base/loop.ts'
-import type { SmtpSession } from '../../smtp/client.ts'
 import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Store } from '../../store/database.ts'
@@ -20,6 +19,7 @@ import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from
 import { claimRound } from './round.ts'
 import { Shaping } from '../shaping.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
+import type { WorkerSession } from './workers.ts'
 
 export interface DeliveryDeps extends AttemptDeps {
   store: Store
@@ -44,7 +44,7 @@ export class DeliveryEngine {
   readonly #memory: LaneMemory
   readonly #loop: Loop
   readonly #shaping: Shaping
-  readonly #open = new Set<SmtpSession>()
+  readonly #open = new Set<WorkerSession>()
   readonly #sessions: Sessions
   readonly #running = new Set<Promise<void>>()
   readonly #fates: Fates
@@ -218,7 +218,7 @@ export class DeliveryEngine {
         work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
       }
     } finally {
-      if (connection) void this.#sessions.leave(connection)
+      if (connection) await this.#sessions.leave(connection)
     }
   }
 
@@ -238,7 +238,7 @@ export class DeliveryEngine {
     // The time of the verdict: writing it down takes its own.
     const now = this.#deps.clock.now()
     if (isRefused(lane, work, verdicts, now)) {
-      if (connection) void this.#sessions.leave(connection)
+      if (connection) await this.#sessions.leave(connection)
       return 'refused'
     }
     if (withdrawn) await this.#fates.withdraw(lane, work, withdrawn)
@@ -256,7 +256,7 @@ export class DeliveryEngine {
         )
       } else await settled
       if (this.#heed(lane, lessonOf(lane, fates, connection, now), now)) {
-        if (connection) void this.#sessions.leave(connection)
+        if (connection) await this.#sessions.leave(connection)
         return 'narrowed'
       }
     }

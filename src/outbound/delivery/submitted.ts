@@ -1,7 +1,7 @@
 // The source of mail that was submitted, by the API or by SMTP: each has a body of its own and one or more recipients.
-import { SECOND, type Clock } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
-import type { Signing } from '../../message/worker.ts'
+import type { Signing } from '../../message/letters.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import type { Store, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
@@ -16,9 +16,6 @@ export interface SubmittedDeps extends LetterDeps {
   clock: Clock
   log: Log
 }
-
-/** So long (ms) an answer to the final dot may take until the mail is called sent. */
-const PATIENCE = 2 * SECOND
 
 const emailNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('outbound_emails').select('key').where('key', '=', arg.key),
@@ -56,18 +53,16 @@ export class SubmittedMail implements Source {
   }
 
   /** What the exchanger makes of the octets may take its time: the mail is sent, which its owner may know (D25). */
-  handed(deliveries: readonly Delivery[]): () => void {
+  handed(deliveries: readonly Delivery[]): void {
     const { clock, log, store } = this.#deps
-    return clock.wake(clock.now() + PATIENCE, () => {
-      const primary = deliveries.find(({ role }) => role === 'to')
-      if (!primary) return
-      store
-        .writeSoon((tx) => {
-          const email = tx.first(emailOf({ key: primary.email_key }))
-          if (email) moveEmail(tx, email, 'handed', clock.now(), primary)
-        })
-        .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
-    })
+    const primary = deliveries.find(({ role }) => role === 'to')
+    if (!primary) return
+    store
+      .writeSoon((tx) => {
+        const email = tx.first(emailOf({ key: primary.email_key }))
+        if (email) moveEmail(tx, email, 'handed', clock.now(), primary)
+      })
+      .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
   }
 }
 

@@ -1,6 +1,6 @@
 // Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail differ in
 // their source, and nowhere else on the way from the queue to the exchanger and back.
-import type { CampaignJob, ComposeJob, Signing } from '../../message/worker.ts'
+import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
 import type { SignedWith } from '../../domains/keys.ts'
@@ -85,8 +85,8 @@ export interface Source {
   look(transaction: MailTransaction): Wanted | Withdrawal
   /** Why it is not sent any more. Asked again once a connection is open; undefined: it is sent. */
   unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined
-  /** The octets are with the exchanger, which has not answered yet. Returns what its answer calls. */
-  handed?(deliveries: readonly Delivery[]): () => void
+  /** The octets are with the exchanger, which has not answered for a while. */
+  handed?(deliveries: readonly Delivery[]): void
   /** Writes the verdict on one recipient. */
   settle(tx: Tx, settling: Settling): void
 }

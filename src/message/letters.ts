@@ -1,8 +1,8 @@
-// The worker thread that composes and signs mail. It keeps parsed keys; a mail arrives as data and leaves as the bytes
-// for DATA. Attachments are read from their files one at a time, and a large mail is written into one buffer, so that
-// 40 MB need little more memory than 40 MB.
+// Composes and signs mail, in a worker thread: a mail arrives as data and leaves as the bytes for DATA. Parsed keys and
+// compiled templates are kept; the server is asked for those that are missing. Attachments are read from their files
+// one at a time, and a large mail is written into one buffer, so that 40 MB need little more memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { askForAll, serveJobs } from '../base/jobs.ts'
+import { askForAll } from '../base/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import {
   compileCampaign,
@@ -62,8 +62,8 @@ export interface Signing {
   time: number
 }
 
-/** The questions of workers. */
-export type ComposerAsks = { key: string } | { campaign: string }
+/** What a thread asks the server for. */
+export type LetterAsks = { key: string } | { campaign: string }
 
 /** One mail of a campaign. */
 export interface CampaignJob {
@@ -80,7 +80,7 @@ const templates = new Map<string, Promise<CompiledCampaign>>()
 function templateOf(id: string): Promise<CompiledCampaign> {
   let compiled = templates.get(id)
   if (!compiled) {
-    compiled = askForAll<CampaignTemplate>({ campaign: id } satisfies ComposerAsks).then((template) => {
+    compiled = askForAll<CampaignTemplate>({ campaign: id } satisfies LetterAsks).then((template) => {
       if (!template) throw new Error('The campaign is no longer known.')
       return compileCampaign(template)
     })
@@ -107,7 +107,7 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   let opened = keys.get(keyId)
   if (!opened) {
     if (keys.size >= MAX_KEYS) keys.clear()
-    opened = askForAll<string>({ key: keyId } satisfies ComposerAsks).then((pem) => {
+    opened = askForAll<string>({ key: keyId } satisfies LetterAsks).then((pem) => {
       if (pem === undefined) throw new Error('The DKIM key was erased.')
       return createPrivateKey(pem)
     })
@@ -177,7 +177,6 @@ async function composeLarge(mail: Mail, signature: Signing, guess: number): Prom
   return new Uint8Array(buffer.buffer, HEADROOM - field.length, end - HEADROOM + field.length)
 }
 
-serveJobs<ComposeJob | CampaignJob, Uint8Array<ArrayBuffer>>(
-  (job) => ('campaign' in job ? fillAndSign(job) : composeAndSign(job)),
-  { transfer: (bytes) => [bytes.buffer] },
-)
+/** The bytes that follow DATA, final dot included, or one octet (`reasonOf`). Throws when it cannot be made now. */
+export const letterOf = (job: ComposeJob | CampaignJob): Promise<Uint8Array<ArrayBuffer>> =>
+  'campaign' in job ? fillAndSign(job) : composeAndSign(job)

@@ -1,0 +1,110 @@
+// The worker thread that delivers: it composes and signs mail and talks to exchangers, over connections of its own. So
+// the octets of a mail are made where they are sent from, and the main thread sees neither them nor the dialogue.
+import { isAscii } from 'node:buffer'
+import { outside, serveJobs, tell } from '../../base/jobs.ts'
+import { release } from '../../base/memory.ts'
+import { letterOf } from '../../message/letters.ts'
+import { reasonOf, UNFIT } from '../../message/reencode.ts'
+import { openSession, type ConnectOptions, type Envelope, type SmtpSession } from '../../smtp/client.ts'
+import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
+import type { LetterJob } from './transaction.ts'
+
+/** A connection, by a number that the main thread gives it. */
+interface Of {
+  session: number
+}
+
+export type WorkerJob = Of &
+  (
+    | { open: ConnectOptions }
+    | { send: { letter: LetterJob; envelope: Envelope; sending: number } }
+    | { handed: number }
+    | { end: 'quit' | 'destroy' }
+  )
+
+/** An open session. */
+export interface Opened {
+  tls: string | null
+}
+
+export interface Sent {
+  /** One for each recipient, in their order. */
+  verdicts: Verdict[]
+  /** The session can carry more mail. */
+  usable: boolean
+}
+
+/** What the worker tells without being asked: a connection has ended. */
+export interface EndedSession {
+  ended: number
+}
+
+const sessions = new Map<number, SmtpSession>()
+/** Of mails whose octets the exchanger has, while its answer is awaited: the indexes of the recipients that it took. */
+const handed = new Map<number, number[]>()
+
+async function open(session: number, options: ConnectOptions): Promise<Opened | Verdict> {
+  const opened = await outside(openSession(options))
+  if ('kind' in opened) return opened
+  sessions.set(session, opened)
+  opened.onEnd(() => tell({ ended: session } satisfies EndedSession))
+  return { tls: opened.tls }
+}
+
+/** Composes one mail and sends it. Throws when it cannot be composed now; then nothing was sent. */
+async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope, sending: number): Promise<Sent> {
+  const told = (verdicts: Verdict[]): Sent => ({ verdicts, usable: session.usable })
+  const made = await letterOf(letter)
+  const wire = await fitFor(session, letter, envelope, bufferOf(made))
+  if ('kind' in wire) return told(envelope.recipients.map(() => wire))
+  const hear = (taken: number[]): (() => void) => {
+    handed.set(sending, taken)
+    return () => void handed.delete(sending)
+  }
+  const verdicts = await outside(session.send(envelope, wire, hear))
+  // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
+  if (session.flushed) release(wire)
+  return told(verdicts)
+}
+
+const bufferOf = (octets: Uint8Array<ArrayBuffer>): Buffer =>
+  Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength)
+
+/**
+ * The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME
+ * (RFC 6152 §3); its header may hold UTF-8, which becomes encoded words for one without SMTPUTF8.
+ */
+async function fitFor(
+  session: SmtpSession,
+  letter: LetterJob,
+  { recipients }: Envelope,
+  wire: Buffer,
+): Promise<Buffer | Verdict> {
+  if (isAscii(wire)) return wire
+  const wideHeader = !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n')))
+  // To an address that is not ASCII the server says no for itself.
+  const asciiHeader =
+    wideHeader && !session.takes('SMTPUTF8') && recipients.every((address) => isAscii(Buffer.from(address)))
+  const sevenBit = !session.takes('8BITMIME')
+  if (!sevenBit && !asciiHeader) return wire
+  const made = await letterOf({ ...letter, sevenBit, asciiHeader })
+  const reason = reasonOf(made)
+  return reason === undefined ? bufferOf(made) : ownVerdict('bounced', ...UNFIT[reason], { stage: 'compose' })
+}
+
+function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined {
+  const session = sessions.get(number)
+  sessions.delete(number)
+  if (how === 'quit') return session && outside(session.quit())
+  session?.destroy()
+  return undefined
+}
+
+serveJobs<WorkerJob, unknown>((job) => {
+  if ('open' in job) return open(job.session, job.open)
+  if ('handed' in job) return handed.get(job.handed) ?? []
+  if ('end' in job) return end(job.session, job.end)
+  const session = sessions.get(job.session)
+  if (!session) throw new Error('The connection is not known to this thread.')
+  return send(session, job.send.letter, job.send.envelope, job.send.sending)
+})

@@ -1,0 +1,116 @@
+// The threads that deliver: a thread that ends takes its connections with it and nothing else, and mail that is kept
+// apart is never on the threads of other mail.
+import assert from 'node:assert/strict'
+import { generateKeyPairSync } from 'node:crypto'
+import { after, test } from 'node:test'
+import { TookTooLong, WorkerLost } from '../../src/base/pool.ts'
+import type { ComposeJob } from '../../src/message/letters.ts'
+import { parseAddress } from '../../src/message/address.ts'
+import { isVerdict } from '../../src/outbound/delivery/connect.ts'
+import { DeliveryWorkers, type WorkerSession } from '../../src/outbound/delivery/workers.ts'
+import { startTestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+
+const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
+const PEM = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
+
+/** Addresses whose mail gets no answer to its final dot. */
+const silent = new Set<string>()
+const exchanger = await startTestExchanger({
+  final: ({ to }) => (silent.has(to[0]!) ? new Promise(() => {}) : undefined),
+})
+after(() => exchanger.close())
+
+const heard = (to: string): number => exchanger.heard.filter((mail) => mail.to.includes(to)).length
+
+function workers(t: { after(run: () => unknown): void }, { cpu = 60_000, size = 2 } = {}): DeliveryWorkers {
+  const made = new DeliveryWorkers({ size, cpu, answer: async () => PEM })
+  t.after(() => made.close())
+  return made
+}
+
+async function open(from: DeliveryWorkers, apart = false): Promise<WorkerSession> {
+  const { port } = exchanger
+  const opened = await from.open(
+    { host: 'mx.there.test', address: '127.0.0.1', port, hostname: 'mx.here.test', tls: 'none' },
+    apart,
+  )
+  assert.ok(!isVerdict(opened), JSON.stringify(opened))
+  return opened
+}
+
+const address = (text: string) => parseAddress(text)!
+
+function letter(html: string): ComposeJob {
+  return {
+    mail: {
+      from: address('me@here.test'),
+      to: [address('you@there.test')],
+      cc: [],
+      replyTo: [],
+      subject: 'x',
+      messageId: '<x@here.test>',
+      date: 0,
+      extra: [],
+      tracking: null,
+    },
+    content: { text: JSON.stringify({ html, text: null }) },
+    spool: '/nowhere/',
+    signature: { domain: 'here.test', selector: 's', keyId: 'k', time: 0 },
+  }
+}
+
+const send = (session: WorkerSession, to: string, html = '<p>x</p>') =>
+  session.send(letter(html), { from: 'me@bounce.here.test', recipients: [to] })
+
+test('a mail is composed, signed and sent by the thread that has its connection', async (t) => {
+  const session = await open(workers(t))
+  for (const name of ['a', 'b']) {
+    const [verdict] = await send(session, `${name}@there.test`).verdicts
+    assert.equal(verdict?.kind, 'delivered', verdict!.text)
+    assert.equal(session.usable, true)
+  }
+  const [mail] = exchanger.heard.filter(({ to }) => to.includes('a@there.test'))
+  assert.match(mail!.message, /^DKIM-Signature: .*d=here\.test/)
+  await session.quit()
+  assert.equal(session.usable, false)
+})
+
+test('while the exchanger has the octets and says nothing, it is told whose they are', async (t) => {
+  silent.add('slow@there.test')
+  const session = await open(workers(t))
+  const sending = send(session, 'slow@there.test')
+  await until(() => heard('slow@there.test') === 1)
+  assert.deepEqual(await sending.handed(), [0])
+  session.destroy()
+  const [verdict] = await sending.verdicts
+  assert.deepEqual([verdict?.kind, verdict?.handed], ['deferred', true], 'nobody knows whether it was taken')
+  assert.deepEqual(await sending.handed().catch(() => []), [])
+})
+
+test('a mail that takes too long ends its thread: mails on its connections are lost there, all others go on', async (t) => {
+  const short = workers(t, { cpu: 300, size: 1 })
+  silent.add('beside@there.test')
+  const [bad, beside, apart] = [await open(short), await open(short), await open(short, true)]
+  const other = send(beside, 'beside@there.test')
+  await until(() => heard('beside@there.test') === 1)
+  const slow = send(bad, 'bad@there.test', '<p>a <b>b</b></p>\n'.repeat(1_500_000))
+  await Promise.all([
+    assert.rejects(slow.verdicts, (thrown) => thrown instanceof TookTooLong),
+    assert.rejects(other.verdicts, (thrown) => thrown instanceof WorkerLost),
+  ])
+  assert.deepEqual([bad.usable, beside.usable, apart.usable], [false, false, true])
+  assert.equal(heard('bad@there.test'), 0)
+  await assert.rejects(send(beside, 'after@there.test').verdicts, (thrown) => thrown instanceof WorkerLost)
+  const [verdict] = await send(apart, 'apart@there.test').verdicts
+  assert.equal(verdict?.kind, 'delivered')
+  const [next] = await send(await open(short), 'next@there.test').verdicts
+  assert.equal(next?.kind, 'delivered', 'another thread has taken its place')
+})
+
+test('a connection that the exchanger closes is known to be closed', async (t) => {
+  const session = await open(workers(t))
+  assert.equal(session.usable, true)
+  exchanger.cut()
+  await until(() => !session.usable)
+})
