@@ -6,7 +6,7 @@ import type { Resolver } from '../base/resolver.ts'
 import { listDomains } from '../domains/find.ts'
 import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
 import { DATABASE } from '../store/open.ts'
-import { bad, well, type Finding } from './doctor-machine.ts'
+import { bad, unasked, well, type Finding } from './doctor-machine.ts'
 import { withDeps, type Invocation } from './open.ts'
 
 /** The most domains that are checked; the others are counted. */
@@ -23,10 +23,13 @@ export async function judgeDomains(invocation: Invocation, config: Config, resol
         const records = wantedRecords(store, domain, config).filter(isOfHost)
         const findings = await Promise.all(records.map((record) => lookUp(resolver, record)))
         const other = findings.find(({ observed, verified }) => verified === false && observed !== null)
-        return other ? [{ name: domain.name, observed: other.observed!.replaceAll('\n', '; ') }] : []
+        const silent = findings.some(({ verified }) => verified === null)
+        return { name: domain.name, observed: other?.observed?.replaceAll('\n', '; '), silent }
       }),
     )
-    const names = found.flat()
+    const names = found.filter(({ observed }) => observed !== undefined)
+    const silent = found.filter((each) => each.silent).length
+    if (names.length === 0 && silent > 0) return [unasked(check, `SPF and MX of ${silent} domains`)]
     if (names.length === 0)
       return [well(check, `SPF and MX of ${domains.length} domains name ${config.hostname}, or are not published`)]
     return [

@@ -22,6 +22,14 @@ export const well = (check: string, detail: string): Finding => ({ check, status
 export const warn = (check: string, detail: string, mend: string): Finding => ({ check, status: 'warn', detail, mend })
 export const bad = (check: string, detail: string, mend: string): Finding => ({ check, status: 'fail', detail, mend })
 
+/** Of what DNS gave no answer about. */
+export const unasked = (check: string, what: string): Finding =>
+  warn(
+    check,
+    `DNS could not be asked about ${what}`,
+    'See that DNS works ("dns.servers", /etc/resolv.conf), and try again.',
+  )
+
 const MB = 1024 * 1024
 /** Free space below which mail will soon be refused, and below which the operator should act. */
 const SCARCE = 200 * MB

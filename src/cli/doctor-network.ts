@@ -2,18 +2,20 @@
 // mail port outwards and inwards, reverse DNS, blocklists, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { formatEndpoint, reversed } from '../base/network.ts'
+import { allowPublicAnd, formatEndpoint, reversed } from '../base/network.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { heloSpf } from '../inbound/helo-spf.ts'
 import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
 import { findAddresses, findHosts } from '../smtp/route.ts'
 import type { Verdict } from '../smtp/verdict.ts'
-import { bad, warn, well, type Finding } from './doctor-machine.ts'
+import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
 
 export interface World {
   config: Config
   resolver: Resolver
 }
+
+const isPublic = allowPublicAnd([])
 
 const PATIENCE = 10 * SECOND
 const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
@@ -72,6 +74,7 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
     )
   void near.quit()
   const answer = await resolver.a(config.hostname)
+  if (answer.kind === 'failed') return unasked(check, config.hostname)
   const [address] = answer.kind === 'found' ? answer.records : []
   const shown = formatEndpoint(local, listening.port)
   if (address === undefined)
@@ -91,9 +94,11 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
   return well(check, `${shown} and ${address}:25 answer`)
 }
 
-/** The addresses of our host name, IPv4 first. */
-async function ownAddresses({ config, resolver }: World): Promise<string[]> {
+/** The addresses of our host name, IPv4 first; undefined when there is none that DNS has told of, and it was silent. */
+async function ownAddresses({ config, resolver }: World): Promise<string[] | undefined> {
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
+  const silent = answers.some(({ kind }) => kind === 'failed')
+  if (silent && answers.every(({ kind }) => kind !== 'found')) return undefined
   return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
 }
 
@@ -103,18 +108,24 @@ export async function judgeReverse(world: World): Promise<Finding> {
   const check = 'reverse DNS'
   const { hostname } = config
   const addresses = await ownAddresses(world)
+  if (addresses === undefined) return unasked(check, hostname)
   if (addresses.length === 0)
     return bad(
       check,
       `${hostname} has no address`,
       `Publish an A record for ${hostname} (and AAAA, if mail goes out by IPv6).`,
     )
-  const wrong: string[] = []
+  const [wrong, silent]: [string[], string[]] = [[], []]
   for (const address of addresses) {
     const answer = await resolver.ptr(`${reversed(address)}.${address.includes(':') ? 'ip6' : 'in-addr'}.arpa`)
+    if (answer.kind === 'failed') {
+      silent.push(address)
+      continue
+    }
     const names = answer.kind === 'found' ? answer.records : []
     if (!names.includes(hostname.toLowerCase())) wrong.push(`${address} leads to ${names.join(', ') || 'no name'}`)
   }
+  if (wrong.length === 0 && silent.length > 0) return unasked(check, silent.join(', '))
   return wrong.length > 0
     ? bad(
         check,
@@ -127,7 +138,12 @@ export async function judgeReverse(world: World): Promise<Finding> {
 /** RFC 5782: an answer in 127.0.0.0/8 is an entry. The special answers for unwelcome resolvers do not count. */
 export async function judgeBlocklists(world: World): Promise<Finding> {
   const check = 'blocklists'
-  const addresses = await ownAddresses(world)
+  const all = await ownAddresses(world)
+  if (all === undefined) return unasked(check, world.config.hostname)
+  // Lists know public addresses; some answer for all others that they are listed.
+  const addresses = all.filter(isPublic)
+  if (all.length > 0 && addresses.length === 0)
+    return well(check, `${all.join(', ')} ${all.length === 1 ? 'is' : 'are'} not public; lists are not asked about it`)
   if (addresses.length === 0)
     return warn(check, 'the hostname has no address to look for', `Publish an A record for ${world.config.hostname}.`)
   const listed: string[] = []
@@ -170,6 +186,7 @@ export async function judgeHeloSpf(world: World): Promise<Finding> {
   if (found.length > 1)
     return bad(check, `${hostname} has ${found.length} SPF records`, 'Keep one: more are an error to receivers.')
   const addresses = await ownAddresses(world)
+  if (addresses === undefined) return unasked(check, hostname)
   const verdicts = await Promise.all(
     addresses.map(async (address) => ({ address, result: await heloSpf(resolver, hostname, address) })),
   )

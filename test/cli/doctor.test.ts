@@ -101,11 +101,11 @@ ${certificate(HOST, Date.now())}`)
 
 test('one of which everything is wrong: each is named with its mend', async () => {
   ahead = 600_000
-  dns.set('mx.ill.org', 'A', ['127.0.0.9'])
+  dns.set('mx.ill.org', 'A', ['127.0.0.9', '1.2.3.4'])
   dns.set('mx.ill.org', 'TXT', ['v=spf1 ip4:192.0.2.1 -all'])
   dns.set('9.0.0.127.in-addr.arpa', 'PTR', ['vps-9.cloud.example'])
-  dns.set('9.0.0.127.zen.spamhaus.org', 'A', ['127.0.0.2'])
-  dns.set('9.0.0.127.bl.spamcop.net', 'A', ['127.255.255.254'])
+  dns.set('4.3.2.1.zen.spamhaus.org', 'A', ['127.0.0.2'])
+  dns.set('4.3.2.1.bl.spamcop.net', 'A', ['127.255.255.254'])
   const { code, found, text } = await examine(
     `hostname = "mx.ill.org"
 data_dir = ${JSON.stringify(join(folder, 'not', 'yet'))}
@@ -126,7 +126,7 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
     ['port 25 in', 'warn', /nothing answers at 127\.0\.0\.1:1/, /serve/],
     ['reverse DNS', 'fail', /127\.0\.0\.9 leads to vps-9\.cloud\.example/, /PTR.*mx\.ill\.org/],
     ['SPF of HELO', 'fail', /fail for 127\.0\.0\.9/, /v=spf1 a -all/],
-    ['blocklists', 'fail', /127\.0\.0\.9 on zen\.spamhaus\.org/, /removal/],
+    ['blocklists', 'fail', /^1\.2\.3\.4 on zen\.spamhaus\.org/, /removal/],
   ] as const) {
     assert.equal(found[check]!.status, status, check)
     assert.match(found[check]!.detail, detail, check)
@@ -137,8 +137,8 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
 })
 
 test('what cannot be found out is to be looked at, not well', async () => {
-  dns.set('mx.bare.org', 'A', ['127.0.0.8'])
-  dns.set('8.0.0.127.zen.spamhaus.org', 'A', ['127.255.255.254'])
+  dns.set('mx.bare.org', 'A', ['1.2.3.8'])
+  dns.set('8.3.2.1.zen.spamhaus.org', 'A', ['127.255.255.254'])
   const { found } = await examine(`hostname = "mx.bare.org"
 data_dir = ${JSON.stringify(folder)}
 http.public_url = "https://mx.bare.org"
@@ -150,6 +150,36 @@ smtp.listen = ["127.0.0.1:1"]`)
   const other = await examine(`hostname = "mx.bare.org"\n[smtp]\n${certificate('other.org', Date.now())}`)
   assert.match(other.found['certificate']!.detail, /not for mx\.bare\.org/)
   assert.match(other.found['certificate']!.mend!, /mx\.bare\.org/)
+})
+
+test('blocklists are not asked about addresses that are not public', async () => {
+  const own = ['127.0.0.7', '10.1.2.3', '192.168.1.1', '169.254.1.1', '100.64.0.1']
+  dns.set('mx.near.org', 'A', own)
+  const asked = own.slice(0, 4).map((address) => `${address.split('.').toReversed().join('.')}.zen.spamhaus.org`)
+  for (const name of asked) dns.set(name, 'A', ['127.0.0.2'])
+  dns.asked.length = 0
+  const { found } = await examine(`hostname = "mx.near.org"\nsmtp.listen = ["127.0.0.1:1"]`)
+  assert.deepEqual([found['blocklists']!.status, found['blocklists']!.mend], ['ok', null])
+  assert.match(found['blocklists']!.detail, /127\.0\.0\.7.*lists are not asked/)
+  assert.deepEqual(
+    dns.asked.filter((question) => /spamhaus|spamcop|barracuda|surriel/.test(question)),
+    [],
+  )
+})
+
+test('where DNS does not answer, nothing is said to have no record', async () => {
+  dns.set('mx.mute.org', 'A', ['1.2.3.9'])
+  dns.fail(true)
+  const { found } = await examine(`hostname = "mx.mute.org"\ndata_dir = ${JSON.stringify(postrider.dataDir)}
+smtp.listen = ["127.0.0.1:1"]`)
+  dns.fail(false)
+  for (const check of ['reverse DNS', 'blocklists'])
+    assert.deepEqual(
+      [found[check]!.status, found[check]!.detail],
+      ['warn', 'DNS could not be asked about mx.mute.org'],
+      check,
+    )
+  assert.match(found['SPF of HELO']!.detail, /DNS did not answer/)
 })
 
 test('a wrong option is a sentence', async () => {
