@@ -18,6 +18,9 @@ export const advisedRecords = define('advised-records', {
     value: words('What it should say.'),
     ttl: count('Suggested time to live in seconds.'),
     observed: wordsOrNull('What DNS says there now, where that was asked.'),
+    answered: field(z.boolean(), {
+      about: 'False where DNS did not answer: a record that this one would stand beside may be there already.',
+    }),
     required: field(z.literal(false), { about: 'None of these is required.' }),
   },
   actions: [

@@ -2,7 +2,7 @@
 import { iso } from '../base/clock.ts'
 import type { AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
-import { isOfHost, type DnsRecord } from '../domains/records.ts'
+import { isAnswered, isOfHost, type DnsRecord } from '../domains/records.ts'
 import { zoneLine } from './domain-policies.ts'
 import { table } from './terminal.ts'
 
@@ -25,15 +25,32 @@ export const shownDomain = (domain: Domain) => ({
 })
 
 /** A record for `--json`. */
-export const shownRecord = ({ record_type, name, value, ttl, required, verified, observed }: DnsRecord) => ({
-  record_type,
-  name,
-  value,
-  ttl,
-  required: required === 1,
-  verified: verified === 1,
-  observed,
+const shownRecord = (record: DnsRecord, domain: Domain) => ({
+  record_type: record.record_type,
+  name: record.name,
+  value: record.value,
+  ttl: record.ttl,
+  required: record.required === 1,
+  verified: record.verified === 1,
+  observed: record.observed,
+  /** Whether DNS answered for it when the domain was last checked. */
+  answered: isAnswered(record, domain),
 })
+
+/** All records of a domain for `--json`, required ones first. */
+export const shownRecords = ({ advised, domain, records }: Records) => [
+  ...inOrder(records).map((record) => shownRecord(record, domain)),
+  ...advised.map((each) => ({ ...each, required: false, verified: false })),
+]
+
+/** What a domain should have in DNS. */
+export interface Records {
+  domain: Domain
+  records: readonly DnsRecord[]
+  advised: readonly AdvisedRecord[]
+}
+
+const inOrder = (records: readonly DnsRecord[]): DnsRecord[] => records.toSorted((a, b) => b.required - a.required)
 
 /** Records as lines of a zone file; long texts are split into strings of at most 255 octets (RFC 1035 §3.3). */
 export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'ttl'>[]): string {
@@ -51,28 +68,68 @@ export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name
     .join('\n')
 }
 
-/** The records with their state, and as zone lines to paste. */
-export function recordsText(records: readonly DnsRecord[], advised: readonly AdvisedRecord[] = []): string {
-  const rows = [
-    ...records.map((record) => ({
-      ...record,
-      state: record.verified ? 'ok' : record.required ? 'missing' : record.observed === null ? 'advised' : 'to change',
-    })),
-    ...advised.map((record) => ({
-      ...record,
-      state: record.observed === null ? 'advised' : record.observed === record.value ? 'ok' : 'to change',
-    })),
-  ].map(({ name, record_type, state, value }) => [
+/** The records with their state, required ones apart from advised ones, and as zone lines to paste. */
+export function recordsText({ advised, domain, records }: Records): string {
+  const [needed, others] = [records.filter(({ required }) => required), records.filter(({ required }) => !required)]
+  const row = ({ name, record_type, value }: DnsRecord | AdvisedRecord, state: string): string[] => [
     state,
     record_type,
     name,
     value.length > 60 ? `${value.slice(0, 57)}…` : value,
+  ]
+  const shown = (rows: string[][]): string => table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)
+  const required = shown(needed.map((record) => row(record, stateOf(record, domain))))
+  const rest = shown([
+    ...others.map((record) => row(record, stateOf(record, domain))),
+    ...advised.map((record) => row(record, adviceOf(record))),
   ])
-  return `${table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)}\n\nAs lines of a zone file:\n\n${zoneText(records, advised)}\n`
+  return `Required: the domain sends when all of these are in DNS.
+
+${required}
+
+Advised:
+
+${rest}
+
+As lines of a zone file:
+
+; required
+${zoneFile(needed)}
+; advised
+${zoneText({ domain, records: others, advised })}
+`
 }
 
-export const zoneText = (records: readonly DnsRecord[], advised: readonly AdvisedRecord[]): string =>
-  [zoneFile(records), ...advised.map(zoneLine)].join('\n')
+/** Whether a record is in DNS, as far as DNS has said. */
+function stateOf(record: DnsRecord, domain: Domain): string {
+  if (!isAnswered(record, domain))
+    return domain.checked_at === null || record.created_at > domain.checked_at ? 'not asked' : 'no answer'
+  if (record.verified === 1) return 'ok'
+  return record.observed !== null ? 'to change' : record.required === 1 ? 'missing' : 'advised'
+}
+
+function adviceOf({ answered, observed, value }: AdvisedRecord): string {
+  if (!answered) return 'no answer'
+  return observed === null ? 'advised' : observed === value ? 'ok' : 'to change'
+}
+
+/** All records as lines. Without what DNS did not answer for: a second SPF record would make both invalid. */
+export const zoneText = ({ advised, records }: Records): string =>
+  [zoneFile(inOrder(records)), ...advised.filter(({ answered }) => answered).map(zoneLine)].join('\n')
+
+/** A sentence when DNS did not answer for some records at the last check. */
+export function unanswered({ advised, domain, records }: Records): string[] {
+  if (domain.checked_at === null) return []
+  const silent = [
+    ...records.filter((record) => stateOf(record, domain) === 'no answer'),
+    ...advised.filter(({ answered }) => !answered),
+  ].length
+  return silent === 0
+    ? []
+    : [
+        `DNS could not be asked about ${silent} of ${records.length + advised.length} records (no answer, or an error of its servers): nothing is known of them, and nothing was changed for it. "postrider doctor" looks at this server's DNS.`,
+      ]
+}
 
 /** Sentences about published records that name another host. */
 export function elsewhere(records: readonly DnsRecord[]): string[] {

@@ -12,7 +12,7 @@ import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
 import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { advisedFor, policyCommands } from './domain-policies.ts'
-import { elsewhere, recordsText, shownDomain, shownRecord, zoneText } from './domain-text.ts'
+import { elsewhere, recordsText, shownDomain, shownRecords, unanswered, zoneText, type Records } from './domain-text.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -85,14 +85,19 @@ function addDomain({ domain, invocation }: Making): void {
             mail_from_prefix: mailFromPrefix,
             tls_policy: options.tlsPolicy,
           })
+          const all = await recordsFor(deps, { ...added, email: options.user })
           answer(
             invocation().terminal,
-            shownDomain(added),
-            () =>
-              `Registered ${added.name}. Publish these records:\n\n${recordsText(recordsOf(deps.store, added.key))}`,
+            { ...shownDomain(added), records: shownRecords(all), zone: zoneText(all) },
+            () => `Registered ${added.name}. Publish these records.\n\n${recordsText(all)}`,
           )
         }),
     )
+}
+
+/** All records that a domain should have, as every command shows them. */
+async function recordsFor(deps: Deps, domain: Domain & { email: string }): Promise<Records> {
+  return { domain, records: recordsOf(deps.store, domain.key), advised: await advisedFor(deps, domain) }
 }
 
 function listAll({ domain, invocation }: Making): void {
@@ -131,20 +136,9 @@ function showRecords({ invocation, one, withDomain }: Making): void {
   one('records <name>', 'show the DNS records of a domain, also as a zone file').action((name: string, which: Whose) =>
     withDomain(name, which, async (deps, found) => {
       await followConfig(deps)
-      const { store } = deps
-      const records = recordsOf(store, found.key)
-      const advised = await advisedFor(deps, found)
-      const zone = zoneText(records, advised)
-      answer(
-        invocation().terminal,
-        {
-          records: [
-            ...records.map(shownRecord),
-            ...advised.map((each) => ({ ...each, required: false, verified: false })),
-          ],
-          zone,
-        },
-        () => recordsText(records, advised),
+      const all = await recordsFor(deps, found)
+      answer(invocation().terminal, { records: shownRecords(all), zone: zoneText(all) }, () =>
+        [...unanswered(all), recordsText(all)].join('\n\n'),
       )
     }),
   )
@@ -155,18 +149,19 @@ function showDomain({ invocation, one, withDomain }: Making): void {
     (name: string, which: Whose) =>
       withDomain(name, which, async (deps, found) => {
         await followConfig(deps)
-        const records = recordsOf(deps.store, found.key)
+        const all = await recordsFor(deps, found)
         const keys = publishedKeys(deps.store, found.key).map(({ role, selector }) => ({ role, selector }))
         answer(
           invocation().terminal,
-          { ...shownDomain(found), user: found.email, keys, records: records.map(shownRecord) },
+          { ...shownDomain(found), user: found.email, keys, records: shownRecords(all) },
           (shown) =>
             [
               `${shown.name} of ${shown.user} is ${shown.status}; checked ${shown.checked_at ?? 'never'}.`,
               ...keys.map(({ role, selector }) => `DKIM key (${role}): ${selector}`),
-              ...elsewhere(records),
+              ...unanswered(all),
+              ...elsewhere(all.records),
               '',
-              recordsText(records),
+              recordsText(all),
             ].join('\n'),
         )
       }),
@@ -178,9 +173,15 @@ function checkNow({ invocation, one, withDomain }: Making): void {
     withDomain(name, which, async (deps, found) => {
       await followConfig(deps)
       const checked = (await checkDomain(deps, found.key)) ?? found
-      const records = recordsOf(deps.store, found.key)
-      answer(invocation().terminal, { ...shownDomain(checked), records: records.map(shownRecord) }, () =>
-        [`${checked.name} is ${checked.status}.`, ...elsewhere(records), '', recordsText(records)].join('\n'),
+      const all = await recordsFor(deps, { ...found, ...checked })
+      answer(invocation().terminal, { ...shownDomain(checked), records: shownRecords(all) }, () =>
+        [
+          `${checked.name} is ${checked.status}.`,
+          ...unanswered(all),
+          ...elsewhere(all.records),
+          '',
+          recordsText(all),
+        ].join('\n'),
       )
     }),
   )
@@ -190,11 +191,8 @@ function rotate({ invocation, one, withDomain }: Making): void {
   one('rotate-dkim <name>', 'promote the standby DKIM key and make a new one').action((name: string, which: Whose) =>
     withDomain(name, which, async (deps, found) => {
       const rotated = await changeDomain(deps, found.key, { rotate_dkim_key: true })
-      answer(
-        invocation().terminal,
-        shownDomain(rotated),
-        () => `Rotated. Publish what is new:\n\n${recordsText(recordsOf(deps.store, found.key))}`,
-      )
+      const all = await recordsFor(deps, { ...found, ...rotated })
+      answer(invocation().terminal, shownDomain(rotated), () => `Rotated. Publish what is new.\n\n${recordsText(all)}`)
     }),
   )
 }

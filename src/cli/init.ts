@@ -7,14 +7,15 @@ import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { createResolver } from '../base/resolver.ts'
+import { createResolver, type Resolver } from '../base/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
 import { addUser, findUser, listUsers } from '../accounts/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
 import { registerDomain } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
-import { recordsText, zoneFile } from './domain-text.ts'
+import { advisedFor } from './domain-policies.ts'
+import { recordsText, zoneText } from './domain-text.ts'
 import {
   configPlace,
   giveDataDir,
@@ -110,7 +111,8 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
     (await registerDomain(deps, user.key, { name: answers.domain, purpose: 'both' }))
   // Another hostname stands in the records of every domain: what is printed is what is to be published now.
   await followConfig(deps)
-  const records = recordsOf(deps.store, domain.key)
+  const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, { ...domain, email: user.email })
+  const all = { domain, records: recordsOf(deps.store, domain.key), advised }
   answer(
     terminal,
     {
@@ -120,11 +122,11 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
       user: user.email,
       domain: domain.name,
       status: domain.status,
-      zone: zoneFile(records),
+      zone: zoneText(all),
       warnings: await warnings(deps),
       set_aside: aside ?? null,
     },
-    (shown) => person(shown, written, recordsText(records)),
+    (shown) => person(shown, written, recordsText(all)),
   )
 }
 
@@ -223,10 +225,13 @@ function change(
   return { verb: 'Changed', from: from ?? '' }
 }
 
+/** DNS, asked once and quickly: a machine without DNS should not wait for it. */
+const hasty = ({ config }: Deps): Resolver => createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
+
 /** A name without DNS records stops nothing, but receivers will refuse its mail. */
-async function warnings({ config }: Deps): Promise<string[]> {
-  // A single quick try: a machine without DNS should not wait for it.
-  const resolver = createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
+async function warnings(deps: Deps): Promise<string[]> {
+  const { config } = deps
+  const resolver = hasty(deps)
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
   if (answers.some(({ kind }) => kind === 'found')) return []
   const unknown = answers.every(({ kind }) => kind === 'failed')

@@ -17,7 +17,12 @@ export interface AdvisedRecord {
   ttl: number
   /** The domain's present record, when the advice depends on it; null: none, or DNS did not answer. */
   observed: string | null
+  /** False when the advice depends on the present record, and DNS did not answer for it. */
+  answered: boolean
 }
+
+/** What DNS says at a name now. */
+type Present = Pick<AdvisedRecord, 'answered' | 'observed'>
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices'>
@@ -51,14 +56,14 @@ export async function advisedRecords(
     type: AdvisedRecord['type'],
     name: string,
     value: string,
-    observed: string | null = null,
-  ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed })
+    { answered, observed }: Present = { answered: true, observed: null },
+  ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed, answered })
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
   const spf = await fromSpf(deps, domain.name)
-  const sts = domain.sts_changed_at === null ? null : await publishedSts(deps, domain.name)
+  const sts = domain.sts_changed_at === null ? undefined : await publishedSts(deps, domain.name)
   return [
-    record('FROM_SPF', 'TXT', domain.name, spf.value, spf.observed),
+    record('FROM_SPF', 'TXT', domain.name, spf.value, spf),
     ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
     ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
     ...publicKeys.map((key) => record('TLSA', 'TLSA', `_25._tcp.${hostname}`, tlsaValue(key))),
@@ -80,25 +85,27 @@ export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
 /** What _mta-sts of a domain says now: another id is to be changed. */
-async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<string | null> {
+async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<Present> {
   const answer = await resolver.txt(`_mta-sts.${domain}`)
-  return (answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined) ?? null
+  const found = answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined
+  return { answered: answer.kind !== 'failed', observed: found ?? null }
 }
 
 /** SPF of the From domain: a record where it has none, else that record with the mechanism that names this host. */
 async function fromSpf(
   { config: { hostname }, resolver }: AdvisedDeps,
   domain: string,
-): Promise<{ value: string; observed: string | null }> {
+): Promise<Present & { value: string }> {
   const answer = await resolver.txt(domain)
+  const answered = answer.kind !== 'failed'
   const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
   const mechanism = `a:${hostname}`
-  if (present === undefined) return { value: `v=spf1 ${mechanism} ~all`, observed: null }
+  if (present === undefined) return { value: `v=spf1 ${mechanism} ~all`, answered, observed: null }
   const terms = present.split(/\s+/)
   if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism))
-    return { value: present, observed: present }
+    return { value: present, answered, observed: present }
   // Before "all", behind which nobody reads (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
   const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
-  return { value, observed: present }
+  return { value, answered, observed: present }
 }

@@ -1,5 +1,5 @@
 // Polls DNS: looks up a domain's records, stores the answers, and moves the domain by its state table (D20). A look-up
-// that fails (SERVFAIL, a timeout) changes no record: only an answer can. The time windows go on meanwhile.
+// that fails (SERVFAIL, a timeout) changes no record, and no window ends for it: only an answer moves a domain.
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -80,10 +80,11 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
     )
     if (!domain) return undefined
     const news = asked.map((record, index) => note(tx, domain, record, findings[index]!, now)).some(Boolean)
+    const absent = new Set(asked.filter((_, index) => findings[index]!.verified === false).map(({ key }) => key))
     for (const [index, { selector }] of retired.entries())
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
     // Records may have been re-issued during the look-up: the present ones count.
-    advance(tx, deps, domain, news, now)
+    advance(tx, deps, domain, { news, absent }, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
     // Records issued during the look-up are checked at once.
     const stands = new Set(asked.map(({ key }) => key))
@@ -96,10 +97,7 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
 /** Keeps a finding; true when a required record was seen that was not seen before. */
 function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: number): boolean {
   const { observed } = found
-  if (found.verified === null) {
-    tx.run(db.updateTable('records').set({ checked_at: now }).where('key', '=', record.key))
-    return false
-  }
+  if (found.verified === null) return false
   // What is published is advised with the wanted policy in its place.
   const dmarc = record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed) : undefined
   const verified = dmarc?.fits ?? found.verified
@@ -128,11 +126,19 @@ function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | nu
   )
 }
 
+/** What a check has seen: a required record for the first time (`news`); the keys of records that are not there. */
+interface Seen {
+  news: boolean
+  absent: ReadonlySet<number>
+}
+
 /** Moves the domain as far as the table and its records allow. */
-function advance(tx: Tx, deps: CheckDeps, domain: Domain, news: boolean, now: number): void {
+function advance(tx: Tx, deps: CheckDeps, domain: Domain, { absent, news }: Seen, now: number): void {
   const required = recordsOf(tx, domain.key).filter((record) => record.required === 1)
   const all = required.every((record) => record.verified === 1)
   const any = required.some((record) => record.verified === 1)
+  // DNS has just said that a required record is not there.
+  const lacking = required.some(({ key }) => absent.has(key))
   const go = (status: DomainStatus, on: DomainMove): DomainStatus =>
     moveDomain(tx, deps.log, { ...domain, status }, on, now)
   let { status } = domain
@@ -141,12 +147,16 @@ function advance(tx: Tx, deps: CheckDeps, domain: Domain, news: boolean, now: nu
   if (status === 'failed' && (news || all)) status = go(status, 'seen')
   if (status === 'verifying') {
     if (all) go(status, 'resolved')
-    else if (domain.status === 'verifying' && now - domain.status_at >= deps.config.domains.verification_window)
+    else if (
+      lacking &&
+      domain.status === 'verifying' &&
+      now - domain.status_at >= deps.config.domains.verification_window
+    )
       go(status, 'lapsed')
   } else if (status === 'active') {
     const since = all ? null : (domain.missing_since ?? now)
     tx.run(db.updateTable('domains').set({ missing_since: since }).where('key', '=', domain.key))
-    if (since !== null && now - since >= GIVE_UP_ACTIVE) go(status, 'missing')
+    if (lacking && since !== null && now - since >= GIVE_UP_ACTIVE) go(status, 'missing')
   }
 }
 

@@ -186,6 +186,10 @@ export function recordsOf(reader: Reader, domainKey: number): DnsRecord[] {
   return reader.all(db.selectFrom('records').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 }
 
+/** Whether DNS answered for a record when its domain was last checked. */
+export const isAnswered = (record: Pick<DnsRecord, 'checked_at'>, domain: { checked_at: number | null }): boolean =>
+  record.checked_at !== null && record.checked_at >= (domain.checked_at ?? 0)
+
 /** The result of a look-up: `verified` is null when DNS gave no answer (SERVFAIL, timeout). */
 export interface Finding {
   verified: boolean | null

@@ -423,12 +423,29 @@ describe('domain', () => {
     assert.match(find('TXT', /^rp\.zone\.test$/)[0]!.value, /^v=spf1 .*[-~]all$/)
     assert.match(find('MX', /^rp\.zone\.test$/)[0]!.value, /^\d+ mx\.here\.test$/)
     assert.equal(find('TXT', /^_dmarc\.zone\.test$/)[0]!.value, 'v=DMARC1; p=none;')
-    // For a person: the state of each record, and the same zone file whole.
-    const { stdout } = await commands.run(['domain', 'records', 'zone.test'])
-    assert.ok(stdout.includes(zone))
-    assert.match(stdout, /missing/)
+    // When it is registered the same is said.
+    assert.deepEqual([added.records, added.zone], [records, zone])
+    // For a person: the state of each record, and the same lines, required ones apart.
+    const text = async (command: string): Promise<string> =>
+      (await commands.run(['domain', command, 'zone.test'])).stdout
+    const stdout = await text('records')
+    for (const line of zone.split('\n')) assert.ok(stdout.includes(`${line}\n`), line)
+    const [required, advised] = stdout.split('Advised:')
+    assert.match(required!, /^not asked +SPF +rp\.zone\.test/m)
+    assert.match(advised!, /^not asked +DMARC[^]*^advised +TLS_RPT/m)
+    assert.doesNotMatch(required!, /DMARC|TLS_RPT/)
+    assert.doesNotMatch(stdout, /missing/, 'nothing is missing before DNS was asked')
+
+    dns.fail(true)
+    const silent = await text('check')
+    dns.fail(false)
+    assert.match(silent, /^zone\.test is pending\.\nDNS could not be asked about \d+ of \d+ records/)
+    assert.match(silent, /^no answer +SPF /m)
+    assert.doesNotMatch(silent, /missing/)
+    assert.doesNotMatch(silent, / zone\.test\. \d+ IN TXT "v=spf1/, 'an SPF record may be there already')
 
     assert.equal((await commands.json('domain', 'check', 'zone.test')).status, 'pending')
+    assert.match(await text('records'), /^missing +SPF /m)
     await publish('zone.test')
     const checked = await commands.json('domain', 'check', 'zone.test')
     assert.equal(checked.status, 'active')

@@ -251,6 +251,31 @@ test('silence of DNS raises and lowers nobody', async () => {
   assert.deepEqual(recordsFor(active).map(seen), before.map(seen))
 })
 
+test('no window ends while DNS is silent: the next answer moves the domain (D20)', async () => {
+  const [late, forgetful] = [await register('silent-late.test'), await activate('silent-forgetful.test')]
+  publish(recordOf(late, 'SPF'))
+  withdraw(recordOf(forgetful, 'SPF'))
+  assert.equal(await pass(late, HOUR), 'verifying')
+  assert.equal(await pass(forgetful, 6 * HOUR), 'active')
+  const before = recordsFor(late).map(({ checked_at }) => checked_at)
+  postrider.dns.fail(true)
+  try {
+    assert.equal(await pass(late, 72 * HOUR), 'verifying')
+    await checked(forgetful)
+    assert.equal(await statusOf(forgetful), 'active')
+    assert.deepEqual(
+      recordsFor(late).map(({ checked_at }) => checked_at),
+      before,
+      'the time of an answer stays',
+    )
+  } finally {
+    postrider.dns.fail(false)
+  }
+  assert.equal(await pass(late, 30 * MINUTE), 'failed')
+  await checked(forgetful)
+  assert.equal(await statusOf(forgetful), 'verifying')
+})
+
 test('a server that fails (SERVFAIL) has said nothing', async () => {
   const server = createSocket('udp4')
   server.on('message', (message, { address, port }) => {

@@ -69,15 +69,26 @@ async function domainNamed(visit: Visit): Promise<Thing> {
 
 /** What stands in the way, in a sentence. */
 function wayOf(domain: Thing, records: readonly Thing[]): string {
-  const missing = records.filter((record) => flag(record, 'required') && !flag(record, 'verified')).length
+  const needed = records.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
+  const missing = needed.filter((record) => isAnswered(record, domain)).length
+  const silent = records.filter((record) => !isAnswered(record, domain)).length
+  const unasked = `DNS could not be asked about ${count(silent)} of ${count(records.length)} records: nothing is known of them, and nothing was changed for it.`
   if (text(domain, 'status') === 'active')
     return missing === 0
-      ? 'All required records are in DNS; mail goes out.'
+      ? silent > 0
+        ? `Mail goes out. ${unasked}`
+        : 'All required records are in DNS; mail goes out.'
       : `Mail goes out, but ${count(missing)} required records are no longer seen.`
   if (text(domain, 'status') === 'suspended')
     return 'It is suspended; the operator resumes it with "postrider domain resume".'
+  if (text(domain, 'checked_at') === '') return 'DNS has not been asked yet; this page follows.'
+  if (missing === 0 && silent > 0) return `${unasked} This page follows.`
   return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
 }
+
+/** Whether DNS answered for a record when its domain was last checked. */
+const isAnswered = (record: Thing, domain: Thing): boolean =>
+  text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
 
 const copy = (id: string, value: string): Html =>
   html`<code id="${id}" class="value">${value}</code>
@@ -109,7 +120,8 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
               text(record, 'record_type').replaceAll('_', ' '),
               copy(`n${at}`, text(record, 'name')),
               copy(`v${at}`, text(record, 'value')),
-              text(record, 'observed') || html`<span class="soft">nothing</span>`,
+              text(record, 'observed') ||
+                html`<span class="soft">${isAnswered(record, domain) ? 'nothing' : 'not known'}</span>`,
             ]),
             'None.',
           )}`,
@@ -123,7 +135,9 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
             text(record, 'record_type').replaceAll('_', ' '),
             text(record, 'dns_type'),
             copy(`an${at}`, text(record, 'name')),
-            copy(`av${at}`, text(record, 'value')),
+            flag(record, 'answered')
+              ? copy(`av${at}`, text(record, 'value'))
+              : html`<span class="soft">DNS could not be asked what it says now.</span>`,
           ]),
           'None.',
         )}
