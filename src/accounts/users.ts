@@ -117,22 +117,27 @@ export const userByKey = (reader: Reader, key: number): User | undefined =>
 export function removeUser(deps: { store: Store }, email: string): Promise<User> {
   return deps.store.write((tx) => {
     const user = requireUser(tx, email)
-    const domain = tx.first(
-      db
-        .selectFrom('domains')
-        .select(['name', 'deleted_at'])
-        .where('user_key', '=', user.key)
-        // One that stands comes before one that was removed.
-        .orderBy('deleted_at', 'asc')
-        .limit(1),
-    )
-    if (domain)
-      throw new OperatorError(
-        `${user.email} ${domain.deleted_at === null ? 'owns' : 'owned'} the domain ${domain.name}, and its mail is kept: a user who has had a domain cannot be removed. To keep ${user.email} out, revoke the tokens ("postrider token revoke"), end the programs ("postrider grant revoke") and set another password ("postrider user passwd").`,
-      )
+    refuseRemoval(tx, user)
     tx.run(db.deleteFrom('users').where('key', '=', user.key))
     return user
   })
+}
+
+/** Throws an OperatorError when a user has had a domain. */
+export function refuseRemoval(reader: Reader, user: User): void {
+  const domain = reader.first(
+    db
+      .selectFrom('domains')
+      .select(['name', 'deleted_at'])
+      .where('user_key', '=', user.key)
+      // One that stands comes before one that was removed.
+      .orderBy('deleted_at', 'asc')
+      .limit(1),
+  )
+  if (domain)
+    throw new OperatorError(
+      `${user.email} ${domain.deleted_at === null ? 'owns' : 'owned'} the domain ${domain.name}, and its mail is kept: a user who has had a domain cannot be removed. To keep ${user.email} out, revoke the tokens ("postrider token revoke"), end the programs ("postrider grant revoke") and set another password ("postrider user passwd").`,
+    )
 }
 
 export function findUser(reader: Reader, email: string): User | undefined {

@@ -13,6 +13,7 @@ import { requireUser } from '../accounts/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { advisedFor, policyCommands } from './domain-policies.ts'
 import { elsewhere, recordsText, shownDomain, shownRecords, unanswered, zoneText, type Records } from './domain-text.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
@@ -212,11 +213,17 @@ function resume({ invocation, one, withDomain }: Making): void {
 }
 
 function remove({ invocation, one, withDomain }: Making): void {
-  one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days').action((name: string, which: Whose) =>
-    withDomain(name, which, async (deps, found) => {
-      await removeDomain(deps, found.key)
-      await closeInboxes(deps, found.key)
-      answer(invocation().terminal, { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
-    }),
+  asks(one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days')).action(
+    (name: string, which: Whose & Sure) =>
+      withDomain(name, which, async (deps, found) => {
+        await confirm(
+          invocation(),
+          which,
+          `${found.name} of ${found.email} sends nothing more, its inboxes receive nothing more, and its DKIM keys are erased after 7 days.`,
+        )
+        await removeDomain(deps, found.key)
+        await closeInboxes(deps, found.key)
+        answer(invocation().terminal, { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
+      }),
   )
 }

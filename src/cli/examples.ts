@@ -25,7 +25,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider user set ann@example.org --summary daily',
     'postrider user set ann@example.org --operator yes',
   ],
-  'user remove': ['postrider user remove ann@example.org'],
+  'user remove': ['postrider user remove ann@example.org', 'postrider user remove ann@example.org --yes'],
   'subscription set': [
     'postrider subscription set ann@example.org --plan growth',
     'postrider subscription set ann@example.org --downgrade-to unlimited --at 2027-01-01',

@@ -4,6 +4,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { programName } from '../accounts/oauth-documents.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -33,11 +34,17 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
         )
       }),
     )
-  grant
-    .command('revoke <id>')
+  asks(grant.command('revoke <id>'))
     .description('end it at once, with all its tokens')
-    .action((id: string) =>
+    .action((id: string, sure: Sure) =>
       withDeps(invocation(), async (deps) => {
+        const known = listGrants(deps.store).find((each) => each.id === id)
+        if (known)
+          await confirm(
+            invocation(),
+            sure,
+            `${programName(known)} loses all its tokens of ${known.email}, who would have to let it in again.`,
+          )
         if (!(await revokeGrantById(deps, id)))
           throw new OperatorError(`There is no grant ${id}; "postrider grant list" shows all.`)
         answer(invocation().terminal, { id, revoked: true }, () => `Revoked ${id}.`)

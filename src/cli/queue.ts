@@ -6,6 +6,7 @@ import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
 import { learnedLanes, shownLane, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, printable, table } from './terminal.ts'
 
@@ -101,6 +102,15 @@ function whyNothing(id: string, mail: QueuedMail | undefined): string {
     : `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
 }
 
+/** Asks before a mail is given up; one that has nobody left is refused later. */
+async function sureToDrop(asked: Invocation, sure: Sure, mail: QueuedMail | undefined): Promise<void> {
+  const open = mail?.deliveries.filter(({ status }) => status === 'queued' || status === 'held') ?? []
+  if (!mail || open.length === 0) return
+  const shown = open.slice(0, 3).map(({ address }) => address)
+  const more = open.length > shown.length ? ` and ${open.length - shown.length} more` : ''
+  await confirm(asked, sure, `The mail "${mail.subject}" is never sent to ${shown.join(', ')}${more}.`)
+}
+
 export function queueCommand(program: Command, invocation: () => Invocation): void {
   const queue = program.command('queue').description('see and steer what waits to be delivered')
   const terminal = () => invocation().terminal
@@ -170,19 +180,15 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
     ['hold', 'hold', 'held', 'keep a mail back until it is released'],
     ['release', 'release', 'released', 'let a held mail go'],
     ['drop', 'drop', 'dropped', 'give a mail up: its undecided recipients fail'],
-  ] as const)
-    queue
-      .command(`${name} <id>`)
-      .description(about)
-      .action((id: string) =>
-        withDeps(invocation(), async (deps) => {
-          const count = await moveQueued(deps, id, on)
-          if (count === 0) throw new OperatorError(`The mail ${id} has no recipient that could be ${past}.`)
-          answer(
-            terminal(),
-            { id, [past]: count },
-            () => `${count} ${count === 1 ? 'recipient' : 'recipients'} ${past}.`,
-          )
-        }),
-      )
+  ] as const) {
+    const command = queue.command(`${name} <id>`)
+    ;(on === 'drop' ? asks(command) : command).description(about).action((id: string, sure: Sure) =>
+      withDeps(invocation(), async (deps) => {
+        if (on === 'drop') await sureToDrop(invocation(), sure, showQueued(deps.store, id))
+        const count = await moveQueued(deps, id, on)
+        if (count === 0) throw new OperatorError(`The mail ${id} has no recipient that could be ${past}.`)
+        answer(terminal(), { id, [past]: count }, () => `${count} ${count === 1 ? 'recipient' : 'recipients'} ${past}.`)
+      }),
+    )
+  }
 }

@@ -12,6 +12,7 @@ import {
 } from '../outbound/suppressions/suppressions.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { openSource } from './csv-source.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { REASONS, SOURCES, type SuppressionWishes } from './suppression-columns.ts'
 import { exportSuppressions, importSuppressions, type SuppressionsImported } from './suppression-import.ts'
@@ -95,13 +96,18 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
         )
       }),
     )
-  whose(suppression.command('remove <address>'))
+  asks(whose(suppression.command('remove <address>')))
     .description('let an address be mailed again, whatever the reason was')
     .requiredOption('--domain <name>', 'the sending domain')
-    .action((text: string, { domain: name, ...which }: Whose & { domain: string }) =>
+    .action((text: string, { domain: name, yes, ...which }: Whose & Sure & { domain: string }) =>
       withDeps(invocation(), async (deps) => {
         const address = addressOf(text)
         const domain = theDomain(deps.store, name, which)
+        await confirm(
+          invocation(),
+          yes ? { yes } : {},
+          `Mail from ${domain.name} goes to ${normalised(address)} again, and why it was stopped is forgotten.`,
+        )
         const removed = await removeSuppressions(deps, domain.key, address)
         if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
         answer(

@@ -8,6 +8,7 @@ import { isScope, SCOPES } from '../accounts/scopes.ts'
 import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { requireUser } from '../accounts/users.ts'
 import { line } from '../api/schemas.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -177,11 +178,17 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
         )
       }),
     )
-  token
-    .command('revoke <id>')
+  asks(token.command('revoke <id>'))
     .description('revoke a token at once')
-    .action((id: string) =>
+    .action((id: string, sure: Sure) =>
       withDeps(invocation(), async ({ store }) => {
+        const known = listTokens(store).find((each) => each.id === id)
+        if (known)
+          await confirm(
+            invocation(),
+            sure,
+            `Programs that use the token "${known.name}" of ${known.email} are refused at once, and it cannot be brought back.`,
+          )
         if (!(await revokeToken(store, id)))
           throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)
         answer(invocation().terminal, { id, revoked: true }, () => `Revoked ${id}.`)

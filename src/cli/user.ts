@@ -5,6 +5,7 @@ import { OperatorError } from '../base/errors.ts'
 import {
   addUser,
   listUsers,
+  refuseRemoval,
   removeUser,
   requireUser,
   setOperator,
@@ -14,6 +15,7 @@ import {
   type User,
 } from '../accounts/users.ts'
 import type { Reader } from '../store/database.ts'
+import { asks, confirm, type Sure } from './confirm.ts'
 import { readPassword, withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
@@ -127,11 +129,17 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
         answer(invocation().terminal, show(deps.store, changed), () => said.join('\n'))
       }),
     )
-  user
-    .command('remove <email>')
-    .description('remove a user who owns no domain, with all tokens')
-    .action((email: string) =>
+  asks(user.command('remove <email>'))
+    .description('remove a user who never had a domain, with all tokens')
+    .action((email: string, sure: Sure) =>
       withDeps(invocation(), async (deps) => {
+        const found = requireUser(deps.store, email)
+        refuseRemoval(deps.store, found)
+        await confirm(
+          invocation(),
+          sure,
+          `${found.email} is removed for good, with all tokens, sessions and programs that were let in.`,
+        )
         const removed = await removeUser(deps, email)
         answer(invocation().terminal, show(deps.store, removed), () => `Removed ${removed.email}.`)
       }),

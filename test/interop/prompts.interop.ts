@@ -84,6 +84,22 @@ withPrograms(
       }
     })
 
+    test('a removal is asked about: no changes nothing, yes and --yes do it', () => {
+      const config = ['--config', 'postrider.toml']
+      execFileSync(BUILT, [...config, 'user', 'add', 'ben@here.test'], { cwd: folder })
+      const removal = [...config, 'user', 'remove', 'ben@here.test']
+      for (const answer of ['no', '', '^C']) {
+        const { code, shown } = on([answer], ...removal)
+        assert.notEqual(code, 0)
+        assert.match(shown, /ben@here\.test is removed for good[^]*Nothing was changed\./)
+      }
+      const { code, shown } = on(['yes'], ...removal)
+      assert.equal(code, 0, shown)
+      assert.match(shown, /Removed ben@here\.test\./)
+      execFileSync(BUILT, [...config, 'user', 'add', 'ben@here.test'], { cwd: folder })
+      assert.doesNotMatch(on([], ...removal, '--yes').shown, /Go on\?/)
+    })
+
     test('Ctrl-C at a question of init writes nothing', () => {
       const { code, shown } = on(['here.test', '^C'], '--config', 'new.toml', 'init')
       assert.notEqual(code, 0)

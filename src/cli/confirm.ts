@@ -1,0 +1,40 @@
+// The question before what cannot be undone. Commands that lose something ask it on a terminal, with the consequence in
+// words; `--yes` skips it. Without a terminal, and with --json, nobody can be asked: scripts go on.
+import type { Command } from 'commander'
+import { OperatorError } from '../base/errors.ts'
+import type { Invocation } from './open.ts'
+import { Prompt } from './prompt.ts'
+import { printable } from './terminal.ts'
+
+export interface Sure {
+  yes?: true
+}
+
+/** Adds the option that skips the question. */
+export const asks = (command: Command): Command => command.option('--yes', 'do not ask, also on a terminal')
+
+/** Asks once on the terminal. */
+async function typed(text: string): Promise<string> {
+  const prompt = new Prompt()
+  try {
+    return await prompt.question(text)
+  } finally {
+    prompt.close()
+  }
+}
+
+/**
+ * Returns when the command may go on. Throws an OperatorError after any other answer than yes.
+ * `consequence`: sentences that say what will be lost.
+ */
+export async function confirm(
+  { terminal }: Pick<Invocation, 'terminal'>,
+  { yes }: Sure,
+  consequence: string,
+  stdin: { isTTY?: boolean } = process.stdin,
+  ask = typed,
+): Promise<void> {
+  if (yes || terminal.json || !terminal.interactive || stdin.isTTY !== true) return
+  const answer = await ask(`${printable(consequence)} Go on? Type yes or no: `)
+  if (!/^y(?:es)?$/i.test(answer)) throw new OperatorError('Nothing was changed.')
+}
