@@ -5,6 +5,7 @@ import { field } from '../jsonapi/resource.ts'
 import { SCOPES } from '../accounts/scopes.ts'
 import { createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { define } from './deps.ts'
+import { EXTENSION } from './extension.ts'
 import { name } from './schemas.ts'
 
 export const tokens = define('tokens', {
@@ -54,6 +55,13 @@ export const tokens = define('tokens', {
         const { token, plaintext } = await createToken(parts, caller.userKey, attributes)
         return { row: { ...token }, once: { token: plaintext } }
       },
+    },
+    {
+      kind: 'list',
+      path: '/tokens',
+      scope: 'tokens:write',
+      params: ['fields', 'page'],
+      about: `List your tokens, without their plaintext. ${EXTENSION}`,
     },
     {
       kind: 'delete',

@@ -113,6 +113,8 @@ export class Visit {
         ...(document ? { body: JSON.stringify({ data: { attributes: {}, ...document } }) } : {}),
       }),
     )
+    // Shown as an empty list, it would say that there is nothing.
+    if (method === 'GET' && response.status === 405) throw new Error(`The API has no GET ${path}`)
     const text = response.status === 204 ? '' : await response.text()
     const body = (text === '' ? {} : JSON.parse(text)) as Document
     return {

@@ -26,10 +26,21 @@ const MEANINGS: Record<string, string> = {
   'webhooks:write': 'change webhooks',
 }
 
+const ABOUT = 'A token is the password of a program: for the API, and for SMTP on ports 465 and 587.'
+
 async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, secret?: string): Promise<Response> {
+  if (visit.reading)
+    return page(visit, {
+      title: 'Tokens',
+      about: ABOUT,
+      errors,
+      body: html`<p>
+        You look at the account of ${visit.account.email}: its tokens and programs are shown to its owner.
+      </p>`,
+    })
   const [answer, programs] = await Promise.all([visit.get(`/tokens?${pageOf(visit)}`), visit.get('/grants')])
   const rows = answer.many.map((token) => [
-    text(token, 'name'),
+    html`${text(token, 'name')} <span class="soft">…${text(token, 'last_four')}</span>`,
     html`<details>
       <summary>${texts(token, 'scopes').length} scopes</summary>
       ${texts(token, 'scopes').join(', ')}
@@ -57,7 +68,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
   </fieldset>`
   return page(visit, {
     title: 'Tokens',
-    about: 'A token is the password of a program: for the API, and for SMTP on ports 465 and 587.',
+    about: ABOUT,
     errors: errors.filter(({ field: name }) => name === undefined),
     done: done(visit),
     body: html`${
@@ -73,27 +84,23 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
       }
       ${table('Tokens', ['Name', 'May', 'Ends', 'Last used', ''], rows, 'No token yet. Make one below for your program.')}
       ${pager(visit, answer)}
-      ${
-        visit.reading
-          ? ''
-          : html`<h2>New token</h2>
-              ${form(
-                visit,
-                'make',
-                html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
-                  ${field({
-                    name: 'duration',
-                    label: 'Ends after',
-                    options: [
-                      ['12_months', '12 months'],
-                      ['6_months', '6 months'],
-                      ['1_month', '1 month'],
-                    ],
-                    value: typed?.get('duration') || '12_months',
-                  })}
-                  ${scopes}<button>Make the token</button>`,
-              )}`
-      }
+      <h2>New token</h2>
+      ${form(
+        visit,
+        'make',
+        html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
+          ${field({
+            name: 'duration',
+            label: 'Ends after',
+            options: [
+              ['12_months', '12 months'],
+              ['6_months', '6 months'],
+              ['1_month', '1 month'],
+            ],
+            value: typed?.get('duration') || '12_months',
+          })}
+          ${scopes}<button>Make the token</button>`,
+      )}
       <h2>Connected programs</h2>
       ${table(
         'Connected programs',
