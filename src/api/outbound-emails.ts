@@ -102,7 +102,12 @@ export const outboundEmails = define('outbound-emails', {
     cc: more('Further recipients that all can see: one address or up to 10.'),
     bcc: more('Further recipients that nobody sees: one address or up to 10.'),
     reply_to: more('Where replies go: one address or up to 10 of the sending domain’s family.'),
-    subject: field(line(998), { create: 'required', sort: true, about: 'The subject.', example: 'Your order' }),
+    subject: field(line(998), {
+      create: 'required',
+      sort: true,
+      about: 'The subject; of a campaign’s mail filled with what is known of the contact now.',
+      example: 'Your order',
+    }),
     html: field(text(5 * MEGABYTE), {
       create: 'required',
       read: 'single',

@@ -2,16 +2,26 @@
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { raw } from '../store/query.ts'
-import { sharedIdentity } from '../message/identity.ts'
+import { sharedIdentity, taggedOf } from '../message/identity.ts'
 
 interface Common {
   key: number
   from_address: string | null
   subject: string
   domain: string
+  test_mode: number
 }
 
-/** Gives campaign mails their sender, subject (with its merge tags) and Message-ID; other rows stay as they are. */
+interface Reached {
+  key: number
+  email: string
+  name: string | null
+  custom_fields: string | null
+}
+
+const NOBODY = { email: null, name: null, custom_fields: null }
+
+/** Gives campaign mails their sender, subject (filled for its contact) and Message-ID; other rows stay as they are. */
 export function fillLean(reader: Reader, rows: ListedRow[]): void {
   const lean = rows.filter((row) => row['campaign_key'] !== null && row['campaign_key'] !== undefined)
   if (lean.length === 0) return
@@ -19,15 +29,30 @@ export function fillLean(reader: Reader, rows: ListedRow[]): void {
     reader
       .all(
         raw<Common>(
-          `select c.key, c.from_address, c.subject, d.name as domain from campaigns c join domains d on d.key = c.domain_key
+          `select c.key, c.from_address, c.subject, c.test_mode, d.name as domain from campaigns c join domains d on d.key = c.domain_key
            where c.key in (select value from json_each(?))`,
           [JSON.stringify([...new Set(lean.map((row) => row['campaign_key']))])],
         ),
       )
       .map((campaign) => [campaign.key, campaign]),
   )
+  const tagged = lean.filter((row) => common.get(row['campaign_key'] as number)?.subject.includes('{{'))
+  const contacts = contactsOf(reader, tagged)
   for (const row of lean) {
     const campaign = common.get(row['campaign_key'] as number)!
-    Object.assign(row, sharedIdentity(row['id'] as string, campaign, campaign.domain))
+    const to = taggedOf(contacts.get(row['contact_key']) ?? NOBODY, { ...campaign, to: row['to'] as string })
+    Object.assign(row, sharedIdentity(row['id'] as string, campaign, campaign.domain, to))
   }
+}
+
+/** The contacts that mails go to, by their keys. */
+function contactsOf(reader: Reader, rows: readonly ListedRow[]): Map<unknown, Reached> {
+  const keys = rows.flatMap((row) => (typeof row['contact_key'] === 'number' ? [row['contact_key']] : []))
+  if (keys.length === 0) return new Map()
+  const found = reader.all(
+    raw<Reached>('select key, email, name, custom_fields from contacts where key in (select value from json_each(?))', [
+      JSON.stringify(keys),
+    ]),
+  )
+  return new Map(found.map((contact) => [contact.key, contact]))
 }

@@ -1,9 +1,10 @@
 // A campaign as one reader would see it, for previews and tests: its tags filled with values, without anything that
 // counts or leads out of a list. What is really sent is made by message/campaign.ts.
 import { withFooter } from '../message/footer.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, textOfValue, type Values } from '../message/template.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, type Values } from '../message/template.ts'
 import type { Campaign } from './edit.ts'
-import type { Contact } from './contacts.ts'
+
+export { valuesOf } from '../message/identity.ts'
 
 export interface Rendered {
   subject: string
@@ -15,16 +16,6 @@ type Content = Pick<Campaign, 'subject' | 'body_html' | 'body_text'>
 
 /** Tags that every contact has. */
 const COMMON = ['name', 'email', 'unsubscribe_url', 'unsubscribe_mailto']
-
-/** What a contact's tags are filled with; the ways to leave are empty, as in every test (specification "Campaign"). */
-export function valuesOf({ custom_fields, email, name }: Pick<Contact, 'email' | 'name' | 'custom_fields'>): Values {
-  const values = Object.create(null) as Record<string, string>
-  const own = custom_fields === null ? {} : (JSON.parse(custom_fields) as Record<string, unknown>)
-  for (const [field, value] of Object.entries(own)) values[field] = textOfValue(value)
-  values['name'] = name ?? ''
-  values['email'] = email
-  return values
-}
 
 /** Subject and bodies with their values. */
 export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {

@@ -1,5 +1,8 @@
 // What a mail shows of itself: sender, subject and Message-ID. The mails of a campaign have them from their campaign
-// and leave their own columns empty.
+// and leave their own columns empty. The subject is filled with what is known of the contact now; of a contact that was
+// removed nothing is known, and the merge tags stay.
+import { jsonOf } from '../base/json.ts'
+import { cutTemplate, fill, oneLine, textOfValue, type Values } from './template.ts'
 
 export interface Identity {
   from: string
@@ -13,16 +16,50 @@ export interface Shared {
   subject: string
 }
 
+/** What merge tags are filled with. */
+export interface Tagged {
+  email: string
+  name: string | null
+  /** A JSON object by the names of its fields. */
+  custom_fields: string | null
+}
+
+/** Values by merge tag, without the ways to leave, which are empty in every test (specification "Campaign"). */
+export function valuesOf({ custom_fields, email, name }: Tagged): Values {
+  const values = Object.create(null) as Record<string, string>
+  const own = custom_fields === null ? undefined : jsonOf(custom_fields)
+  for (const [field, value] of Object.entries(own ?? {})) values[field] = textOfValue(value)
+  values['name'] = name ?? ''
+  values['email'] = email
+  return values
+}
+
+/** Whom a campaign's mail goes to: the contact, or in a test (`test_mode`) nobody but the address; else undefined. */
+export const taggedOf = (
+  contact: { email: string | null; name: string | null; custom_fields: string | null },
+  { test_mode, to }: { test_mode: number | null; to: string },
+): Tagged | undefined =>
+  contact.email !== null
+    ? { ...contact, email: contact.email }
+    : test_mode === 1
+      ? { email: to, name: null, custom_fields: null }
+      : undefined
+
 /** The sender of a campaign; `domain` is its sending domain. */
 export const campaignSender = (from: string | null, domain: string): string => from ?? `noreply@${domain}`
 
 /** The Message-ID of a mail, by its id and its sending domain, with angle brackets (RFC 5322 §3.6.4). */
 export const messageIdOf = (id: string, domain: string): string => `<${id}@${domain}>`
 
-/** The identity of a campaign's mail. `domain` is the sending domain. */
-export const sharedIdentity = (id: string, { from_address, subject }: Shared, domain: string): Identity => ({
+/** The identity of a campaign's mail. `domain` is the sending domain; `to`: whom it goes to. */
+export const sharedIdentity = (
+  id: string,
+  { from_address, subject }: Shared,
+  domain: string,
+  to: Tagged | undefined,
+): Identity => ({
   from: campaignSender(from_address, domain),
-  subject,
+  subject: to && subject.includes('{{') ? fill(cutTemplate(subject), valuesOf(to), oneLine) : subject,
   message_id: messageIdOf(id, domain),
 })
 
@@ -31,4 +68,5 @@ export const identityOf = (
   { from, id, message_id, subject }: Identity & { id: string },
   campaign: Shared | undefined,
   domain: string,
-): Identity => (campaign ? sharedIdentity(id, campaign, domain) : { from, subject, message_id })
+  to: Tagged | undefined,
+): Identity => (campaign ? sharedIdentity(id, campaign, domain, to) : { from, subject, message_id })

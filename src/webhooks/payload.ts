@@ -1,7 +1,7 @@
 // The body of a webhook request: {type, timestamp, data}, built once from the event and the store, and never changed
 // afterwards (specification "Delivery format", D50). Null when the object of the event was deleted.
 import { iso } from '../base/clock.ts'
-import { identityOf } from '../message/identity.ts'
+import { identityOf, taggedOf } from '../message/identity.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -21,6 +21,7 @@ const emailOf = statement<{ key: number }>()((arg) =>
     .leftJoin('contacts as p', 'p.key', 'e.contact_key')
     .select(['e.id as email_id', 'e.message_id', 'd.id as domain_id', 'e.from', 'e.subject', 'e.agent_id'])
     .select(['c.id as campaign_id', 'p.id as contact_id', 'd.name', 'c.from_address', 'c.subject as campaign_subject'])
+    .select(['e.to', 'c.test_mode', 'p.email as contact_email', 'p.name as contact_name', 'p.custom_fields'])
     .where('e.key', '=', arg.key),
 )
 
@@ -51,13 +52,16 @@ export function payloadOf(reader: Reader, event: Event): string | null {
 function emailData(reader: Reader, event: Event, told: Data): Data | null {
   const row = reader.first(emailOf({ key: event.email_key! }))
   if (!row) return null
-  const { campaign_subject, from_address, name, ...email } = row
+  const { campaign_subject, from_address, name, contact_email, contact_name, custom_fields, test_mode, to, ...email } =
+    row
   const campaign = email.campaign_id === null ? undefined : { from_address, subject: campaign_subject! }
-  const identity = identityOf({ ...email, id: email.email_id }, campaign, name)
+  const contact = taggedOf({ email: contact_email, name: contact_name, custom_fields }, { test_mode, to })
+  const identity = identityOf({ ...email, id: email.email_id }, campaign, name, contact)
   const delivery = reader.first(deliveryOf({ key: told['delivery'] as number }))
   return {
     ...email,
     ...identity,
+    subject: textOf(identity.subject),
     recipient: delivery?.address ?? null,
     recipient_role: delivery?.role ?? null,
     ...aspect(event, told),

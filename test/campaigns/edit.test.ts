@@ -378,7 +378,7 @@ test('a test goes to its recipient alone, and not without one', async () => {
       subject: listed.attributes.subject,
     },
   )
-  assert.deepEqual([from, subject], ['noreply@news.here.test', 'Hello {{name}}'])
+  assert.deepEqual([from, subject], ['noreply@news.here.test', 'Hello '])
   assert.ok(heard[0]!.message.includes(`Message-ID: ${message_id}`))
   assert.equal((await kit.stats(id))['recipients'], 1)
   const scheduledByCreation = await kit.draft(list, { test_mode: true })

@@ -7,6 +7,10 @@ import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import type { Domain } from '../../src/domains/find.ts'
+import { findMails, showQueued } from '../../src/outbound/delivery/queue.ts'
+import { raw } from '../../src/store/query.ts'
+import type { RowOf } from '../../src/store/tables.ts'
+import { payloadOf } from '../../src/webhooks/payload.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
@@ -67,6 +71,22 @@ test('each subscribed contact gets one mail of its own, signed, with a way out',
   assert.equal(dkim.results[0]!.status.result, 'pass')
   const mail = await simpleParser(message)
   assert.equal(mail.subject, 'For Ann <b>: Größe & "mehr"')
+  // What is shown of it has the same subject, and the tags when nobody knows any more whom it went to.
+  const { store } = postrider.appliance.deps
+  const shownOf = async (address: string): Promise<string[]> => {
+    const [listed] = (await postrider.api('GET', `/outbound-emails?filter[to]=${address}`)).body.data
+    const [row] = store.all(raw<{ key: number }>('select key from outbound_emails where id = ?', [listed.id]))
+    const event = { type: 'email.sent', data: '{"delivery":0}', created_at: 0, email_key: row!.key }
+    return [
+      listed.attributes.subject,
+      (await postrider.api('GET', `/outbound-emails/${listed.id}`)).body.data.attributes.subject,
+      showQueued(store, listed.id)!.subject,
+      findMails(store, { address })[0]!.subject,
+      JSON.parse(payloadOf(store, event as RowOf<'events'>)!).data.subject,
+    ]
+  }
+  assert.deepEqual(new Set(await shownOf('ann@there.test')), new Set([mail.subject]))
+  assert.deepEqual(new Set(await shownOf('bob@elsewhere.test')), new Set(['For : ']))
   assert.match(mail.html as string, /Dear Ann &lt;b&gt;, Größe &amp; &quot;mehr&quot; 7 \./)
   assert.match(mail.text!, /Dear Ann <b>, Größe & "mehr" 7 \./)
   assert.match(mail.html as string, /href="http:\/\/127\.0\.0\.1:8025\/t\/c\/[\w-]+">Shop/)
@@ -97,4 +117,10 @@ test('each subscribed contact gets one mail of its own, signed, with a way out',
   assert.equal((await kit.show(second))['recipients'], 1)
   assert.equal(heardBy('ann@there.test').length, 1)
   assert.equal(heardBy('bob@elsewhere.test').length, 2)
+
+  const [bob] = (await postrider.api('GET', `/audiences/${audience}/contacts?filter[email]=bob@elsewhere.test`)).body
+    .data
+  assert.equal((await postrider.api('DELETE', `/contacts/${bob.id}`)).status, 204)
+  const mails = (await postrider.api('GET', '/outbound-emails?filter[to]=bob@elsewhere.test&sort=created_at')).body.data
+  assert.equal(mails[0].attributes.subject, 'For {{ name }}: {{plan}}')
 })

@@ -1,6 +1,6 @@
 // The operator's commands for the queue: look, retry now, hold, release, drop.
 import type { Clock } from '../../base/clock.ts'
-import { identityOf } from '../../message/identity.ts'
+import { identityOf, taggedOf } from '../../message/identity.ts'
 import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
@@ -23,7 +23,7 @@ const MAX_LISTED = 1000
 /** Only an answer of a server has a code and a server name: for other ends these columns are null. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
-/** Columns of a mail, of its campaign and of its sending domain, for `identityOf`. */
+/** Columns of a mail, of its campaign and contact, and of its sending domain, for `identityOf`. */
 const COLUMNS = [
   'e.key',
   'e.id',
@@ -35,6 +35,10 @@ const COLUMNS = [
   'e.message_id',
   'c.from_address',
   'c.subject as campaign_subject',
+  'c.test_mode',
+  'p.email as contact_email',
+  'p.name as contact_name',
+  'p.custom_fields',
   'd.name as domain',
 ] as const
 
@@ -42,6 +46,10 @@ type Row = Omit<QueuedMail, 'deliveries'> & {
   key: number
   from_address: string | null
   campaign_subject: string | null
+  test_mode: number | null
+  contact_email: string | null
+  contact_name: string | null
+  custom_fields: string | null
   domain: string
 }
 
@@ -60,6 +68,7 @@ export function findMails(reader: Reader, { address, domain, since = 0 }: Sought
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+    .leftJoin('contacts as p', 'p.key', 'e.contact_key')
     .select(COLUMNS)
     .where('e.created_at', '>=', since)
     .where('e.key', 'in', (eb) =>
@@ -80,6 +89,7 @@ export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
     .selectFrom('outbound_emails as e')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+    .leftJoin('contacts as p', 'p.key', 'e.contact_key')
     .select(COLUMNS)
     .where('e.key', 'in', (eb) =>
       eb.selectFrom('deliveries').select('email_key').where('status', 'in', ['queued', 'active', 'held']),
@@ -98,15 +108,19 @@ export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
       .selectFrom('outbound_emails as e')
       .innerJoin('domains as d', 'd.key', 'e.domain_key')
       .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
+      .leftJoin('contacts as p', 'p.key', 'e.contact_key')
       .select(COLUMNS)
       .where('e.id', '=', id),
   )
   return row && withDeliveries(reader, row)
 }
 
-function withDeliveries(reader: Reader, { key, domain, from_address, campaign_subject, ...mail }: Row): QueuedMail {
+function withDeliveries(reader: Reader, row: Row): QueuedMail {
+  const { key, domain, from_address, campaign_subject, ...rest } = row
+  const { contact_email: email, contact_name: name, custom_fields, test_mode, ...mail } = rest
   const campaign = campaign_subject === null ? undefined : { from_address, subject: campaign_subject }
-  return { ...mail, ...identityOf(mail, campaign, domain), deliveries: deliveriesOf(reader, [key]) }
+  const to = taggedOf({ email, name, custom_fields }, { test_mode, to: mail.to })
+  return { ...mail, ...identityOf(mail, campaign, domain, to), deliveries: deliveriesOf(reader, [key]) }
 }
 
 export function deliveriesOf(reader: Reader, emailKeys: readonly number[]): Delivery[] {
