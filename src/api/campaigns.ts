@@ -5,8 +5,8 @@ import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from '../campaigns/audiences.ts'
 import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from '../campaigns/edit.ts'
-import { campaignCounts } from '../campaigns/stats.ts'
-import { holding } from './extension.ts'
+import { campaignCounts, concludedOf } from '../campaigns/stats.ts'
+import { EXTENSION, holding } from './extension.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { address, addresses, line, name, text } from './schemas.ts'
 
@@ -114,6 +114,10 @@ export const campaigns = define('campaigns', {
     track_opens: choice('Whether opens are tracked; null follows the domain.'),
     track_clicks: choice('Whether clicks are tracked; null follows the domain.'),
     recipients: field(z.int().nullable(), { about: 'How many it goes to; known once it is sending.' }),
+    concluded: field(z.int(), {
+      read: 'single',
+      about: `Of them, those whose mail came to an end, each once. ${EXTENSION}`,
+    }),
     failure: field(z.string().nullable(), { about: 'Why it failed, or why this server paused it.' }),
     started_at: timeOrNull('When it began to send.'),
     finished_at: timeOrNull('When it was sent, cancelled or failed.'),
@@ -125,6 +129,9 @@ export const campaigns = define('campaigns', {
     status: { column: 'status' },
     audience: { column: 'audience_key', type: 'audiences' },
     search: holding('name', 'subject'),
+  },
+  extend(rows, { reader, single }) {
+    if (single) for (const row of rows) row['concluded'] = concludedOf(reader, row.key)
   },
   actions: [
     {
@@ -181,7 +188,7 @@ export const campaignStats = define('campaign-stats', {
   about: 'What became of a campaign, in figures.',
   attributes: {
     recipients: field(z.int().nullable(), { about: 'How many it goes to.' }),
-    deliveries: count('Mails that were accepted by the recipients’ exchangers.'),
+    deliveries: count('Mails that were accepted by the recipients’ exchangers, also those that bounced later.'),
     opens: tracked('Times it was opened by people.'),
     clicks: tracked('Times a link was followed by people.'),
     bounces: count('Recipients that refused it for good.'),

@@ -6,7 +6,7 @@ import { newId } from '../base/ids.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { requireSubscription, strangers, untracked } from '../outbound/accept/admit.ts'
 import { listed, type OneOrMore } from '../outbound/accept/recipients.ts'
-import { campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
+import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
@@ -154,10 +154,16 @@ function notEditable(status: CampaignStatus, names: readonly string[]): Refusal 
   return new Refusal(
     names.map((name) => ({
       code: 'not_editable',
-      detail: `The campaign is ${status}; only a draft can be edited.`,
+      detail: `The campaign is ${status}; only a draft can be edited. Another draft is made with POST /campaigns.`,
       source: { pointer: `/data/attributes/${name}` },
     })),
   )
+}
+
+/** What the owner may ask for instead, as the end of a sentence. */
+function movesOf(from: CampaignStatus): string {
+  const moves = CAMPAIGN_STATUSES.filter((to) => ownersMove(from, to) !== undefined)
+  return moves.length === 0 ? '; nothing moves it any more' : `, only to ${moves.join(' or ')}`
 }
 
 function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number): void {
@@ -166,7 +172,7 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
     throw refuseAttribute(
       'transition_not_allowed',
       'status',
-      `A campaign that is ${campaign.status} cannot be set to ${to}.`,
+      `A campaign that is ${campaign.status} cannot be set to ${to}${movesOf(campaign.status)}.`,
     )
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
     throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')

@@ -50,3 +50,12 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
   )!
   return { ...mails, ...read }
 }
+
+/** How many mails of a campaign came to an end, each once: one that bounced after it was delivered too. */
+export const concludedOf = (reader: Reader, key: number): number =>
+  reader.first(
+    raw<{ count: number }>(
+      `select count(*) as count from outbound_emails where campaign_key = ? and status not in ('queued', 'sent')`,
+      [key],
+    ),
+  )!.count

@@ -52,10 +52,11 @@ export const DONE = {
   saved: 'Saved.',
   added: 'Added.',
   removed: 'Removed.',
+  copied: 'This is the copy, a draft.',
   sent: 'It is on its way.',
   started: 'The campaign is scheduled.',
   moved: 'Done.',
-  checked: 'DNS was asked; this is what it says.',
+  checked: 'DNS was asked just now.',
   asked: 'It is noted, and done in the background.',
   ended: 'Ended.',
 } as const

@@ -91,6 +91,7 @@ test('a draft with what is required, and all that may be given', async () => {
     track_opens: null,
     track_clicks: null,
     recipients: null,
+    concluded: 0,
     failure: null,
     started_at: null,
     finished_at: null,

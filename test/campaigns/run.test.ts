@@ -403,6 +403,7 @@ describe('what exchangers say', () => {
     await deliver(postrider.appliance.smtp[0]!, { from: '', to: from, message })
     await until(async () => (await kit.stats(campaign))['bounces'] === 1, 'the bounce')
     assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 2, deliveries: 2, bounces: 1 })
+    assert.equal((await kit.show(campaign))['concluded'], 2)
     assert.equal((await contact(audience, to[0]!)).attributes.status, 'bounced')
   })
 })

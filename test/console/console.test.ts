@@ -343,6 +343,8 @@ describe('mail', () => {
     for (const q of ['nobody@there.test', 'status:delivered 7781', 'before:2000-01-01'])
       assert.doesNotMatch((await ann.open(`/mail?q=${encodeURIComponent(q)}`)).text, new RegExp(id), q)
     assert.match((await ann.open('/mail?q=after:never')).text, /is no time/)
+    const unknown = (await ann.open('/mail?q=status:foo')).text
+    assert.match(unknown, /foo&quot; is no status of a mail; there are queued, sent, delivered, bounced/)
     const { text } = await ann.open(`/mail/${id}`)
     assert.match(text, /550 5\.1\.1 No such user &lt;script&gt;/)
     assert.match(text, /RCPT TO:/)
@@ -503,6 +505,65 @@ describe('campaigns', () => {
     assert.equal(lines.length, 5)
     assert.match(text, /,'=cmd,/, 'a cell that a spreadsheet would run has an apostrophe')
     assert.equal((await ann.open(`${path}/recipients.csv?status=bounced`)).text.trim().split('\r\n').length, 1)
+
+    // A mail that bounced after it was delivered has come to one end.
+    const { store } = postrider.appliance.deps
+    const id = path.slice('/campaigns/'.length)
+    await store.write((tx) => {
+      tx.run(
+        raw(
+          `update outbound_emails set status = 'bounced', bounced_at = 1 where "to" = 'ann@there.test' and campaign_key = (select key from campaigns where id = ?)`,
+          [id],
+        ),
+      )
+      tx.run(raw(`update campaigns set status = 'paused' where id = ?`, [id]))
+    })
+    assert.match((await ann.open(path)).text, /\s4 of 4 delivered or at another\s+end/)
+  })
+
+  test('what is scheduled says how it is changed: its copy is a draft', async () => {
+    const list = await audience('Copied')
+    const attributes = {
+      name: 'Autumn',
+      subject: 'For {{name}}',
+      body_html: '<p>Hello</p>',
+      body_text: 'Hello',
+      reply_to: ['me@here.test'],
+      track_opens: false,
+    }
+    const { body } = await postrider.api('POST', '/campaigns', {
+      data: {
+        type: 'campaigns',
+        attributes,
+        relationships: { audience: { data: { type: 'audiences', id: list } } },
+      },
+    })
+    const { id } = body.data
+    const move = (status: string) =>
+      postrider.api('PATCH', `/campaigns/${id}`, {
+        data: {
+          type: 'campaigns',
+          id,
+          attributes: { status, ...(status === 'scheduled' ? { scheduled_at: '2090-01-01T00:00:00Z' } : {}) },
+        },
+      })
+    assert.equal((await move('scheduled')).status, 200)
+    const back = await move('draft')
+    assert.equal(back.status, 422)
+    assert.match(back.body.errors[0].detail, /is scheduled cannot be set to draft, only to cancelled\.$/)
+    const page = await ann.open(`/campaigns/${id}`)
+    assert.match(page.text, /To change it, copy it, cancel this one/)
+    const copied = await ann.send(page, 'copy')
+    assert.match(copied.text, /This is the copy, a draft/)
+    const made = (await postrider.api('GET', `/campaigns${copied.path.split('?')[0]!.slice('/campaigns'.length)}`)).body
+      .data
+    assert.partialDeepStrictEqual(made.attributes, {
+      ...attributes,
+      name: 'Copy of Autumn',
+      status: 'draft',
+      scheduled_at: null,
+    })
+    assert.equal((await move('cancelled')).status, 200)
   })
 
   test('a start in the past is a slip of the hand: nothing is started', async () => {

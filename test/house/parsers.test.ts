@@ -30,7 +30,6 @@ const REASONS: Record<string, readonly string[]> = {
     'base/json.ts',
     'campaigns/bring.ts',
     'campaigns/letters.ts',
-    'campaigns/render.ts',
     'cli/token.ts',
     'inbound/record.ts',
     'inbound/stored.ts',

@@ -21,7 +21,8 @@ import {
 } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
-import { csv } from '../csv.ts'
+import { copyOf } from './campaign-copy.ts'
+import { download, STATUSES } from './campaign-recipients.ts'
 import { checksOf } from '../checks.ts'
 import { slowChecks } from './slow-checks.ts'
 
@@ -57,19 +58,19 @@ const list: Place = {
 }
 
 /** How far a campaign is, with its pace and the time that is left. */
-function progress(campaign: Thing, stats: Thing): Html {
+function progress(campaign: Thing): Html {
   const all = number(campaign, 'recipients')
-  const sent = number(stats, 'deliveries') + number(stats, 'bounces')
+  const ended = number(campaign, 'concluded')
   const started = Date.parse(text(campaign, 'started_at'))
   const now = Date.parse(text(campaign, 'updated_at'))
-  const pace = sent > 0 && now > started ? (sent / (now - started)) * 1000 : 0
-  const left = pace > 0 && all > sent ? Math.ceil((all - sent) / pace / 60) : 0
-  return html`<progress max="${Math.max(all, 1)}" value="${sent}" aria-label="Delivered or refused">
-      ${sent} of ${all}
+  const pace = ended > 0 && now > started ? (ended / (now - started)) * 1000 : 0
+  const left = pace > 0 && all > ended ? Math.ceil((all - ended) / pace / 60) : 0
+  return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Delivered, or at another end">
+      ${ended} of ${all}
     </progress>
     <p>
-      ${count(sent)} of ${count(all)} delivered or
-      refused${pace > 0 && left > 0 ? `, ${count(Math.round(pace * 60))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
+      ${count(ended)} of ${count(all)} delivered or at another
+      end${pace > 0 && left > 0 ? `, ${count(Math.round(pace * 60))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
     </p>`
 }
 
@@ -98,8 +99,6 @@ function funnel(campaign: Thing, stats: Thing): Html {
 }
 
 const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
-
-const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
@@ -133,9 +132,10 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
           ? []
           : ([['Starts', time(one.attributes['scheduled_at'])]] as const)),
       ])}
-      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one, stats.one) : ''} ${funnel(one, stats.one)}` : ''}`,
+      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one) : ''} ${funnel(one, stats.one)}` : ''}`,
     )}
     ${visit.reading ? '' : actions(visit, id, status)}
+    ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
     ${
       draft
         ? html`<h2>Checks</h2>
@@ -201,6 +201,7 @@ function actions(visit: Visit, id: string, status: string): Html {
   return html`<div class="row">
       ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
       ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
+      ${status === 'draft' ? '' : button(visit, 'copy', 'Copy as a draft', {})}
       ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel', { danger: true, confirm: 'What was not sent is never sent. This cannot be taken back.' }) : ''}
       ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
     </div>
@@ -245,6 +246,10 @@ const one: Place = {
         const answer = await patch({ ...at, status: 'scheduled' })
         return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
       }
+      case 'copy': {
+        const answer = await visit.ask('POST', '/campaigns', copyOf(found(await visit.get(here)).one))
+        return answer.one ? lead(visit, `/campaigns/${answer.one.id}`, 'copied') : showOne(visit, answer.errors)
+      }
       case 'remove': {
         const gone = await visit.ask('DELETE', `/campaigns/${id}`)
         return gone.status === 204 ? lead(visit, '/campaigns', 'removed') : showOne(visit, gone.errors)
@@ -254,41 +259,6 @@ const one: Place = {
         return answer.one ? lead(visit, here, 'moved') : showOne(visit, answer.errors)
       }
     }
-  },
-}
-
-const download: Place = {
-  path: '/campaigns/:id/recipients.csv',
-  async show(visit) {
-    const id = visit.context.req.param('id')!
-    found(await visit.get(`/campaigns/${id}`))
-    const status = visit.query('status')
-    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${(STATUSES as readonly string[]).includes(status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
-    const titles =
-      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
-        ',',
-      )
-    return csv(visit, 'recipients.csv', titles, path, (mail, included) => {
-      const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
-      const [recipient] = mail.attributes['recipients'] as { response: string | null; smtp_code: number | null }[]
-      const left =
-        contact && text(contact, 'status') === 'unsubscribed'
-          ? text(contact, 'status_at') || text(contact, 'updated_at')
-          : ''
-      return [
-        text(mail, 'to'),
-        contact ? text(contact, 'name') : '',
-        text(mail, 'status'),
-        text(mail, 'sent_at'),
-        text(mail, 'delivered_at'),
-        text(mail, 'bounced_at'),
-        text(mail, 'first_opened_at'),
-        text(mail, 'first_clicked_at'),
-        left,
-        String(recipient?.smtp_code ?? ''),
-        recipient?.response ?? '',
-      ]
-    })
   },
 }
 

@@ -1,0 +1,42 @@
+// The recipients of a campaign as a file: each with what became of their mail.
+import { csv } from '../csv.ts'
+import { found, type Place } from '../place.ts'
+import { text } from '../visit.ts'
+
+/** What a recipient's mail may be at, as the page and the file choose by it. */
+export const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
+
+export const download: Place = {
+  path: '/campaigns/:id/recipients.csv',
+  async show(visit) {
+    const id = visit.context.req.param('id')!
+    found(await visit.get(`/campaigns/${id}`))
+    const status = visit.query('status')
+    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${(STATUSES as readonly string[]).includes(status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
+    const titles =
+      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
+        ',',
+      )
+    return csv(visit, 'recipients.csv', titles, path, (mail, included) => {
+      const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
+      const [recipient] = mail.attributes['recipients'] as { response: string | null; smtp_code: number | null }[]
+      const left =
+        contact && text(contact, 'status') === 'unsubscribed'
+          ? text(contact, 'status_at') || text(contact, 'updated_at')
+          : ''
+      return [
+        text(mail, 'to'),
+        contact ? text(contact, 'name') : '',
+        text(mail, 'status'),
+        text(mail, 'sent_at'),
+        text(mail, 'delivered_at'),
+        text(mail, 'bounced_at'),
+        text(mail, 'first_opened_at'),
+        text(mail, 'first_clicked_at'),
+        left,
+        String(recipient?.smtp_code ?? ''),
+        recipient?.response ?? '',
+      ]
+    })
+  },
+}
