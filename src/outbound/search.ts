@@ -1,6 +1,7 @@
 // The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
 // match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 import { refuse } from '../base/errors.ts'
+import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
@@ -30,6 +31,14 @@ function moment(text: string): number {
   return at
 }
 
+/** A status that mails have. Throws 400. */
+function status(text: string): EmailStatus {
+  const known = EMAIL_STATUSES.find((each) => each === text)
+  if (known) return known
+  const names = EMAIL_STATUSES.join(', ')
+  throw refuse('unsupported_filter', `"${text}" is no status of a mail; there are ${names}.`, PARAMETER)
+}
+
 const PARAMETER = { parameter: 'filter[search]' }
 
 /** What may stand before a colon. */
@@ -37,7 +46,7 @@ const TERMS: Record<string, (value: string, reader: Reader) => Condition> = {
   to: (value, reader) => (isWhole(value) ? toRecipient(value) : toBeginning(reader, value.toLowerCase())),
   from: (value) => holdsOrCampaign('from', 'from_address', value),
   subject: (value) => holdsOrCampaign('subject', 'subject', value),
-  status: (value) => ({ sql: 'status = ?', parameters: [value.toLowerCase()] }),
+  status: (value) => ({ sql: 'status = ?', parameters: [status(value.toLowerCase())] }),
   domain: (value) => ({
     sql: 'domain_key in (select key from domains where name = ? or id = ?)',
     parameters: [value.toLowerCase(), value],

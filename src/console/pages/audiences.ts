@@ -66,11 +66,13 @@ interface Imported {
   problems: { line: number; reason: string }[]
 }
 
+const STATUSES = ['subscribed', 'unsubscribed', 'bounced', 'complained'] as const
+
 async function showOne(visit: Visit, errors: Answer['errors'] = [], extra: Html | '' = ''): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(`/audiences/${id}`))
   const q = visit.query('q')
-  const status = visit.query('status')
+  const status = STATUSES.find((each) => each === visit.query('status')) ?? ''
   const answer = await visit.get(
     `/audiences/${id}/contacts?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${encodeURIComponent(status)}`}`,
   )
@@ -81,7 +83,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = [], extra: Html 
     done: done(visit),
     body: html`${extra} ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}
       <nav class="tabs" aria-label="Status">
-        ${['', 'subscribed', 'unsubscribed', 'bounced', 'complained'].map(
+        ${['', ...STATUSES].map(
           (each) =>
             html`<a
               href="/audiences/${id}${each === '' ? '' : `?status=${each}`}"

@@ -60,7 +60,9 @@ const list: Place = {
           rows,
           q === ''
             ? html`No mail yet. <a href="/tokens">Make a token</a>; your program sends with it, over HTTP or SMTP.`
-            : 'Nothing fits that search.',
+            : answer.errors.length > 0
+              ? 'The search was not understood.'
+              : 'Nothing fits that search.',
         )}
         ${pager(visit, answer)}`,
       )}`,
