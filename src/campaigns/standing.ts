@@ -10,15 +10,8 @@ export const plain = (text: string): string => text.toLowerCase().replaceAll(/[\
 const WORDS: Record<Standing, readonly string[]> = {
   subscribed: ['subscribed', 'active', 'enabled', 'confirmed', 'optedin', 'optin'],
   // They never asked for news, or never confirmed it: not written to, but not unsubscribed either.
-  unconfirmed: [
-    'unconfirmed',
-    'pending',
-    'notconfirmed',
-    'nonsubscribed',
-    'notsubscribed',
-    'neversubscribed',
-    'transactional',
-  ],
+  // "Pending" is not among them: it may wait for anything, so that its row is an error (D71).
+  unconfirmed: ['unconfirmed', 'notconfirmed', 'nonsubscribed', 'notsubscribed', 'neversubscribed', 'transactional'],
   unsubscribed: ['unsubscribed', 'unsubscribe', 'unsub', 'optedout', 'optout'],
   blocked: ['blocked', 'blocklisted', 'blacklisted', 'disabled', 'suppressed', 'banned'],
   bounced: ['bounced', 'cleaned', 'hardbounced', 'hardbounce', 'bounce'],

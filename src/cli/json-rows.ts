@@ -29,8 +29,9 @@ export async function* jsonRows(source: Source, more: () => void): AsyncIterable
 
 /** Amazon SES has a NextToken, Brevo (count) and others the number of all items. */
 const isPage = (whole: Item, items: number): boolean =>
-  typeof whole['NextToken'] === 'string' ||
-  Math.max(Number(whole['count']) || 0, Number(whole['TotalCount']) || 0) > items
+  Object.entries(whole).some(
+    ([name, value]) => /^next_?token$/i.test(name) && typeof value === 'string' && value !== '',
+  ) || Math.max(Number(whole['count']) || 0, Number(whole['TotalCount']) || 0) > items
 
 async function textOf(source: Source): Promise<string> {
   if (source.size > MAX)

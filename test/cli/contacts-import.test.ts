@@ -205,6 +205,17 @@ test('any column that speaks of status, in any case; the gravest of several', as
   assert.deepEqual(stands(two), ['ann@there.test unsubscribed', 'bob@there.test complained'])
 })
 
+test('a contact that is pending, for whatever, is an error of its row', async () => {
+  const list = 'email,status\nann@there.test,active\nbob@there.test,Pending\n'
+  const brought = await bring(list, ['--force'])
+  assert.deepEqual(brought.counts, {
+    ...none,
+    created: 1,
+    skipped: 1,
+    errors: [{ line: 3, reason: 'status says "Pending", which is not understood' }],
+  })
+})
+
 test('a status that is not understood is an error of its row; more than a tenth of them stop everything', async () => {
   const rows = (wrong: number) =>
     `email,status\n${Array.from({ length: 20 }, (_, n) => `n${n}@there.test,${n < wrong ? 'lead' : 'active'}`).join('\n')}\n`

@@ -282,6 +282,24 @@ for (const [name, { content, file, incomplete, options, skipped = 0, suppressed 
     assert.deepEqual(again, { ...none, ...page, skipped: suppressed.length + skipped })
   })
 
+test('an entry that is pending is an error of its row; a page says that it is one', async () => {
+  const domain = await lists.domain('pending.test')
+  const file = lists.file('email,status\nann@there.test,bounced\nbob@there.test,pending\n')
+  const { errors, skipped } = await lists.commands.json('suppression', 'import', file, '--domain', domain, '--force')
+  assert.deepEqual([skipped, errors], [1, [{ line: 3, reason: 'status says "pending", which is not understood' }]])
+  for (const token of ['NextToken', 'nextToken', 'next_token']) {
+    const page = { [token]: 'more', list: [{ email: 'ann@there.test', reason: 'BOUNCE' }] }
+    const told = await lists.commands.run([
+      'suppression',
+      'import',
+      lists.file(JSON.stringify(page)),
+      '--domain',
+      domain,
+    ])
+    assert.match(told.stdout, /one page of several/, token)
+  }
+})
+
 test('contacts follow at once', async () => {
   const domain = await lists.domain('follow.test')
   const audience = await lists.audience('Follow', domain)
