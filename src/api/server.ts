@@ -108,9 +108,9 @@ export function createApp(deps: ApiDeps): App {
   app.use(new WrongTokens(deps).watch)
   app.use('*', async (context, next) => {
     const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
-    // RFC 9112 §3.2: a proxy in front may have used the other one.
+    // RFC 9112 §3.2: a proxy in front may have used the other one, and what follows may be meant for another, too.
     if (names.filter((name) => name.toLowerCase() === 'host').length > 1)
-      return context.text('Send one Host header, not several.\n', 400)
+      return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
     return next()
   })
   app.use('*', async (context, next) => {

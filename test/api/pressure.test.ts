@@ -248,16 +248,17 @@ for (const [surface, path, type] of [
     postrider.clock.leap(120_000)
   })
 
-test('a request with two Host headers is refused', async () => {
+test('a request with two Host headers is refused, and its connection closed', async () => {
   const { port } = postrider.appliance.http
-  const ask = (headers: string[]): Promise<number> =>
+  const ask = (headers: string[]): Promise<(number | string | undefined)[]> =>
     new Promise((resolve, reject) => {
       const request = httpRequest({ port, host: '127.0.0.1', path: '/health', headers, setHost: false }, (response) => {
         response.resume()
-        resolve(response.statusCode ?? 0)
+        resolve([response.statusCode, response.headers.connection])
       })
       request.on('error', reject).end()
     })
-  assert.equal(await ask(['Host', 'one.test']), 200)
-  assert.equal(await ask(['Host', 'one.test', 'Host', 'two.test']), 400)
+  const kept = ['Connection', 'keep-alive']
+  assert.deepEqual(await ask(['Host', 'one.test', ...kept]), [200, 'keep-alive'])
+  assert.deepEqual(await ask(['Host', 'one.test', 'Host', 'two.test', ...kept]), [400, 'close'])
 })
