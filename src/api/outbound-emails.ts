@@ -1,7 +1,7 @@
 // Transactional mail: submitted, listed, shown, deleted.
 import { MAIL_BODY } from '../jsonapi/body.ts'
 import { z } from 'zod'
-import { iso } from '../base/clock.ts'
+import { iso, isTime } from '../base/clock.ts'
 import { EMAIL_STATUSES } from '../states/outbound-email.ts'
 import { field } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
@@ -36,11 +36,11 @@ const recipient = z.object({
   address: z.string(),
   role: z.enum(['to', 'cc', 'bcc']),
   status: z.enum(EMAIL_STATUSES),
-  smtp_code: z.int().nullable(),
+  smtp_code: z.int().min(0).nullable(),
   enhanced_code: z.string().nullable(),
   response: z.string().nullable(),
   remote_mta: z.string().nullable(),
-  attempts: z.int(),
+  attempts: z.int().min(0),
   next_attempt_at: z.iso.datetime().nullable(),
 })
 
@@ -67,7 +67,9 @@ function show(delivery: Delivery): z.output<typeof recipient> {
     response,
     remote_mta,
     attempts,
-    next_attempt_at: next_attempt_at === null || status !== 'queued' ? null : iso(next_attempt_at),
+    // What damage left of it is told of as damage (jsonapi/document.ts).
+    next_attempt_at:
+      next_attempt_at === null || status !== 'queued' ? null : isTime(next_attempt_at) ? iso(next_attempt_at) : '',
   }
 }
 

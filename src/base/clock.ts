@@ -52,3 +52,9 @@ export function addMonths(time: number, months: number): number {
   to.setUTCDate(Math.min(from.getUTCDate(), lastDay))
   return to.getTime()
 }
+
+/** The last time that a Date can hold (ECMA-262, time values). */
+export const LAST_TIME = 8.64e15
+
+/** Whether `iso` takes it. */
+export const isTime = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= LAST_TIME

@@ -160,6 +160,10 @@ export const text = ({ attributes }: Thing, name: string): string => {
 export const number = ({ attributes }: Thing, name: string): number => Number(attributes[name] ?? 0)
 export const flag = ({ attributes }: Thing, name: string): boolean => attributes[name] === true
 
+/** An attribute that is a list of objects; empty where damage left none. */
+export const objects = <T>({ attributes }: Thing, name: string): T[] =>
+  Array.isArray(attributes[name]) ? (attributes[name] as T[]) : []
+
 /** An attribute that is a list of texts; what damage left of it. */
 export const texts = ({ attributes }: Thing, name: string): string[] => {
   const list = attributes[name]

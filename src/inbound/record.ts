@@ -17,6 +17,7 @@ import type { InboundStatus } from '../states/inbound-email.ts'
 import { heedComplaint, type Complaint, type Feedback } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
+import { nameOfVirus } from './scan.ts'
 
 export type InboundMessage = RowOf<'inbound_messages'>
 /** The facts about a message after it was read and judged. */
@@ -185,7 +186,7 @@ function deliverTo(
 
 function statusOf({ cut, virus }: InboundMessage, reading: Read): { status: InboundStatus; reason: string | null } {
   if (cut === 1) return { status: 'oversized', reason: 'It is larger than this server takes.' }
-  if (virus !== null) return { status: 'virus_detected', reason: virus }
+  if (virus !== null) return { status: 'virus_detected', reason: nameOfVirus(virus) }
   return reading.kind === 'rejected'
     ? { status: 'parse_rejected', reason: reading.reason }
     : { status: 'received', reason: null }

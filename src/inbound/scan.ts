@@ -24,6 +24,9 @@ export async function scan(
   }
 }
 
+/** The name that stands in the database, for people; damage may have left what is none. */
+export const nameOfVirus = (kept: string): string => (/^[\x20-\x7e]{1,200}$/.test(kept) ? kept : 'a virus')
+
 function judge(answer: string): ScanResult {
   const [, name] = /^stream: (.*) FOUND$/.exec(answer) ?? []
   if (name !== undefined) return { kind: 'found', name: name.replace(/[^\x20-\x7e]/g, '').slice(0, 200) }

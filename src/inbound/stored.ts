@@ -13,6 +13,7 @@ import type { Spool } from '../store/spool.ts'
 import type { RowOf } from '../store/tables.ts'
 import type { InboundAttachment } from '../message/parse.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
+import { nameOfVirus } from './scan.ts'
 
 export interface StoredDeps {
   store: Store
@@ -29,7 +30,8 @@ const messageByKey = statement<{ key: number }>()((arg) =>
 function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   const message = reader.first(messageByKey({ key }))
   if (!message) throw refuse('not_found', 'The message is no longer kept.')
-  if (message.virus !== null) throw refuse('not_found', `The message is withheld: ${message.virus} was found in it.`)
+  if (message.virus !== null)
+    throw refuse('not_found', `The message is withheld: ${nameOfVirus(message.virus)} was found in it.`)
   return message
 }
 

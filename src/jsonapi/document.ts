@@ -1,13 +1,13 @@
 // Builds response documents: resource objects, included resources (full linkage, each once), links and meta.
 import { z } from 'zod'
-import { iso } from '../base/clock.ts'
+import { iso, isTime } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
 import type { Reader } from '../store/database.ts'
 import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
 import { includedTypes, type Query, type Types } from './query.ts'
-import { namesUnlisted, unlisted, type Kind, type Resource } from './resource.ts'
+import { namesUnlisted, unlisted, type Field, type Kind, type Resource } from './resource.ts'
 
 export interface ResourceObject {
   type: string
@@ -48,15 +48,22 @@ function isNamed(schema: z.ZodType, text: string): boolean {
   return names === null || names.has(text)
 }
 
-/** The times that a Date can hold (ECMA-262, time values). */
-const isTime = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= 8.64e15
-
 /** The value of a column as it is shown. Undefined: the column does not hold such a value, so it is damaged. */
 const SHOW: Record<Kind, (value: unknown) => unknown> = {
   plain: (value) => value,
   time: (value) => (value === null ? null : isTime(value) ? iso(value) : undefined),
   json: (value) => (typeof value === 'string' ? jsonOf(value) : value),
-  flag: (value) => (value === null ? null : value === 1),
+  flag: (value) => (value === null ? null : value === 1 || value === 0 ? value === 1 : undefined),
+}
+
+/** Whether a value has the form that the attribute has in answers; what requests may bring is held to that alone. */
+function hasForm({ answer, create, kind, schema, update }: Field, value: unknown): boolean {
+  const form = answer ?? (create === undefined && update === undefined ? schema : undefined)
+  if (kind === 'time' || kind === 'flag' || value === undefined) return true
+  // All numbers are counts, sizes and codes.
+  if (typeof value === 'number' && (value < 0 || value > Number.MAX_SAFE_INTEGER)) return false
+  if (form !== undefined) return form.safeParse(value).success
+  return typeof value === 'string' ? isNamed(schema, value) : !(value instanceof Uint8Array)
 }
 
 /** The related rows of a page by table and key; each is read once. Of those that are not included: key and id. */
@@ -206,16 +213,15 @@ function resourceObject(
   const wanted = query.fields.get(resource.type)
   const attributes: Record<string, unknown> = {}
   const damaged: string[] = []
-  for (const [name, { answer, kind, read, schema: given }] of Object.entries(resource.attributes)) {
-    const schema = answer ?? given
+  for (const [name, attribute] of Object.entries(resource.attributes)) {
+    const { kind, read } = attribute
     if (wanted && !wanted.has(name)) continue
     if (read === 'once') {
       if (single && Object.hasOwn(once, name)) attributes[name] = once[name]
     } else if (read !== 'never' && (read !== 'single' || single || wanted)) {
       const stored = row[name]
       let shown = SHOW[kind ?? 'plain'](stored)
-      const foreign = kind === undefined && typeof stored === 'string' && !isNamed(schema, stored)
-      if (foreign || (shown === undefined && stored !== undefined)) {
+      if (!hasForm(attribute, shown) || (shown === undefined && stored !== undefined)) {
         damaged.push(name)
         shown = null
       }

@@ -1,6 +1,8 @@
 // What the rows of the database must look like where no digest covers them: JSON that parses, times in the range of a
-// Date, known states, and an open delivery of a campaign that goes to whom its mail names. `verify` uses it.
+// Date, numbers and flags, known states, and an open delivery of a campaign that goes to whom its mail names. `verify`
+// uses it.
 import type Database from 'better-sqlite3'
+import { LAST_TIME } from '../base/clock.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
 import { DELIVERY_STATUSES } from '../states/delivery.ts'
@@ -28,9 +30,21 @@ export const JSON_COLUMNS: Readonly<Record<string, string>> = {
   passkeys: 'transports',
 }
 
-/** Columns with few values: the states of the tables, and what is decided by them. */
-const VALUES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+/** Columns that are 0 or 1, or null; a test holds them to the types. */
+export const FLAG_COLUMNS: Readonly<Record<string, string>> = {
+  users: 'operator',
+  domains: 'open_tracking_enabled click_tracking_enabled',
+  records: 'required verified',
+  outbound_emails: 'track_opens track_clicks opens_tracked clicks_tracked ai_disclosure',
+  inbound_messages: 'cut',
+  campaigns: 'test_mode require_unsubscribe_link track_opens track_clicks opens_tracked clicks_tracked',
+  event_sums: 'machine',
+}
+
+/** Columns with few values: the states of the tables, and what is decided by them; a test holds them to the types. */
+export const VALUES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   agents: { status: AGENT_STATUSES },
+  attempts: { outcome: ['deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] },
   campaigns: { status: CAMPAIGN_STATUSES },
   contacts: { status: ['subscribed', 'unsubscribed', 'bounced', 'complained'] },
   deliveries: { status: DELIVERY_STATUSES, role: ['to', 'cc', 'bcc'] },
@@ -40,19 +54,25 @@ const VALUES: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     purpose: ['transactional', 'marketing', 'both'],
     tls_policy: ['Require', 'Optional'],
     tracking_redirect_mode: ['shared', 'branded'],
+    sts_mode: ['none', 'testing', 'enforce'],
+    dmarc_policy: ['none', 'quarantine', 'reject'],
   },
   inbound_emails: { status: INBOUND_STATUSES },
   outbound_emails: { status: EMAIL_STATUSES },
   outbound_webhooks: { status: OUTCOMES },
   privacy_requests: { kind: ['erasure', 'export'], status: ['pending', 'done', 'failed'] },
   records: { record_type: ['DKIM', 'SPF', 'MAIL_FROM_MX', 'DMARC', 'INBOUND_MX', 'TRACKING'] },
-  suppressions: { scope: ['all', 'marketing'] },
-  users: { subscription_state: ['active', 'past_due', 'revoked'] },
-  webhooks: { status: WEBHOOK_STATUSES },
+  oauth_tokens: { kind: ['access', 'refresh'] },
+  sts_policies: { mode: ['enforce', 'testing', 'none'] },
+  suppressions: {
+    reason: ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'],
+    scope: ['all', 'marketing'],
+    source: ['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'],
+  },
+  tokens: { duration: ['1_month', '6_months', '12_months'] },
+  users: { subscription_state: ['active', 'past_due', 'revoked'], summary: ['none', 'daily'] },
+  webhooks: { status: WEBHOOK_STATUSES, disabled_reason: ['gone', 'failures'] },
 }
-
-/** The last time that a Date can hold (ECMA-262, time values). */
-const LAST = 8.64e15
 
 /** The numbers of rows, where the table has such, for which a condition holds. */
 function rowsWhere(
@@ -79,10 +99,42 @@ function impossibleTimes(database: Database.Database): string[] {
     )
     .all() as { table: string; column: string }[]
   return columns.flatMap(({ column, table }) => {
-    const wrong = `"${column}" is not null and (typeof("${column}") <> 'integer' or "${column}" not between 0 and ${LAST})`
+    const wrong = `"${column}" is not null and (typeof("${column}") <> 'integer' or "${column}" not between 0 and ${LAST_TIME})`
     const rows = rowsWhere(database, table, wrong)
     return rows ? [`${column} in ${table} is no time: ${rows}`] : []
   })
+}
+
+/**
+ * One sentence for each column of numbers that holds none that can stand there: all are counts, codes, keys or times.
+ */
+function impossibleNumbers(database: Database.Database): string[] {
+  const columns = database
+    .prepare(
+      `select m.name as "table", c.name as "column", lower(c.type) as type from sqlite_schema m, pragma_table_info(m.name) c
+       where m.type = 'table' and m.name not like 'sqlite%' and lower(c.type) in ('integer', 'real')
+         and not (c.name = 'at' or c.name like '%\\_at' escape '\\' or c.name like '%\\_until' escape '\\')`,
+    )
+    .all() as { table: string; column: string; type: 'integer' | 'real' }[]
+  return columns.flatMap(({ column, table, type }) => {
+    const flag = (FLAG_COLUMNS[table] ?? '').split(' ').includes(column)
+    const most = flag ? 1 : Number.MAX_SAFE_INTEGER
+    const wrong = `"${column}" is not null and (typeof("${column}") <> '${type}' or "${column}" not between 0 and ${most})`
+    const rows = rowsWhere(database, table, wrong)
+    return rows ? [`${column} in ${table} is no ${flag ? 'yes or no' : 'such number'}: ${rows}`] : []
+  })
+}
+
+/** Names of viruses, as the scanner's are kept. */
+function impossibleNames(database: Database.Database): string[] {
+  if (database.prepare(`select 1 from pragma_table_info('inbound_messages') where name = 'virus'`).get() === undefined)
+    return []
+  const names = database.prepare('select key, virus from inbound_messages where virus is not null')
+  const rows: number[] = []
+  // In SQL a text would end at its first NUL.
+  for (const { key, virus } of names.iterate() as Iterable<{ key: number; virus: string }>)
+    if (!/^[\x20-\x7e]{1,200}$/.test(virus) && rows.length < 20) rows.push(key)
+  return rows.length > 0 ? [`virus in inbound_messages is no name: row ${rows.join(', ')}`] : []
 }
 
 /** One sentence for each column that holds a value outside of its list. */
@@ -101,7 +153,12 @@ function unknownValues(database: Database.Database): string[] {
 /** One sentence for each kind of row that is not of its form. Reads every such column. */
 export function malformedRows(database: Database.Database): string[] {
   const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
-  const found = [...impossibleTimes(database), ...unknownValues(database)]
+  const found = [
+    ...impossibleTimes(database),
+    ...impossibleNumbers(database),
+    ...impossibleNames(database),
+    ...unknownValues(database),
+  ]
   for (const [table, columns] of Object.entries(JSON_COLUMNS))
     for (const column of columns.split(' ')) {
       // The copy may be of an older version.

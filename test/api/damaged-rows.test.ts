@@ -45,6 +45,7 @@ before(async () => {
     { email: 'one@a.test', custom_fields: { town: 'Ulm' }, preferences: { weekly: true } },
     { email: 'two@a.test', custom_fields: { town: 'Bonn' }, preferences: { weekly: true } },
   ])
+  await made('/tokens', 'tokens', { name: 'Another', scopes: ['emails:read'], duration: '1_month' })
   const inbox = await made('/inboxes', 'inboxes', { name: 'Box', address: 'box@here.test' })
   await made('/inboxes', 'inboxes', { name: 'Second', address: 'second@here.test' })
   for (const n of [1, 2]) {
@@ -82,14 +83,26 @@ test('every list goes on around a row that holds what its column cannot', async 
     if (path === undefined) continue
     const whole = await postrider.api('GET', path)
     assert.equal(whole.status, 200, path)
-    const { id } = (whole.body.data as { id: string }[]).at(-1) ?? {}
+    // The last of the tokens is the one that asks.
+    const { id } = (whole.body.data as { id: string }[]).at(type === 'tokens' ? 0 : -1) ?? {}
     if (id === undefined) continue
     const columns = store.all(raw<{ name: string }>(`select name from pragma_table_info('${table}')`))
     for (const [name, { answer, kind, read, schema }] of Object.entries(attributes)) {
       const names = (answer ?? schema) instanceof z.ZodEnum && kind === undefined
-      if ((kind !== 'json' && kind !== 'time' && !names) || (read !== undefined && read !== 'always')) continue
+      const form = answer ?? schema
+      const inner = form instanceof z.ZodNullable ? form.unwrap() : form
+      const number = kind === undefined && inner instanceof z.ZodNumber
+      if ((kind === undefined && !names && !number) || (read !== undefined && read !== 'always')) continue
       if (!columns.some((column) => column.name === name)) continue
-      const harm = names ? `'senx'` : kind === 'json' ? `'["x'` : '9000000000000000'
+      const harm = names
+        ? `'senx'`
+        : kind === 'json'
+          ? `'["x'`
+          : kind === 'flag'
+            ? '7'
+            : number
+              ? '-5'
+              : '9000000000000000'
       const [before] = store.all(
         raw<{ was: string | number | null }>(`select "${name}" as was from ${table} where id = '${id}'`),
       )
@@ -114,7 +127,71 @@ test('every list goes on around a row that holds what its column cannot', async 
     }
     assert.deepEqual((await postrider.api('GET', path)).body, whole.body, `${type} mended`)
   }
-  for (const each of ['outbound-emails cc', 'contacts custom_fields', 'campaigns reply_to', 'webhooks events'])
+  for (const each of [
+    'campaigns test_mode',
+    'inbound-emails size',
+    'audiences contacts_count',
+    'outbound-emails cc',
+    'contacts custom_fields',
+    'campaigns reply_to',
+    'webhooks events',
+  ])
     assert.ok(tried.includes(each), `${each} of ${tried.join(', ')}`)
   assert.ok(tried.length > 20, tried.join(', '))
+})
+
+test('a recipient with an unknown state, and one with an impossible time, are told of', async () => {
+  const { store } = postrider.appliance.deps
+  const path = '/outbound-emails'
+  const whole = (await postrider.api('GET', path)).body
+  const { id } = whole.data.at(-1)
+  const change = (set: string) =>
+    store.write((tx) =>
+      tx.run(
+        raw(
+          `update deliveries set ${set} where email_key = (select key from outbound_emails where id = ?) and role = 'to'`,
+          [id],
+        ),
+      ),
+    )
+  const [was] = store.all(
+    raw<{ status: string; next_attempt_at: number | null }>(
+      `select status, next_attempt_at from deliveries where email_key = (select key from outbound_emails where id = ?) and role = 'to'`,
+      [id],
+    ),
+  )
+  for (const [harm, fault] of [
+    [`status = 'senx'`, /status in deliveries has an unknown value/],
+    [`status = 'queued', next_attempt_at = 9000000000000000`, /next_attempt_at in deliveries is no time/],
+    [`smtp_code = -3`, /smtp_code in deliveries is no such number/],
+  ] as const) {
+    await change(harm)
+    assert.match(store.verify().join(), fault)
+    const shown: Shown = (await postrider.api('GET', path)).body.data.find((each: Shown) => each.id === id)
+    assert.deepEqual([shown.meta, shown.attributes['recipients']], [{ damaged: ['recipients'] }, null], harm)
+    await change(`status = '${was!.status}', next_attempt_at = ${was!.next_attempt_at ?? 'null'}, smtp_code = null`)
+  }
+  assert.deepEqual(store.verify(), [])
+})
+
+test('a damaged name of a virus is not shown as a name', async () => {
+  const { store } = postrider.appliance.deps
+  const [mail] = (await postrider.api('GET', '/inbound-emails')).body.data
+  const harm = (value: string | null) =>
+    store.write((tx) =>
+      tx.run(
+        raw(`update inbound_messages set virus = ? where key = (select message_key from inbound_emails where id = ?)`, [
+          value,
+          mail.id,
+        ]),
+      ),
+    )
+  const told = async () => (await postrider.api('GET', `/inbound-emails/${mail.id}/raw`)).body.errors[0].detail
+  await harm('Eicar-Test-Signature')
+  assert.equal(await told(), 'The message is withheld: Eicar-Test-Signature was found in it.')
+  assert.deepEqual(store.verify(), [])
+  await harm('Eic\u0000\ufffd')
+  assert.equal(await told(), 'The message is withheld: a virus was found in it.')
+  assert.match(store.verify().join(), /virus in inbound_messages is no name/)
+  await harm(null)
 })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
-import { JSON_COLUMNS } from '../../src/store/forms.ts'
+import { FLAG_COLUMNS, JSON_COLUMNS, VALUES } from '../../src/store/forms.ts'
 import { migrations } from '../../src/store/migrations.ts'
 import { OWNERS } from '../../src/store/tables.ts'
 
@@ -65,22 +65,37 @@ test('every table has a type with its columns, and no other', () => {
   database.close()
 })
 
-test('the columns of JSON are those that verify reads', () => {
-  const json: Record<string, string[]> = {}
+/** The columns of a type, by table, in their order by name. */
+function columnsOf(wanted: RegExp): Record<string, string[]> {
+  const all: Record<string, string[]> = {}
   for (const file of readdirSync(FOLDER)) {
     const text = readFileSync(join(FOLDER, file), 'utf8').replace(/\/\*\*[\s\S]*?\*\//g, '')
     for (const [, table, type] of text.matchAll(/^ {2}(\w+): ([A-Z]\w+)$/gm)) {
       const [, body] = new RegExp(`export interface ${type!} \\{\\n([\\s\\S]*?)\\n\\}`).exec(text) ?? []
-      const columns = [...(body ?? '').matchAll(/^ {2}(\w+): Json\b/gm)].map(([, name]) => name!)
-      if (columns.length > 0) json[table!] = columns.sort()
+      const columns = [...(body ?? '').matchAll(wanted)].map(([, name]) => name!)
+      if (columns.length > 0) all[table!] = columns.sort()
     }
   }
+  return all
+}
+const listed = (columns: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(columns).map(([table, names]) => [table, names.split(' ').sort()]))
+
+test('the columns of JSON and of flags are those that verify reads', () => {
+  const json = columnsOf(/^ {2}(\w+): Json\b/gm)
   // The payload of a webhook is sent byte for byte, and is JSON all the same.
   json['outbound_webhooks'] = ['payload']
-  assert.deepEqual(
-    Object.fromEntries(Object.entries(JSON_COLUMNS).map(([table, names]) => [table, names.split(' ').sort()])),
-    json,
-  )
+  assert.deepEqual(listed(JSON_COLUMNS), json)
+  assert.deepEqual(listed(FLAG_COLUMNS), columnsOf(/^ {2}(\w+): Flag(?! \| 2)\b/gm))
+})
+
+test('the columns with few values are those that verify reads', () => {
+  for (const [table, columns] of Object.entries(columnsOf(/^ {2}(\w+: (?:'\w+'(?: \| (?:null|'\w+'))*))$/gm)))
+    for (const declaration of columns) {
+      const [column, ...values] = declaration.match(/\w+/g)!
+      const wanted = values.filter((value) => value !== 'null').toSorted()
+      assert.deepEqual([...(VALUES[table]?.[column!] ?? [])].sort(), wanted, `${table}.${column!}`)
+    }
 })
 
 test('each stands in the file of its owner', () => {

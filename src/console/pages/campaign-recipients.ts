@@ -1,7 +1,7 @@
 // The recipients of a campaign as a file: each with what became of their mail.
 import { csv } from '../csv.ts'
 import { found, type Place } from '../place.ts'
-import { text } from '../visit.ts'
+import { objects, text } from '../visit.ts'
 
 /** What a recipient's mail may be at, as the page and the file choose by it. */
 export const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
@@ -19,7 +19,7 @@ export const download: Place = {
       )
     return csv(visit, 'recipients.csv', titles, path, (mail, included) => {
       const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
-      const [recipient] = mail.attributes['recipients'] as { response: string | null; smtp_code: number | null }[]
+      const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
       const left =
         contact && text(contact, 'status') === 'unsubscribed'
           ? text(contact, 'status_at') || text(contact, 'updated_at')

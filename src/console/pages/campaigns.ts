@@ -20,7 +20,7 @@ import {
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { number, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { copyOf } from './campaign-copy.ts'
 import { download, STATUSES } from './campaign-recipients.ts'
 import { checksOf } from '../checks.ts'
@@ -170,10 +170,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
               'Recipients',
               ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
               mails.many.map((mail) => {
-                const [recipient] = mail.attributes['recipients'] as {
-                  response: string | null
-                  smtp_code: number | null
-                }[]
+                const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
                 return [
                   html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
                   badge(text(mail, 'status')),

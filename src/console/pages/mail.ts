@@ -19,7 +19,7 @@ import {
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const HINT =
   'Words match addresses and subjects. Also to: from: subject: status: domain: campaign: agent: before: after:'
@@ -132,7 +132,7 @@ function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[
 }
 
 function recipients(mail: Thing): Html {
-  const rows = mail.attributes['recipients'] as Recipient[]
+  const rows = objects<Recipient>(mail, 'recipients')
   return table(
     'Recipients',
     ['Recipient', 'As', 'Status', 'Last answer', 'Next try'],
