@@ -5,16 +5,19 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
+import { loadConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
-import { serverLog, type Invocation } from './open.ts'
+import { namedConfig, serverLog, type Invocation } from './open.ts'
 import { untilSignal } from './serve.ts'
 import { answer } from './terminal.ts'
 
 export function devCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('dev')
-    .description('the sandbox: everything real, DNS and receiving exchangers built in')
+    .description(
+      'the sandbox: everything real, DNS and receiving exchangers built in; of the configuration it heeds [storage]',
+    )
     .option('--http <address>', 'where the API listens; a port alone is one of 127.0.0.1', '127.0.0.1:8025')
     .option(
       '--smtp <address>',
@@ -23,7 +26,9 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     )
     .option('--data <dir>', 'keep the data in this directory (else a temporary one, removed at the end)')
     .action(async ({ http, smtp, data }: { http: string; smtp: string; data?: string }) => {
-      const { terminal } = invocation()
+      const asked = invocation()
+      const { terminal } = asked
+      const { storage } = loadConfig(namedConfig(asked), asked.environment)
       // With --json stdout has only the document; the log goes to stderr.
       const log = serverLog(
         { ...terminal, interactive: !terminal.json },
@@ -38,6 +43,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           http: endpoint('--http', http),
           smtp: endpoint('--smtp', smtp),
           dataDir,
+          storage,
           clock: systemClock,
           log,
         })

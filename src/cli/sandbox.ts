@@ -4,7 +4,7 @@ import { createServer } from 'node:net'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../base/clock.ts'
-import { parseConfig } from '../base/config.ts'
+import { parseConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { createResolver } from '../base/resolver.ts'
@@ -35,6 +35,8 @@ export interface SandboxOptions {
   /** The address of the sandbox's SMTP listener. */
   smtp: { host: string; port: number }
   dataDir: string
+  /** The reserve of the disk; by default that of a server. */
+  storage?: Config['storage']
   clock: Clock
   log: Log
   received?: (mail: ReceivedMail) => void
@@ -99,6 +101,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       network: { allow_private: ['127.0.0.0/8', '::1/128'] },
       tls: { ca_file: caFile },
     })
+    if (options.storage) config.storage = options.storage
     const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
     undo.push(() => appliance.stop())
     store = appliance.deps.store
