@@ -1,0 +1,127 @@
+// Writes the result of an attempt at a webhook: retries, and what failures mean for the endpoint (D53, D54).
+import { DAY, SECOND } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { retryDelay } from '../base/retry.ts'
+import { addNotice, type NewNotice } from '../accounts/notices.ts'
+import { webhookMachine } from '../states/webhook.ts'
+import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
+import type { Tx } from '../store/database.ts'
+import { move } from '../store/move.ts'
+import { db, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { holdWaiting, webhookByKey, type Webhook } from './endpoints.ts'
+import type { Response } from './post.ts'
+
+type Delivery = RowOf<'outbound_webhooks'>
+
+const MAX_ATTEMPTS = 10
+/** From this many failures in a row on, an endpoint gets one delivery at a time. */
+export const PROBE_FROM = 3
+const DISABLE_AT = 10
+
+/** Whether the endpoint took the delivery. */
+export const isFine = ({ reason, status }: Response): boolean =>
+  status !== null && status >= 200 && status < 300 && reason === null
+
+/** Whether the stored payload is still the one that was sent. */
+const kept = (tx: Tx, { key, payload }: Delivery): boolean => tx.first(payloadByKey({ key }))?.payload === payload
+
+const payloadByKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('outbound_webhooks').select('payload').where('key', '=', arg.key),
+)
+
+interface Settling {
+  delivery: Delivery
+  response: Response
+  config: Pick<Config, 'webhooks'>
+  /** When the attempt began. */
+  at: number
+  now: number
+  duration: number
+}
+
+/** Writes the result of an attempt. Returns why the endpoint was disabled, undefined when it was not. */
+export function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settling): string | undefined {
+  const { reason, status } = response
+  // An address was erased from the payload meanwhile: the answer may repeat it, and is not stored.
+  const body = kept(tx, delivery) ? response.body : null
+  const fine = isFine(response)
+  const why = fine ? null : (reason ?? `answered with status ${status}`)
+  const shown = { response_status: status, response_body: body, reason: why }
+  tx.run(
+    db
+      .insertInto('webhook_attempts')
+      .values({ delivery_key: delivery.key, number: delivery.attempts, at, duration, ...shown }),
+  )
+  const webhook = webhookByKey(tx, delivery.webhook_key)
+  const set = { ...shown, leased_until: null, updated_at: now }
+  if (fine) {
+    move(tx, webhookDeliveryMachine, delivery.key, 'accept', set)
+    if (webhook && webhook.consecutive_failures > 0)
+      tx.run(
+        db.updateTable('webhooks').set({ consecutive_failures: 0, held_until: null }).where('key', '=', webhook.key),
+      )
+    return undefined
+  }
+  const delay =
+    status === 429
+      ? (retryAfter(response.retryAfter, now) ?? retryDelay(config.webhooks.retry, delivery.attempts))
+      : retryDelay(config.webhooks.retry, delivery.attempts)
+  const over = delivery.attempts >= Math.min(MAX_ATTEMPTS, config.webhooks.retry.length + 1)
+  if (over) move(tx, webhookDeliveryMachine, delivery.key, 'give_up', set)
+  else if (webhook?.status === 'active')
+    move(tx, webhookDeliveryMachine, delivery.key, 'retry', { ...set, next_attempt_at: now + delay })
+  else move(tx, webhookDeliveryMachine, delivery.key, 'hold', set)
+  return webhook && note(tx, webhook, status, config, at, now)
+}
+
+/** Counts a failure of an endpoint: held and probed from the third in a row, disabled at the tenth or by 410. */
+function note(
+  tx: Tx,
+  webhook: Webhook,
+  status: number | null,
+  config: Pick<Config, 'webhooks'>,
+  at: number,
+  now: number,
+): string | undefined {
+  // Requests that were under way when the endpoint was held belong to the failure that held it.
+  const known = webhook.held_until !== null && at < webhook.held_until
+  const failures = webhook.consecutive_failures + (known ? 0 : 1)
+  const { probe } = config.webhooks
+  const step = failures >= PROBE_FROM ? now + probe[Math.min(failures - PROBE_FROM, probe.length - 1)]! : null
+  const held = known ? webhook.held_until : step
+  tx.run(
+    db.updateTable('webhooks').set({ consecutive_failures: failures, held_until: held }).where('key', '=', webhook.key),
+  )
+  const on = status === 410 ? 'gone' : failures >= DISABLE_AT ? 'exhausted' : undefined
+  if (!on) return undefined
+  const reason = on === 'gone' ? 'gone' : 'failures'
+  if (!move(tx, webhookMachine, webhook.key, on, { disabled_reason: reason, updated_at: now })) return undefined
+  holdWaiting(tx, webhook.key, now)
+  const why = on === 'gone' ? 'it answered 410 Gone' : `${failures} attempts in a row failed`
+  addNotice(tx, noticeOf(webhook, why), now)
+  return why
+}
+
+/** The notice to the owner of a disabled endpoint (specification "Receiver obligations and retries"). */
+function noticeOf({ domain_key, id, name, url, user_key }: Webhook, why: string): NewNotice {
+  return {
+    user_key,
+    domain_key,
+    subject: `Webhook "${name}" was disabled`,
+    text: `Postrider stopped sending events to your webhook "${name}" (${url}), because ${why}.
+
+Events are kept on record from now on. Once the endpoint works again, set the webhook active (PATCH /webhooks/${id} with
+"active": true) and replay the deliveries that you want.
+`,
+  }
+}
+
+/** The wait in ms of a Retry-After header in either form, at most a day; undefined when it is neither. */
+export function retryAfter(header: string | undefined, now: number): number | undefined {
+  if (header === undefined) return undefined
+  const text = header.trim()
+  // Date.parse reads "-5" and "1.5" as dates; an HTTP date always begins with a day's name (RFC 9110 section 5.6.7).
+  const wait = /^\d+$/.test(text) ? Number(text) * SECOND : /^[A-Z]/i.test(text) ? Date.parse(text) - now : Number.NaN
+  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), DAY)
+}
