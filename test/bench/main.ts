@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
 import { campaign } from './campaign.ts'
+import { console_ } from './console.ts'
 import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
@@ -23,6 +24,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
+  console: () => console_(values.count === '3000' ? 1_000_000 : count),
 }
 
 for (const name of positionals.length > 0 ? positionals : Object.keys(benches)) {
