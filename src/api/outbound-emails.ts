@@ -180,7 +180,7 @@ export const outboundEmails = define('outbound-emails', {
     to: { column: 'to' },
     search: {
       column: 'subject',
-      sql: (value, reader) => searched(reader, value),
+      sql: (value, reader, userKey) => searched(reader, userKey, value),
       about: `Only those that fit: to:, from:, subject:, status:, domain:, campaign:, agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
     },
   },

@@ -123,7 +123,7 @@ function condition(
   writer: Writer,
 ): Condition {
   const { column, type, flag, forms, means, sql } = resource.filters![name]!
-  if (sql) return sql(values[0]!, reader)
+  if (sql) return sql(values[0]!, reader, caller.userKey)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)

@@ -77,13 +77,14 @@ export interface Filter {
    * The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value
    * that is none.
    */
-  sql?: (value: string, reader: Reader) => Sql
+  sql?: (value: string, reader: Reader, userKey: number) => Sql
   /** Said in the OpenAPI document in place of "only those with this …". */
   about?: string
 }
 
 /** A condition with its parameters. */
 export interface Sql {
+  selective?: true
   sql: string
   parameters: readonly (string | number)[]
 }

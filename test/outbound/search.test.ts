@@ -1,0 +1,91 @@
+// The search over mails where many fit: pages hold every mail once, the newest first, and none of other accounts.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+
+/** More than the search looks up by their keys. */
+const MANY = 2300
+
+let postrider: TestAppliance
+
+before(async () => {
+  postrider = await startTestAppliance()
+  const { key: domain } = await postrider.activeDomain('here.test')
+  const { key: user } = postrider.user
+  await postrider.appliance.deps.store.write((tx) => {
+    tx.run(
+      raw(
+        `with recursive n(i) as (select 0 union all select i + 1 from n where i < ?)
+         insert into outbound_emails (id, user_key, domain_key, "from", "to", subject, message_id, opens_tracked, clicks_tracked, status, queued_at, created_at, updated_at)
+         select 'mail-' || i, ?, ?, 'hello@here.test', 'Ann <r' || i || '@' || iif(i % 100 = 7, 'rare', 'there') || '.test>', iif(i % 10 = 0, 'A zeppelin', 'Your order ' || i), '<' || i || '@here.test>', 0, 0, 'delivered', i, i, i from n`,
+        [MANY - 1, user, domain],
+      ),
+    )
+    tx.run(
+      raw(
+        `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, updated_at)
+         select key, domain_key, 'to', 'r' || created_at || '@there.test', 'there.test', 'delivered', 1, 0, 0 from outbound_emails`,
+      ),
+    )
+  })
+})
+after(() => postrider.stop())
+
+/** The creation times of all mails that fit, page by page. */
+async function found(search: string, as: 'api' | 'asOther' = 'api'): Promise<number[]> {
+  const times: number[] = []
+  for (
+    let path: string | null = `/outbound-emails?filter[search]=${encodeURIComponent(search)}&page[size]=100`;
+    path;
+  ) {
+    const { body }: Awaited<ReturnType<TestAppliance['api']>> = await postrider[as]('GET', path)
+    for (const { attributes } of body.data) times.push(Date.parse(attributes.created_at))
+    path = body.links.next && `/outbound-emails${new URL(body.links.next).search}`
+  }
+  return times
+}
+
+const newestFirst = (fits: (i: number) => boolean): number[] =>
+  Array.from({ length: MANY }, (_, i) => MANY - 1 - i).filter(fits)
+
+test('a word that few mails hold', async () =>
+  assert.deepEqual(
+    await found('ZEPPELIN'),
+    newestFirst((i) => i % 10 === 0),
+  ))
+
+test('a part of an address and a part of a subject that very many have', async () => {
+  assert.deepEqual(
+    await found('subject:order status:delivered'),
+    newestFirst((i) => i % 10 !== 0),
+  )
+  assert.deepEqual(
+    await found('r'),
+    newestFirst(() => true),
+  )
+})
+
+test('several words, and words with other terms', async () => {
+  assert.deepEqual(
+    await found('your order 123'),
+    newestFirst((i) => String(i).includes('123') && i % 10 !== 0),
+  )
+  assert.deepEqual(
+    await found('zeppelin before:1970-01-01T00:00:01Z'),
+    newestFirst((i) => i % 10 === 0 && i < 1000),
+  )
+  assert.deepEqual(await found('zeppelin status:failed'), [])
+})
+
+test('an address, its beginning, and its domain', async () => {
+  assert.deepEqual(await found('R77@there.test'), [77])
+  assert.deepEqual(await found('to:r229'), [2299, 2298, 2297, 2296, 2295, 2294, 2293, 2292, 2291, 2290, 229])
+  assert.deepEqual(
+    await found('to:@rare.test'),
+    newestFirst((i) => i % 100 === 7),
+  )
+  assert.deepEqual(await found('to:@are.test'), [])
+})
+
+test('another account finds none of them', async () => assert.deepEqual(await found('zeppelin', 'asOther'), []))
