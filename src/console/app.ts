@@ -110,11 +110,16 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   }
 
   const place = (each: Place): void => {
-    app.get(each.path, (context) => {
+    app.get(each.path, async (context) => {
       const visit = visitOf(context)
       if (visit && each.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
       const { pathname, search } = new URL(context.req.url)
-      return visit ? each.show(visit) : context.redirect(`/sign-in?next=${encodeURIComponent(pathname + search)}`, 303)
+      if (!visit) return context.redirect(`/sign-in?next=${encodeURIComponent(pathname + search)}`, 303)
+      const begun = deps.clock.now()
+      const shown = await each.show(visit)
+      // A script asks again for the part that follows what happens.
+      if (context.req.header('hx-request') !== undefined) live.took(deps.clock.now() - begun)
+      return shown
     })
     if (each.act) app.post(each.path, (context) => act(context, each))
   }

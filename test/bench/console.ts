@@ -83,7 +83,8 @@ interface Shown {
 
 const agent = new Agent({ keepAlive: true })
 
-function open(server: Server, cookie: string, path: string): Promise<Shown> {
+/** `follows`: a script of the page asks for its live part again. */
+function open(server: Server, cookie: string, path: string, follows = false): Promise<Shown> {
   return new Promise((resolve, reject) => {
     const start = performance.now()
     const answered = (answer: IncomingMessage): void => {
@@ -93,7 +94,8 @@ function open(server: Server, cookie: string, path: string): Promise<Shown> {
       answer.on('end', () => resolve({ status: answer.statusCode!, first, octets }))
       answer.on('error', reject)
     }
-    get({ agent, port: server.port, host: '127.0.0.1', path, headers: { cookie } }, answered).on('error', reject)
+    const headers = { cookie, ...(follows ? { 'hx-request': 'true' } : {}) }
+    get({ agent, port: server.port, host: '127.0.0.1', path, headers }, answered).on('error', reject)
   })
 }
 
@@ -167,7 +169,7 @@ function follow(server: Server, cookie: string, path: string): { end(): number }
       stream.on('data', (chunk: Buffer) => {
         if (ended || asking || !chunk.includes('event: changed')) return
         asking = true
-        void open(server, cookie, path)
+        void open(server, cookie, path, true)
           .then(() => drawn++)
           .catch(() => {})
           .finally(() => (asking = false))
