@@ -3,15 +3,16 @@ import { toAscii } from '../message/address.ts'
 import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
-import { heldLanes, holdLane, laneStates, type LaneState } from '../outbound/delivery/holds.ts'
+import { heldLanes, holdLane } from '../outbound/delivery/holds.ts'
 import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
 import { moveLane, retryLane } from '../outbound/delivery/queue.ts'
+import { lastResponse, waitingLanes, type WaitingLane } from '../outbound/waiting.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
 
 const MAX_LANES = 1000
 
-const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>, learned: readonly LearnedLane[]) => ({
+const rowOf = (lane: WaitingLane, index: number, held: ReadonlySet<string>, learned: readonly LearnedLane[]) => ({
   key: index,
   id: lane.domain,
   domain: lane.domain,
@@ -20,14 +21,13 @@ const rowOf = (lane: LaneState, index: number, held: ReadonlySet<string>, learne
   active: lane.active,
   held: lane.held,
   next_attempt_at: lane.next,
-  response: lane.response,
   ...learnedOf(learned, lane.domain),
 })
 
 const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
   const held = heldLanes(store)
   const learned = learnedLanes(store, clock.now())
-  return laneStates(store, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
+  return waitingLanes(store, held, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
 }
 
 /** Does something with one lane, and answers how it stands then. */
@@ -36,7 +36,7 @@ async function act(call: Call<ApiDeps>, run: (parts: ApiDeps, domain: string) =>
   if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')
   await run(call.parts, domain)
   call.parts.bells.queue()
-  const none = { domain, queued: 0, active: 0, held: 0, oldest: null, next: null, response: null }
+  const none = { domain, queued: 0, active: 0, held: 0, next: null }
   const { clock, store } = call.parts
   const row = list(call).find(({ id }) => id === domain)
   return { row: row ?? rowOf(none, 0, heldLanes(store), learnedLanes(store, clock.now())) }
@@ -62,6 +62,10 @@ export const lanes = define('lanes', {
       about: 'Mails per second that its exchangers take, as it was learned in the last hour.',
     }),
     paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
+  },
+  // Only of the lanes on the page that was asked for.
+  extend(rows, { reader }) {
+    for (const row of rows) row['response'] = lastResponse(reader, row['domain'] as string)
   },
   actions: [
     {

@@ -10,6 +10,7 @@ import { console_ } from './migrations/0013-console.ts'
 import { digests } from './migrations/0014-digests.ts'
 import { foundation } from './migrations/0001-foundation.ts'
 import { frontDoor } from './migrations/0012-front-door.ts'
+import { heldMail } from './migrations/0018-held-mail.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
 import { notices } from './migrations/0008-notices.ts'
@@ -40,4 +41,5 @@ export const migrations: readonly string[] = [
   lanes,
   oauthDocuments,
   toldOfMail,
+  heldMail,
 ]

@@ -57,7 +57,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
 
 /** An empty list names no resource; only what is not there at all is 404. */
 async function orEmpty(visit: Visit): Promise<Answer> {
-  const answer = await visit.get(`/lanes?${pageOf(visit, 100)}`)
+  const answer = await visit.get(`/lanes?${pageOf(visit)}`)
   return answer.status === 200 ? { ...answer, one: answer.one ?? { type: 'lanes', id: '', attributes: {} } } : answer
 }
 

@@ -1,0 +1,61 @@
+// What waits by receiving domain, for the operator: counted from indexes, so that the cost grows with what waits and
+// not with what was ever sent.
+import type { Reader } from '../store/database.ts'
+import { raw } from '../store/query.ts'
+import { bulkLane, domainOf } from './lane-names.ts'
+
+/** Of so many that wait for one domain, those that are tried last, one is looked for with an answer. */
+const LOOKED_AT = 100
+
+export interface WaitingLane {
+  /** The receiving domain. */
+  domain: string
+  queued: number
+  active: number
+  held: number
+  next: number | null
+}
+
+const COUNTED = [
+  `select lane, 'queued' as state, count(*) as times, min(next_attempt_at) as next from deliveries where status = 'queued' group by lane`,
+  `select lane, 'active', count(*), null from deliveries where status = 'active' group by lane`,
+  `select lane, 'held', count(*), null from deliveries where status = 'held' group by lane`,
+].join(' union all ')
+
+/** Every receiving domain with undecided mail, or that is held by the operator; those with most mail first. */
+export function waitingLanes(reader: Reader, held: Iterable<string>, most: number): WaitingLane[] {
+  const lanes = new Map<string, WaitingLane>()
+  const of = (domain: string): WaitingLane => {
+    const lane = lanes.get(domain) ?? { domain, queued: 0, active: 0, held: 0, next: null }
+    lanes.set(domain, lane)
+    return lane
+  }
+  type Counted = { lane: string; state: 'queued' | 'active' | 'held'; times: number; next: number | null }
+  for (const { lane: name, next, state, times } of reader.all(raw<Counted>(COUNTED))) {
+    const lane = of(domainOf(name))
+    lane[state] += times
+    lane.next = Math.min(next ?? Infinity, lane.next ?? Infinity)
+    if (lane.next === Infinity) lane.next = null
+  }
+  for (const domain of held) of(domain)
+  return [...lanes.values()]
+    .toSorted(
+      (one, other) => other.queued + other.held - (one.queued + one.held) || (one.domain < other.domain ? -1 : 1),
+    )
+    .slice(0, most)
+}
+
+/** What was said last of those that wait for a domain. */
+export function lastResponse(reader: Reader, domain: string): string | null {
+  const tried = (lane: string): string =>
+    `select * from (select response, updated_at from deliveries where status = 'queued' and lane = ${lane}
+       order by next_attempt_at desc limit ${LOOKED_AT})`
+  const row = reader.first(
+    raw<{ response: string }>(
+      `select response from (${tried('?')} union all ${tried('?')}) where response is not null
+       order by updated_at desc limit 1`,
+      [domain, bulkLane(domain)],
+    ),
+  )
+  return row?.response ?? null
+}
