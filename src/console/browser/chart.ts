@@ -60,12 +60,12 @@ function draw(): void {
   }
 }
 
-/** Lines of one figure over time: `data-line` holds [ISO time, value] pairs, `data-unit` what is counted. */
+/** Lines of one figure over time: `data-line` holds [time in seconds, value] pairs, `data-unit` what is counted. */
 function drawLines(): void {
   for (const figure of document.querySelectorAll<HTMLElement>('[data-line]')) {
     if (figure.querySelector('.uplot')) continue
-    const points = JSON.parse(figure.dataset['line']!) as [at: string, value: number][]
-    const times = points.map(([at]) => Date.parse(at) / 1000)
+    const points = JSON.parse(figure.dataset['line']!) as [at: number, value: number][]
+    const times = points.map(([at]) => at)
     const style = getComputedStyle(document.documentElement)
     const line = style.getPropertyValue('--line')
     const axis = {

@@ -1,5 +1,6 @@
 // Health of the server and its people, for operators.
 import { html } from 'hono/html'
+import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
 import { badge, button, count, facts, field, form, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
@@ -80,7 +81,7 @@ function hour(samples: readonly Thing[]): Html {
     html`<h3>${title}</h3>
       <figure
         class="chart"
-        data-line="${JSON.stringify(samples.map((sample) => [sample.attributes['at'], value(sample)]))}"
+        data-line="${JSON.stringify(samples.map((sample) => [Date.parse(String(sample.attributes['at'])) / SECOND, value(sample)]))}"
         data-unit="${unit}"
         data-span="3600"
         aria-label="${title}"
@@ -122,7 +123,7 @@ const pairs = (fields: Record<string, unknown>): Html =>
       html`<span class="soft">${name}</span> ${typeof value === 'string' ? value : JSON.stringify(value)} `,
   )}`
 
-const SHOWN_LINES = 200
+const SHOWN_LINES = 100
 
 /** The log since the server began, the newest line first; `?level=error` shows what is at least so grave. */
 function log(visit: Visit, lines: readonly Thing[]): Html {
