@@ -27,7 +27,9 @@ function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMa
   const [period = '24h', ...more] = asked.get('period') ?? []
   if (more.length > 0 || !Object.hasOwn(PERIODS, period))
     throw refuse('unsupported_filter', 'The period is 24h, 7d or 30d.', { parameter: 'filter[period]' })
-  return { period: period as Period, since: now - PERIODS[period as Period] }
+  const since = now - PERIODS[period as Period]
+  // Of days that are over only whole ones are kept.
+  return { period: period as Period, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
 }
 
 const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)
@@ -133,6 +135,14 @@ export const receivers = define('receivers', {
     }),
   },
   filters,
+  // Only of the receivers on the page that was asked for.
+  extend(rows, { parts, reader }) {
+    const until = parts.clock.now()
+    for (const row of rows) {
+      const { id, since, user_key } = row as unknown as { id: string; since: number; user_key: number }
+      row['refusals'] = commonRefusals(reader, { userKey: user_key, receiver: id, since, until }, REFUSALS)
+    }
+  },
   actions: [
     {
       kind: 'view',
@@ -152,7 +162,8 @@ export const receivers = define('receivers', {
           deferred: figures.deferred,
           refused: figures.refused,
           median: median(figures),
-          refusals: commonRefusals(parts.store, caller.userKey, figures.receiver, since, REFUSALS),
+          since,
+          user_key: caller.userKey,
         }))
       },
     },

@@ -6,6 +6,7 @@ import type { ApiDeps } from '../api/deps.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
 import { releaseLapsed } from '../outbound/delivery/claim.ts'
+import { settleReceivers } from '../outbound/reputation/receivers.ts'
 import { removeOldBodies } from '../outbound/retention.ts'
 import { forgetSoftBounces } from '../outbound/suppressions/suppressions.ts'
 import type { Store } from '../store/database.ts'
@@ -26,6 +27,7 @@ export async function tidy(deps: ApiDeps, { engine, keys }: Pick<Engine, 'engine
   const now = clock.now()
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  await settleReceivers(store, now)
   await forgetGrants(store, now)
   await forgetClients(store, now)
   await settleDowngrades(deps, now)

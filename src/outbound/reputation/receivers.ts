@@ -1,8 +1,9 @@
 // What became of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the
-// receiving domain. Counted in the transaction that writes the outcome, as tally.ts counts by sending domain.
+// receiving domain. Counted in the transaction that writes the outcome, as tally.ts counts by sending domain; days that
+// are over are kept as one row for each receiver.
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
-import type { Reader, Tx } from '../../store/database.ts'
+import type { Reader, Store, Tx } from '../../store/database.ts'
 import { raw } from '../../store/query.ts'
 import type { SumTable } from '../../store/sums.ts'
 import { domainOf } from '../lane-names.ts'
@@ -19,6 +20,9 @@ const WITHIN = [
 const MAX_WORDS = 200
 /** Different refusals of one receiver that are kept for a day; texts that differ each time fill no table. */
 const MAX_REFUSALS = 50
+
+/** Longer than the longest period, which begins with a whole day. */
+const KEPT = 32 * DAY
 
 export interface Outcome {
   user_key: number
@@ -114,19 +118,19 @@ export function receiverFigures(reader: Reader, userKey: number, since: number, 
   )
 }
 
-/** What a receiver said most often since a time (ms). */
+/** What a receiver said most often from one time to another (ms). Each day is looked up by the key of the table. */
 export function commonRefusals(
   reader: Reader,
-  userKey: number,
-  receiver: string,
-  since: number,
+  { receiver, since, until, userKey }: { userKey: number; receiver: string; since: number; until: number },
   most: number,
 ): { words: string; times: number }[] {
   return reader.all(
     raw<{ words: string; times: number }>(
-      `select words, sum(times) as times from refusals where user_key = ? and receiver = ? and day >= ?
+      `with recursive days(day) as (select ? union all select day + 1 from days where day < ?)
+       select words, sum(times) as times from refusals
+       where user_key = ? and day in (select day from days) and receiver = ?
        group by words order by sum(times) desc, words limit ?`,
-      [userKey, receiver, Math.floor(since / DAY), most],
+      [Math.floor(since / DAY), Math.floor(until / DAY), userKey, receiver, most],
     ),
   )
 }
@@ -146,8 +150,35 @@ export function outcomesByHour(
   )
 }
 
-/** Figures that no period looks at any more. */
-export function forgetReceivers(tx: Tx, before: number): void {
+const SUMMED = TALLIES.of
+
+/**
+ * Forgets what no period looks at any more, and adds the hours of each day that ended a day ago to its first hour: from
+ * then on only whole days are asked for. One hour of an account in a transaction.
+ */
+export async function settleReceivers(store: Store, now: number): Promise<void> {
+  await store.writeSoon((tx) => forgetReceivers(tx, Math.floor((now - KEPT) / DAY) * DAY))
+  const hours = store.all(
+    raw<{ user_key: number; hour: number }>(
+      'select distinct user_key, hour from receiver_tallies where hour < ? and hour % 24 <> 0',
+      [Math.floor((now - DAY) / DAY) * 24],
+    ),
+  )
+  for (const { hour, user_key } of hours)
+    await store.writeSoon((tx) => {
+      tx.run(
+        raw(
+          `insert into receiver_tallies (user_key, receiver, hour, ${SUMMED.join(', ')})
+           select user_key, receiver, ?, ${SUMMED.join(', ')} from receiver_tallies where user_key = ? and hour = ?
+           on conflict (user_key, hour, receiver) do update set ${SUMMED.map((name) => `${name} = ${name} + excluded.${name}`).join(', ')}`,
+          [hour - (hour % 24), user_key, hour],
+        ),
+      )
+      tx.run(raw('delete from receiver_tallies where user_key = ? and hour = ?', [user_key, hour]))
+    })
+}
+
+function forgetReceivers(tx: Tx, before: number): void {
   tx.run(raw('delete from receiver_tallies where hour < ?', [Math.floor(before / HOUR)]))
   tx.run(raw('delete from refusals where day < ?', [Math.floor(before / DAY)]))
 }
