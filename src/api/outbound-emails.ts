@@ -7,7 +7,7 @@ import { field } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { bodyOf } from '../outbound/body.ts'
-import { fillLean } from '../campaigns/mails.ts'
+import { fillLean, ofLargeCampaign } from '../campaigns/mails.ts'
 import { deliveriesOf } from '../outbound/delivery/queue.ts'
 import type { Delivery } from '../outbound/delivery/settle.ts'
 import { requireSendingDomain, requireSubscription } from '../outbound/accept/admit.ts'
@@ -174,7 +174,7 @@ export const outboundEmails = define('outbound-emails', {
   },
   filters: {
     status: { column: 'status' },
-    campaign: { column: 'campaign_key', type: 'campaigns' },
+    campaign: { column: 'campaign_key', type: 'campaigns', cheaper: ofLargeCampaign },
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },

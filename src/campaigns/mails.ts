@@ -1,7 +1,8 @@
-// Fills the columns that a campaign's mails share with their campaign, for lists of mails.
+// A campaign's mails in lists: the columns that they share with their campaign, and how those of a large one are found.
+import { DAY } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
-import { raw } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import { sharedIdentity, taggedOf } from '../message/identity.ts'
 
 interface Common {
@@ -55,4 +56,32 @@ function contactsOf(reader: Reader, rows: readonly ListedRow[]): Map<unknown, Re
     ]),
   )
   return new Map(found.map((contact) => [contact.key, contact]))
+}
+
+/** Recipients from which on a campaign is large. */
+const LARGE = 10_000
+
+/**
+ * The mails of one large campaign by the time in which they were made, which is the order of lists: by the index of
+ * campaigns all of them would be read and sorted for each page. Undefined for others.
+ */
+export function ofLargeCampaign(
+  keys: readonly number[],
+  reader: Reader,
+): { sql: string; parameters: number[] } | undefined {
+  const [key] = keys
+  if (key === undefined || keys.length > 1) return undefined
+  const campaign = reader.first(
+    db
+      .selectFrom('campaigns')
+      .select(['created_at', 'finished_at'])
+      .where('key', '=', key)
+      .where('recipients', '>=', LARGE),
+  )
+  if (!campaign) return undefined
+  // The "+" keeps SQLite from the index of campaigns; a day more is for clocks that were set back.
+  return {
+    sql: '+campaign_key = ? and created_at >= ? and created_at <= ?',
+    parameters: [key, campaign.created_at - DAY, (campaign.finished_at ?? Number.MAX_SAFE_INTEGER) + DAY],
+  }
 }

@@ -122,7 +122,7 @@ function condition(
   values: string[],
   writer: Writer,
 ): Condition {
-  const { column, type, flag, forms, means, sql } = resource.filters![name]!
+  const { cheaper, column, type, flag, forms, means, sql } = resource.filters![name]!
   if (sql) return sql(values[0]!, reader, caller.userKey)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
@@ -134,5 +134,5 @@ function condition(
   const { table } = writer.types.get(type)!
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
   // No row has key 0: an unknown id matches nothing.
-  return { column, values: keys.length > 0 ? keys : [0] }
+  return cheaper?.(keys, reader) ?? { column, values: keys.length > 0 ? keys : [0] }
 }

@@ -69,6 +69,8 @@ export interface Filter {
   means?: Readonly<Record<string, readonly string[]>>
   /** The filter takes public ids of this type, which become keys. */
   type?: string
+  /** A condition for the rows of these keys that costs less than the column's; undefined: none does. */
+  cheaper?: (keys: readonly number[], reader: Reader) => Sql | undefined
   /** All forms in which the column may hold a value. */
   forms?: (value: string, keyring: Keyring) => readonly string[]
   /** The column is a flag: the filter takes true and false. */
