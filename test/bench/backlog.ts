@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
+import { defineDigest } from '../../src/store/digests.ts'
 import { figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
 
 const BENCH = 'backlog'
@@ -22,6 +23,8 @@ export async function backlog(count: number): Promise<void> {
 /** Old mails, delivered long ago, with what belongs to them; `status` and due time as asked for. */
 function fill(server: Server, rows: number, status: 'delivered' | 'queued', domains: number): void {
   const database = new Database(join(server.dataDir, 'postrider.db'))
+  // The triggers of digests ask for it.
+  defineDigest(database)
   const numbers = `with recursive n(i) as (select 1 union all select i + 1 from n where i < ${rows})`
   const old = Date.now() - 86_400_000
   const { key: domain, user_key: user } = database.prepare('select key, user_key from domains').get() as {

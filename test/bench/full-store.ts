@@ -123,12 +123,14 @@ class Filling {
   #campaigns(): void {
     const old = this.#now - MONTH
     const times = `${old}, ${old}`
+    const step = Math.floor(MONTH / this.#mails)
     this.#exec(
       `${numbers(1, 21)} insert into audiences (key, id, user_key, domain_key, name, contacts_count, created_at, updated_at)
        select i, ${uuid('a0000000', 'i')}, ${this.#user}, ${this.#domain}, 'Readers ' || i, 0, ${times} from n`,
       `${numbers(1, CAMPAIGNS + 1)} insert into campaigns (key, id, user_key, domain_key, audience_key, name, subject, body_html, test_mode, opens_tracked, clicks_tracked, status, recipients, last_contact, walked_to, enqueued, require_unsubscribe_link, started_at, finished_at, created_at, updated_at)
-       select i, ${uuid('c0000000', 'i')}, ${this.#user}, ${this.#domain}, 1, 'Newsletter ' || i, 'News of week ' || i, '<p>' || hex(zeroblob(3000)) || '</p>', 0, 1, 1, 'sent', iif(i = 1, ${Math.floor(this.#mails / 10)}, 200), ${CONTACTS}, ${CONTACTS}, 200, 0, at, at + 600000, at, at + 600000
-       from (select i, ${old} + i * ${Math.floor(MONTH / CAMPAIGNS / 2)} as at from n)`,
+       select i, ${uuid('c0000000', 'i')}, ${this.#user}, ${this.#domain}, 1, 'Newsletter ' || i, 'News of week ' || i, '<p>' || hex(zeroblob(3000)) || '</p>', 0, 1, 1, 'sent', iif(i = 1, ${Math.floor(this.#mails / 10)}, 200), ${CONTACTS}, ${CONTACTS}, 200, 0, at, ended, at - ${HOUR}, ended
+       from (select i, at, iif(i = 1, at + ${MONTH / 10}, at + 1000 * ${step}) as ended
+         from (select i, ${old} + cast(iif(i = 1, ${MONTH * 0.8}, (i - 2) * 1000 * ${step}) as integer) as at from n))`,
     )
     for (let from = 0; from < CONTACTS; from += AT_ONCE)
       this.#exec(
@@ -145,6 +147,9 @@ class Filling {
     // The newest wait; a tenth is one large campaign of three days ago; of the rest a fifth are small campaigns.
     const large = `(i >= ${Math.floor(mails * 0.8)} and i < ${Math.floor(mails * 0.9)})`
     const campaign = `case when ${large} then 1 when i % 1000 < 200 then 2 + i / 1000 % ${CAMPAIGNS - 1} end`
+    // As the tidying leaves it: days that are over have one row for each receiver.
+    const whole = Math.floor((this.#now - DAY) / DAY) * DAY
+    const hour = `iif(at < ${whole}, at / ${DAY} * 24, at / ${HOUR})`
     const state = `case when i >= ${mails - Math.min(WAITING, mails >> 3)} then 'queued' when i % 1000 < 940 then 'delivered' when i % 1000 < 975 then 'bounced' when i % 1000 < 978 then 'complained' when i % 1000 < 990 then 'suppressed' else 'failed' end`
     this.#exec(
       `create temp table if not exists part (i integer primary key, at integer, state text, campaign integer, contact integer, domain text, address text, subject text, opened integer)`,
@@ -169,8 +174,8 @@ class Filling {
        select ${uuid('f1000000', 'i')}, ${this.#user}, ${this.#domain}, i + 1, campaign, 'email.opened', '{"delivery":' || (i + 1) || ',"machine":' || iif(i % 30 = 0, 'true', 'false') || '}', at + 60000 from part where opened and state = 'delivered'`,
       `insert into event_cursors (reader, event_key) values ('webhooks', (select max(key) from events)) on conflict do update set event_key = excluded.event_key`,
       `insert into receiver_tallies (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h)
-       select ${this.#user}, domain, at / ${HOUR}, count(*) filter (where state = 'delivered'), count(*) filter (where i % 20 = 0), count(*) filter (where state in ('bounced', 'failed')), count(*) filter (where state = 'delivered'), 0, 0, 0
-       from part where true group by domain, at / ${HOUR} on conflict do update set delivered = delivered + excluded.delivered, deferred = deferred + excluded.deferred, refused = refused + excluded.refused, within_5s = within_5s + excluded.within_5s`,
+       select ${this.#user}, domain, ${hour}, count(*) filter (where state = 'delivered'), count(*) filter (where i % 20 = 0), count(*) filter (where state in ('bounced', 'failed')), count(*) filter (where state = 'delivered'), 0, 0, 0
+       from part where true group by domain, ${hour} on conflict do update set delivered = delivered + excluded.delivered, deferred = deferred + excluded.deferred, refused = refused + excluded.refused, within_5s = within_5s + excluded.within_5s`,
       `insert into tallies (user_key, domain_key, agent_id, hour, deliveries, bounces, complaints)
        select ${this.#user}, ${this.#domain}, '', at / ${HOUR}, count(*) filter (where state = 'delivered'), count(*) filter (where state = 'bounced'), count(*) filter (where state = 'complained')
        from part where true group by at / ${HOUR} on conflict do update set deliveries = deliveries + excluded.deliveries, bounces = bounces + excluded.bounces, complaints = complaints + excluded.complaints`,
