@@ -168,7 +168,7 @@ export class Reputation {
       ringQueue()
     }
     for (const domain of busyDomains(store, now)) await store.write((tx) => judgeDomain(tx, domain, now))
-    await store.writeSoon((tx) => forgetTallies(tx, now - WINDOW - DAY))
+    await store.writeSoon((tx) => forgetTallies(tx, now))
     return now + EVERY
   }
 }

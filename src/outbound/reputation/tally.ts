@@ -1,6 +1,6 @@
 // Counts the results of mail by hour, domain and agent, in the transaction that writes the result: so the figures that
 // decide reputation always match the results (D39).
-import { HOUR } from '../../base/clock.ts'
+import { DAY, HOUR } from '../../base/clock.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import type { SumTable } from '../../store/sums.ts'
 import { raw, statement, db } from '../../store/query.ts'
@@ -107,7 +107,10 @@ export function closeHour(tx: Tx, userKey: number, agentId: string, now: number)
   }
 }
 
-/** Deletes hours that no window reads any more; returns how many rows. */
-export function forgetTallies(tx: Tx, before: number): number {
-  return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor(before / HOUR))).changes
+/** Longer than the longest period of statistics, a month; reputation looks at a week. */
+const KEPT = 32 * DAY
+
+/** Deletes hours that nothing reads any more; returns how many rows. */
+export function forgetTallies(tx: Tx, now: number): number {
+  return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor((now - KEPT) / HOUR))).changes
 }
