@@ -43,20 +43,20 @@ export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Qu
 })
 
 /** The document of the page that a request asks for. */
-export function list(
+export async function list(
   { clock, keyring, reader }: ListDeps,
   resource: Resource<never>,
   action: Pick<Extract<AnyAction, { kind: 'list' }>, 'path' | 'within'>,
   { caller, path, query, writer }: Listing,
   parentId: string | undefined,
-): Document & { links: object; meta: object } {
+): Promise<Document & { links: object; meta: object }> {
   const where: Condition[] = []
   if (action.within && parentId !== undefined) {
     const { key } = findParent(reader, writer.types, caller, action.within, parentId)
     where.push({ column: action.within.column, values: [key] })
   }
   for (const [name, values] of query.filters)
-    where.push(condition({ keyring, reader }, resource, caller, name, values, writer))
+    where.push(await condition({ keyring, reader }, resource, caller, name, values, writer))
 
   const scope = scopeOf(caller, path, query)
   const now = clock.now()
@@ -121,7 +121,7 @@ function condition(
   name: string,
   values: string[],
   writer: Writer,
-): Condition {
+): Condition | Promise<Condition> {
   const { cheaper, column, type, flag, forms, means, sql } = resource.filters![name]!
   if (sql) return sql(values[0]!, reader, caller.userKey)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }

@@ -141,11 +141,11 @@ export async function perform<Parts>(
   }
 }
 
-function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>): Response {
+async function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>): Promise<Response> {
   const { caller, context, query, self } = one.asked
   return one.send(
     200,
-    list(one.deps, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
+    await list(one.deps, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
   )
 }
 

@@ -79,7 +79,7 @@ export interface Filter {
    * The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value
    * that is none.
    */
-  sql?: (value: string, reader: Reader, userKey: number) => Sql
+  sql?: (value: string, reader: Reader, userKey: number) => Sql | Promise<Sql>
   /** Said in the OpenAPI document in place of "only those with this …". */
   about?: string
 }

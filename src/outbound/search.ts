@@ -1,8 +1,9 @@
 // The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
 // match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 //
-// Words have no index: it would have to be written with every mail. They are looked for in one pass over the table in
-// the order of its keys, the newest first, which ends at FEW matches; a million mails take 0.2 seconds.
+// Words have no index: it would have to be written with every mail. They are looked for in one pass over the table, the
+// newest mails first, which ends at FEW matches; a million mails take 0.2 seconds. It goes in slices, between which the
+// main thread does other work.
 import { refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
@@ -16,14 +17,16 @@ export interface Condition {
 }
 
 interface Term extends Condition {
-  /** No index finds its mails in the order of a list. */
-  sought?: true
+  /** How its mails are found, where no index finds them in the order of a list. */
+  by?: 'address' | 'reading'
 }
 
 /** Matches that are looked up by their keys; beyond them, mail by mail. */
 const FEW = 2000
 /** Addresses that are looked up by their index; more are tried mail by mail. */
 const FEW_ADDRESSES = 20_000
+/** Mails that are read at once. */
+const SLICE = 50_000
 /** Behind every character that an address may hold. */
 const LAST = '\u{10ffff}'
 
@@ -31,7 +34,7 @@ const like = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
 
 /** Subjects and senders of a campaign's mail stand with the campaign. */
 const holdsOrCampaign = (column: string, ofCampaign: string, text: string): Term => ({
-  sought: true,
+  by: 'reading',
   sql: `"${column}" like ? escape '\\' or campaign_key in (select key from campaigns where ${ofCampaign} like ? escape '\\')`,
   parameters: [like(text), like(text)],
 })
@@ -82,14 +85,14 @@ const isWhole = (address: string): boolean => /^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(
 
 /** Mails to an address, whatever its case and whichever role it has. */
 const toRecipient = (address: string): Term => ({
-  sought: true,
+  by: 'address',
   sql: 'key in (select email_key from deliveries where lower(address) = ?)',
   parameters: [address.toLowerCase()],
 })
 
 /** Mails whose first recipient is at a domain. */
 const toDomain = (domain: string): Term => ({
-  sought: true,
+  by: 'reading',
   sql: `"to" like ? escape '\\' or "to" like ? escape '\\'`,
   parameters: [like(`@${domain}`).slice(0, -1), like(`@${domain}>`).slice(0, -1)],
 })
@@ -99,7 +102,7 @@ const TERM = /(?:([a-z]+):)?(?:"([^"]*)"|(\S+))/gi
 const MAX_TERMS = 10
 
 /** What a search of an account's mails asks for: terms such as to:ann@there.test, and free words. Throws 400. */
-export function searched(reader: Reader, userKey: number, text: string): Condition {
+export async function searched(reader: Reader, userKey: number, text: string): Promise<Condition> {
   const conditions: Term[] = []
   for (const [whole, key, quoted, plain] of text.matchAll(TERM)) {
     const value = quoted ?? plain ?? ''
@@ -113,20 +116,37 @@ export function searched(reader: Reader, userKey: number, text: string): Conditi
     sql: conditions.length === 0 ? 'true' : conditions.map(({ sql }) => `(${sql})`).join(' and '),
     parameters: conditions.flatMap(({ parameters }) => parameters),
   }
-  return conditions.some(({ sought }) => sought) ? byKeys(reader, userKey, all) : all
+  const by = (way: Term['by']): boolean => conditions.some((each) => each.by === way)
+  return by('address')
+    ? byKeys(reader, userKey, all, Infinity)
+    : by('reading')
+      ? byKeys(reader, userKey, all, SLICE)
+      : all
 }
 
 /**
  * The same mails by their keys. In the order of a list each mail would be read apart, by an index; without it SQLite
  * reads the table as it lies, or goes from addresses to mails.
  */
-function byKeys(reader: Reader, userKey: number, { parameters, sql }: Condition): Condition {
-  const found = reader.all(
-    raw<{ key: number }>(
-      `select key from outbound_emails where +user_key = ? and ${sql} order by key desc limit ${FEW + 1}`,
-      [userKey, ...parameters],
-    ),
-  )
+async function byKeys(
+  reader: Reader,
+  userKey: number,
+  { parameters, sql }: Condition,
+  slice: number,
+): Promise<Condition> {
+  const found: { key: number }[] = []
+  const { newest } = reader.first(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))!
+  for (let top = newest ?? 0; top > 0 && found.length <= FEW; top -= slice) {
+    if (top !== newest) await new Promise((resolve) => void setImmediate(resolve))
+    found.push(
+      ...reader.all(
+        raw<{ key: number }>(
+          `select key from outbound_emails where +user_key = ? and key > ? and key <= ? and ${sql} order by key desc limit ?`,
+          [userKey, Math.max(0, top - slice), top, ...parameters, FEW + 1 - found.length],
+        ),
+      ),
+    )
+  }
   const keys = JSON.stringify(found.map(({ key }) => key))
   const those = 'key in (select value from json_each(?))'
   return found.length <= FEW
@@ -145,12 +165,12 @@ function toBeginning(reader: Reader, text: string): Term {
   )!
   return count <= FEW_ADDRESSES
     ? {
-        sought: true,
+        by: 'address',
         sql: 'key in (select email_key from deliveries where lower(address) >= ? and lower(address) < ?)',
         parameters: range,
       }
     : {
-        sought: true,
+        by: 'reading',
         sql: `exists (select 1 from deliveries v where v.email_key = outbound_emails.key and lower(v.address) >= ? and lower(v.address) < ?)`,
         parameters: range,
       }
@@ -166,7 +186,7 @@ function withWord(reader: Reader, word: string): Term {
   if (word.includes('@')) return addresses
   const subjects = holdsOrCampaign('subject', 'subject', word)
   return {
-    sought: true,
+    by: 'reading',
     sql: `${addresses.sql} or ${subjects.sql}`,
     parameters: [...addresses.parameters, ...subjects.parameters],
   }

@@ -184,7 +184,7 @@ export const REQUESTS: Record<string, Parser> = {
     ),
     async parse(bytes) {
       const { store } = await deskNow()
-      const { parameters, sql } = searched(store, 1, bytes.toString('utf8').slice(0, 500))
+      const { parameters, sql } = await searched(store, 1, bytes.toString('utf8').slice(0, 500))
       return store.all(raw(`select key from outbound_emails where ${sql}`, parameters))
     },
     declared: refused,
