@@ -13,7 +13,7 @@ const MAX_STREAMS = 200
 /** For proxies that end what is silent. */
 const SILENCE = 25 * SECOND
 /** After a page that took a ms, so many ms pass before the next stream is told. */
-const PAUSE = 30
+const PAUSE = 40
 /** How much the last page counts in what pages cost. */
 const WEIGHT = 0.2
 
