@@ -25,8 +25,8 @@ interface Term extends Condition {
 const FEW = 2000
 /** Addresses that are looked up by their index; more are tried mail by mail. */
 const FEW_ADDRESSES = 20_000
-/** Mails that are read at once. */
-const SLICE = 50_000
+/** Mails that are read at once: 50 ms. With smaller slices a busy server would take too long for the whole. */
+const SLICE = 250_000
 /** Behind every character that an address may hold. */
 const LAST = '\u{10ffff}'
 
