@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto'
 import { addMonths, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
+import { jsonOf } from '../base/json.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -90,6 +91,12 @@ export interface KnownToken {
 /** The token of a plaintext, even if expired. Found by its hash, so that the time reveals nothing about the secret. */
 export function findToken(reader: Reader, plaintext: string): KnownToken | undefined {
   return reader.fact(byHash({ hash: digest(plaintext) }))
+}
+
+/** The scopes of a token; none where damage of the database left no list. */
+export function scopesOf({ scopes }: Pick<KnownToken, 'scopes'>): string[] {
+  const read = jsonOf(scopes)
+  return Array.isArray(read) ? (read as string[]) : []
 }
 
 /** Reads a known token again; undefined once it is revoked. It may have expired meanwhile. */

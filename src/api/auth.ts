@@ -5,7 +5,7 @@ import { counters } from '../base/counters.ts'
 import { refuse } from '../base/errors.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { findAccess } from '../accounts/oauth-grants.ts'
-import { findToken, noteUse } from '../accounts/tokens.ts'
+import { findToken, noteUse, scopesOf } from '../accounts/tokens.ts'
 import type { Gate } from '../jsonapi/routes.ts'
 import type { Store } from '../store/database.ts'
 
@@ -54,7 +54,7 @@ export function createGate({ store, clock, rates }: GateDeps): Gate {
         userKey: token.user_key,
         userId: token.user_id,
         tokenId: token.id,
-        scopes: new Set(JSON.parse(token.scopes) as string[]),
+        scopes: new Set(scopesOf(token)),
         operator: token.operator === 1,
         agentId: token.agent_id ?? undefined,
         cappedToken: token.daily === null ? undefined : token.key,

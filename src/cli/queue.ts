@@ -1,6 +1,6 @@
 // `postrider queue …`: the operator's commands for waiting mail.
 import type { Command } from 'commander'
-import { iso } from '../base/clock.ts'
+import { iso, isTime } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
@@ -10,15 +10,18 @@ import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, printable, table } from './terminal.ts'
 
+/** Null where there is none, or damage of the database left none. */
+const shownTime = (time: number | null): string | null => (isTime(time) ? iso(time) : null)
+
 export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
   ...mail,
-  created_at: iso(created_at),
+  created_at: shownTime(created_at),
   recipients: deliveries.map((delivery) => ({
     address: delivery.address,
     role: delivery.role,
     status: delivery.status,
     attempts: delivery.attempts,
-    next_attempt_at: delivery.next_attempt_at === null ? null : iso(delivery.next_attempt_at),
+    next_attempt_at: shownTime(delivery.next_attempt_at),
     smtp_code: delivery.smtp_code,
     enhanced_code: delivery.enhanced_code,
     response: delivery.response,
@@ -77,7 +80,7 @@ const showLane = (row: LearnedLane) => ({
   ...shownLane(row),
   connections: row.connections,
   per_second: row.per_second,
-  paused_until: row.paused_until === null ? null : iso(row.paused_until),
+  paused_until: shownTime(row.paused_until),
   learned_at: iso(row.learned_at),
 })
 

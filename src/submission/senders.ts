@@ -6,7 +6,7 @@ import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
 import type { RateLimit } from '../accounts/rates.ts'
-import { findToken, liveToken, noteUse, type KnownToken } from '../accounts/tokens.ts'
+import { findToken, liveToken, noteUse, scopesOf, type KnownToken } from '../accounts/tokens.ts'
 import type { SmtpRefusal } from '../smtp/listener.ts'
 import type { Store } from '../store/database.ts'
 
@@ -91,4 +91,4 @@ export class Senders {
   }
 }
 
-const maySend = ({ scopes }: KnownToken): boolean => (JSON.parse(scopes) as string[]).includes('emails:send')
+const maySend = (token: KnownToken): boolean => scopesOf(token).includes('emails:send')

@@ -195,3 +195,16 @@ test('a damaged name of a virus is not shown as a name', async () => {
   assert.match(store.verify().join(), /virus in inbound_messages is no name/)
   await harm(null)
 })
+
+test('a token whose scopes are damaged opens nothing, and its request is answered', async () => {
+  const { store } = postrider.appliance.deps
+  const { body } = await postrider.api('POST', '/tokens', {
+    data: { type: 'tokens', attributes: { name: 'Damaged', scopes: ['emails:read'], duration: '1_month' } },
+  })
+  const { token } = body.data.attributes
+  const headers = { authorization: `Bearer ${token}` }
+  const asked = () => postrider.raw('/api/v1/outbound-emails', { headers })
+  assert.equal((await asked()).status, 200)
+  await store.write((tx) => tx.run(raw(`update tokens set scopes = '["ema' where id = ?`, [body.data.id])))
+  assert.equal((await asked()).status, 403)
+})

@@ -38,7 +38,6 @@ const REASONS: Record<string, readonly string[]> = {
     'outbound/delivery/intact.ts',
     'outbound/delivery/letter.ts',
     'outbound/delivery/sts.ts',
-    'submission/senders.ts',
     'webhooks/fan-out.ts',
     'webhooks/inbound-payload.ts',
     'webhooks/payload.ts',
