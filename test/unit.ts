@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { grouped } from './kit/together.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const FOLDER = '.groups'
+const FOLDER = '.tests'
 const together = new URL('./kit/together.ts', import.meta.url).href
 
 mkdirSync(join(ROOT, FOLDER), { recursive: true })

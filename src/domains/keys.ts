@@ -29,12 +29,14 @@ export interface KeyPair {
 
 const generate = promisify(generateKeyPair)
 
+export const newSelector = (): string => `pr${base32(randomBytes(5))}`
+
 /** Makes a key pair with a new selector. Takes about 100 ms, off the event loop. */
 export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   const { privateKey } = await generate('rsa', { modulusLength })
   const spki = createPublicKey(privateKey).export({ type: 'spki', format: 'der' })
   return {
-    selector: `pr${base32(randomBytes(5))}`,
+    selector: newSelector(),
     publicKey: spki.toString('base64'),
     privateKey: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
   }

@@ -135,8 +135,8 @@ function refuseKnown(reader: Reader, userKey: number, name: string, region: stri
 
 /** Changes a domain, as the specification says for each member. Throws 422. */
 export async function changeDomain(deps: DomainsDeps, domainKey: number, change: DomainChange): Promise<Domain> {
-  const { clock, config, keyring, log, store } = deps
-  const fresh = change.rotate_dkim_key ? await makeKeyPair() : undefined
+  const { clock, config, keyring, log, makeKeys = makeKeyPair, store } = deps
+  const fresh = change.rotate_dkim_key ? await makeKeys() : undefined
   return store.write((tx) => {
     const now = clock.now()
     const before = domainByKey(tx, domainKey)

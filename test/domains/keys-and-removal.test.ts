@@ -62,7 +62,7 @@ before(async () => {
       /^RCPT/i.test(command) && putOff.has(/<(.*?)>/.exec(command)?.[1] ?? '') ? '451 4.2.0 Later' : undefined,
   })
   door = await startDoor(exchanger.port)
-  postrider = await startTestAppliance({ config: { delivery: { port: door.port } } })
+  postrider = await startTestAppliance({ newKeys: true, config: { delivery: { port: door.port } } })
   for (const domain of ['there.test', 'crowd.test']) postrider.dns.set(domain, 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
 })

@@ -9,7 +9,7 @@ import { document, startTestAppliance, type Answer, type TestAppliance } from '.
 let postrider: TestAppliance
 
 before(async () => {
-  postrider = await startTestAppliance({ config: { regions: ['eu', 'us-1'] } })
+  postrider = await startTestAppliance({ newKeys: true, config: { regions: ['eu', 'us-1'] } })
 })
 after(() => postrider.stop())
 

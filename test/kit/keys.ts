@@ -1,0 +1,40 @@
+// DKIM keys for test domains. A new key takes a tenth of a second of processor time, so a few are made once, kept in a
+// file, and used in turn; each time with a new selector. Domains that share a key are told apart by their selectors.
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { makeKeyPair, newSelector, type KeyPair } from '../../src/domains/keys.ts'
+
+const FILE = fileURLToPath(new URL('../../.tests/keys.json', import.meta.url))
+/** Of each length: more than one domain has at a time. */
+const COUNT = 4
+const LENGTHS = [1024, 2048] as const
+
+type Length = (typeof LENGTHS)[number]
+type Keys = Record<Length, KeyPair[]>
+
+let kept: Promise<Keys> | undefined
+let next = 0
+
+/** A key pair that other domains may have too, with a selector of its own. */
+export async function usedKeyPair(length: Length): Promise<KeyPair> {
+  const keys = (await (kept ??= keep()))[length]
+  return { ...keys[next++ % COUNT]!, selector: newSelector() }
+}
+
+async function keep(): Promise<Keys> {
+  try {
+    return JSON.parse(readFileSync(FILE, 'utf8')) as Keys
+  } catch {
+    const made = LENGTHS.map(async (length) => [
+      length,
+      await Promise.all(Array.from({ length: COUNT }, () => makeKeyPair(length))),
+    ])
+    const keys = Object.fromEntries(await Promise.all(made)) as Keys
+    mkdirSync(dirname(FILE), { recursive: true })
+    // Other processes may do the same: the file is whole at any time.
+    writeFileSync(`${FILE}.${process.pid}`, JSON.stringify(keys))
+    renameSync(`${FILE}.${process.pid}`, FILE)
+    return keys
+  }
+}
