@@ -57,8 +57,9 @@ export const tokens = define('tokens', {
       },
     },
     {
+      // Not at /tokens: the interface has no list there (405).
       kind: 'list',
-      path: '/tokens',
+      path: '/personal-access-tokens',
       scope: 'tokens:write',
       params: ['fields', 'page'],
       about: `List your tokens, without their plaintext. ${EXTENSION}`,

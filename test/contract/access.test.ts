@@ -364,7 +364,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /domains/{}/check': 'domains:write',
   'GET /domains/{}/advised-records': 'domains:read',
   'GET /privacy-requests': 'compliance:write',
-  'GET /tokens': 'tokens:write',
+  'GET /personal-access-tokens': 'tokens:write',
   'GET /grants': 'tokens:write',
   'POST /grants/{}/revoke': 'tokens:write',
   'GET /lanes': 'emails:read',

@@ -38,7 +38,10 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
         You look at the account of ${visit.account.email}: its tokens and programs are shown to its owner.
       </p>`,
     })
-  const [answer, programs] = await Promise.all([visit.get(`/tokens?${pageOf(visit)}`), visit.get('/grants')])
+  const [answer, programs] = await Promise.all([
+    visit.get(`/personal-access-tokens?${pageOf(visit)}`),
+    visit.get('/grants'),
+  ])
   const rows = answer.many.map((token) => [
     html`${text(token, 'name')} <span class="soft">…${text(token, 'last_four')}</span>`,
     html`<details>
