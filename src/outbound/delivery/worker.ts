@@ -1,6 +1,7 @@
 // The worker thread that delivers: it composes and signs mail and talks to exchangers, over connections of its own. So
 // the octets of a mail are made where they are sent from, and the main thread sees neither them nor the dialogue.
 import { isAscii } from 'node:buffer'
+import { counters } from '../../base/counters.ts'
 import { outside, serveJobs, tell } from '../../base/jobs.ts'
 import { release } from '../../base/memory.ts'
 import { letterOf } from '../../message/letters.ts'
@@ -32,6 +33,13 @@ export interface Sent {
   verdicts: Verdict[]
   /** The session can carry more mail. */
   usable: boolean
+}
+
+/** What is told of every job. */
+export interface Done {
+  value: unknown
+  /** How often exchangers answered since the last job, by the first digit of their replies. */
+  replies: Record<string, number>
 }
 
 /** What the worker tells without being asked: a connection has ended. */
@@ -100,11 +108,27 @@ function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined
   return undefined
 }
 
-serveJobs<WorkerJob, unknown>((job) => {
+const counted = new Map<string, number>()
+
+/** Figures are shown by the main thread (api/metrics.ts). */
+function newReplies(): Record<string, number> {
+  const found: Record<string, number> = {}
+  for (const [{ class: digit, direction }, sum] of counters.smtp.values()) {
+    if (direction !== 'out') continue
+    const more = sum - (counted.get(digit!) ?? 0)
+    if (more > 0) found[digit!] = more
+    counted.set(digit!, sum)
+  }
+  return found
+}
+
+function perform(job: WorkerJob): unknown {
   if ('open' in job) return open(job.session, job.open)
   if ('handed' in job) return handed.get(job.handed) ?? []
   if ('end' in job) return end(job.session, job.end)
   const session = sessions.get(job.session)
   if (!session) throw new Error('The connection is not known to this thread.')
   return send(session, job.send.letter, job.send.envelope, job.send.sending)
-})
+}
+
+serveJobs<WorkerJob, Done>(async (job) => ({ value: await perform(job), replies: newReplies() }))

@@ -3,13 +3,14 @@
 //
 // A thread that ends takes its connections with it, and the mails under way on them are tried again. So mail that may
 // cost much, and mail that met trouble of this server before, is kept apart, on threads for such mail alone.
+import { counters } from '../../base/counters.ts'
 import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/pool.ts'
 import { WorkerSlot, type Question, type Reply, type Task } from '../../base/worker-slot.ts'
 import { TIMEOUTS, type ConnectOptions, type Envelope } from '../../smtp/client.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import { isVerdict } from './connect.ts'
 import type { LetterJob } from './transaction.ts'
-import type { EndedSession, Opened, Sent, WorkerJob } from './worker.ts'
+import type { Done, EndedSession, Opened, Sent, WorkerJob } from './worker.ts'
 
 export interface WorkersOptions {
   /** The most threads; those for mail kept apart are half as many in addition. */
@@ -203,8 +204,12 @@ export class DeliveryWorkers {
     for (const { code, error, id, value } of replies) {
       const task = slot.pending.get(id)
       slot.pending.delete(id)
-      if (error === undefined) task?.resolve(value as never)
-      else task?.reject(new JobFailed(error, code ?? ''))
+      if (error === undefined) {
+        const done = value as Done
+        for (const [digit, count] of Object.entries(done.replies))
+          counters.smtp.add({ direction: 'out', class: digit }, count)
+        task?.resolve(done.value as never)
+      } else task?.reject(new JobFailed(error, code ?? ''))
     }
     // Connections that are kept for a moment do not keep the process alive.
     if (slot.pending.size === 0) slot.worker.unref()
