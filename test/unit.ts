@@ -6,7 +6,6 @@ import { grouped } from './kit/together.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = '.tests'
-const together = new URL('./kit/together.ts', import.meta.url).href
 
 mkdirSync(join(ROOT, FOLDER), { recursive: true })
 for (const [index, files] of grouped(globSync('test/**/*.test.ts', { cwd: ROOT })).entries()) {
@@ -14,7 +13,7 @@ for (const [index, files] of grouped(globSync('test/**/*.test.ts', { cwd: ROOT }
   const draft = join(ROOT, `${name}.${process.pid}`)
   writeFileSync(
     draft,
-    `import { together } from ${JSON.stringify(together)}\ntogether(${JSON.stringify(files, null, 2)})\n`,
+    `import { together } from '../test/kit/together.ts'\ntogether(${JSON.stringify(files, null, 2)})\n`,
   )
   // Another run may be reading the file: it is replaced at once.
   renameSync(draft, join(ROOT, name))

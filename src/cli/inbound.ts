@@ -60,7 +60,7 @@ export function createInbound(parts: InboundParts): Inbound {
   const source = new URL('../inbound/reader.ts', import.meta.url)
   const ask = remembering(resolver, clock)
   const workers = new Pool<InboundJob, InboundResult>(source, {
-    size: Math.max(READERS, availableParallelism()),
+    size: config.workers.count || Math.max(READERS, availableParallelism()),
     heapMb: HEAP_MB,
     answer: ({ name, type }: { name: string; type: string }) => ask(name, type),
   })

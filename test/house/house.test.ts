@@ -577,7 +577,7 @@ describe('the package', () => {
         // A directory, in a worktree a file.
         if (entry.name === '.git') continue
         if (entry.isDirectory()) {
-          if (!['node_modules', 'dist', 'data', '.postrider'].includes(entry.name)) visit(path)
+          if (!['node_modules', 'dist', 'data', '.postrider', '.tests'].includes(entry.name)) visit(path)
           continue
         }
         if (!entry.isFile() || (entry.name === 'postrider.toml' && folder === normalize(ROOT))) continue

@@ -81,6 +81,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     network: { allow_private: ['127.0.0.0/8'], ...network },
     // Tests ask more often than people.
     api: { rate_limit: 0, ...api },
+    // Each thread loads its program anew, which takes longer than most tests.
+    workers: { count: 1 },
     ...rest,
   })
   const appliance = await startAppliance({

@@ -31,7 +31,7 @@ before(async () => {
     final: ({ to }) => final.get(to[0]!),
   })
   postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port } },
+    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
   })
   await Promise.all([postrider.activeDomain('here.test'), postrider.activeDomain('second.test')])
 })

@@ -94,6 +94,7 @@ before(async () => {
     log: createLog({ clock, level: 'debug', form: 'json', write: (line) => void logged.push(line) }),
     stsPort: (policies.address() as AddressInfo).port,
     config: {
+      workers: { count: 2 },
       webhooks: { ca_file: caFile },
       delivery: {
         port: exchanger.port,

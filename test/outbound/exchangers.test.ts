@@ -20,7 +20,9 @@ const { post, receiver } = mailsOf(() => postrider)
 
 before(async () => {
   exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  postrider = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
+  })
   await postrider.activeDomain('here.test')
 })
 after(async () => {
@@ -384,7 +386,9 @@ test('what was learned stands in the store, is taken over by the next process, a
     greeting: (open) => (open > 2 ? '421 4.7.0 Too many connections' : WELCOME),
     answer: (command) => (command.includes('slow@') ? '451 4.7.0 Slow down' : undefined),
   })
-  const server = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  const server = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
+  })
   const { clock } = server
   await server.activeDomain('here.test')
   const mails = mailsOf(() => server)

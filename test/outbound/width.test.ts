@@ -14,7 +14,9 @@ const { attempted, post, receiver, show } = mailsOf(() => postrider)
 
 before(async () => {
   exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  postrider = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
+  })
   await postrider.activeDomain('here.test')
 })
 after(async () => {
