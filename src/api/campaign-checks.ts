@@ -59,8 +59,8 @@ export const campaignLinks = define('campaign-links', {
 })
 
 /** Why SpamAssassin said nothing, for the person who asked. */
-const unjudged = (): string =>
-  hasSpamAssassin()
+const unjudged = (program: string): string =>
+  hasSpamAssassin(program)
     ? 'SpamAssassin gave no verdict; the operator finds out why with "spamassassin --lint".'
     : 'SpamAssassin is not installed on this server.'
 
@@ -102,11 +102,11 @@ export const spamVerdicts = define('spam-verdicts', {
           extra: [],
           tracking: null,
         })
-        const verdict = await judgeSpam([...letter].join(''))
+        const verdict = await judgeSpam([...letter].join(''), parts.spamAssassin)
         const about = { key: 0, id: String(campaign.id) }
         return verdict
           ? [{ ...about, judged: true, ...verdict, reason: null }]
-          : [{ ...about, judged: false, score: null, required: null, rules: [], reason: unjudged() }]
+          : [{ ...about, judged: false, score: null, required: null, rules: [], reason: unjudged(parts.spamAssassin) }]
       },
     },
   ],

@@ -44,6 +44,8 @@ export interface ApiDeps {
   troubles: Troubles
   space: Space
   samples: Samples
+  /** The program of SpamAssassin, which need not be there. */
+  spamAssassin: string
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
   /** The limit for all request bodies in memory. */

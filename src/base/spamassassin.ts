@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { MINUTE } from './clock.ts'
 import { semaphore } from './semaphore.ts'
 
-const PROGRAM = '/usr/bin/spamassassin'
+export const SPAMASSASSIN = '/usr/bin/spamassassin'
 const MAX_OUTPUT = 64 * 1024 * 1024
 /** It takes a second or two of the processor. */
 const oneAtATime = semaphore(1)
@@ -19,7 +19,7 @@ export interface SpamVerdict {
   rules: string[]
 }
 
-export function hasSpamAssassin(program = PROGRAM): boolean {
+export function hasSpamAssassin(program: string): boolean {
   try {
     accessSync(program, constants.X_OK)
     return true
@@ -29,7 +29,7 @@ export function hasSpamAssassin(program = PROGRAM): boolean {
 }
 
 /** Undefined when it did not judge: it is not installed, or failed. */
-export function judgeSpam(message: string | Buffer, program = PROGRAM): Promise<SpamVerdict | undefined> {
+export function judgeSpam(message: string | Buffer, program: string): Promise<SpamVerdict | undefined> {
   if (!hasSpamAssassin(program)) return Promise.resolve(undefined)
   const args = ['-L', '-x', '-p', '/dev/null', '--cf=use_bayes 0', '--cf=fold_headers 0', '--cf=report_safe 0']
   const env = { HOME: tmpdir(), PATH: '/usr/sbin:/usr/bin:/sbin:/bin' }

@@ -10,6 +10,7 @@ import { Loop } from '../base/loop.ts'
 import { Budget } from '../base/memory.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
 import { reserveOf, Space } from '../base/space.ts'
+import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import type { Store } from '../store/database.ts'
@@ -105,6 +106,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     fetching,
     operations: createOperations(shared),
     samples: new Samples(shared),
+    spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
     bells: bellsOf(loops, () => letters.lookAgain()),
   }

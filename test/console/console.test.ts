@@ -620,7 +620,22 @@ describe('campaigns', () => {
     assert.equal(methods.filter((each) => each.endsWith('/well')).length, 2, 'once for itself, once for the redirect')
     const looked = (await ann.open(`/campaigns/${id}?look=closer`)).text
     assert.match(looked, /\/gone answers with status 404\./)
-    assert.match(looked, /SpamAssassin (?:gives it|is not installed)/)
+    assert.match(looked, /SpamAssassin gives it 1\.5 points/)
+    const judged = await postrider.api('GET', `/campaigns/${id}/spam-verdict`)
+    assert.deepEqual(judged.body.data.attributes, {
+      judged: true,
+      score: 1.5,
+      required: 5,
+      rules: ['HTML_MESSAGE', 'NO_RELAYS'],
+      reason: null,
+    })
+    const { deps } = postrider.appliance
+    const installed = deps.spamAssassin
+    deps.spamAssassin = '/nowhere/spamassassin'
+    assert.match((await ann.open(`/campaigns/${id}?look=closer`)).text, /SpamAssassin is not installed/)
+    const unjudged = (await postrider.api('GET', `/campaigns/${id}/spam-verdict`)).body.data.attributes
+    assert.deepEqual([unjudged.judged, unjudged.score], [false, null])
+    deps.spamAssassin = installed
     assert.equal((await postrider.asOther('GET', `/campaigns/${id}/links`)).status, 404)
     receiver.answer = 200
   })

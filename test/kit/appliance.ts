@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { HOUR } from '../../src/base/clock.ts'
 import { parseConfig, type Config, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog, type Log } from '../../src/base/log.ts'
@@ -20,6 +21,9 @@ import { ManualClock } from './clock.ts'
 import { usedKeyPair } from './keys.ts'
 import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
+
+/** What is installed on the machine decides nothing. */
+const SPAMASSASSIN = fileURLToPath(new URL('spamassassin.sh', import.meta.url))
 
 export const JSON_API = 'application/vnd.api+json'
 
@@ -106,6 +110,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   })
   const { deps } = appliance
   if (!options.newKeys) Object.assign(deps, { makeKeys: () => usedKeyPair(2048) })
+  deps.spamAssassin = SPAMASSASSIN
   const app = createApp(deps)
   const console_ = createConsole(deps, apiInside(deps), () => appliance.notices.ring())
   app.route('/', console_.app)
