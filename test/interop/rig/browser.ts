@@ -23,9 +23,6 @@ export const LOOKS = [
 
 export type Browser = Awaited<ReturnType<typeof startBrowser>>
 
-/** How often an element is looked for that a live page replaces. */
-const TRIES = 5
-
 export async function startBrowser() {
   const profile = mkdtempSync(join(tmpdir(), 'postrider-chromium-'))
   const driver = spawn('/usr/bin/chromedriver', ['--port=0'], { stdio: ['ignore', 'pipe', 'ignore'] })
@@ -54,15 +51,17 @@ export async function startBrowser() {
   const cdp = (cmd: string, params: unknown) => ask('POST', `${session}/goog/cdp/execute`, { cmd, params })
   const find = async (value: string): Promise<string> =>
     (await ask('POST', `${session}/element`, { using: 'css selector', value }))[NAME]
-  /** Does something with an element. A live page may replace it in between: then it is looked for again. */
-  const withElement = async (selector: string, deed: string, body: unknown): Promise<unknown> => {
-    for (let tries = 1; ; tries++)
+  /** Does something with an element. A live page may bring it later, or replace it: then it is looked for again. */
+  const withElement = (selector: string, deed: string, body: unknown): Promise<unknown> =>
+    until(async () => {
       try {
-        return await ask('POST', `${session}/element/${await find(selector)}/${deed}`, body)
+        await ask('POST', `${session}/element/${await find(selector)}/${deed}`, body)
+        return true
       } catch (thrown) {
-        if (tries === TRIES || !/stale element reference/.test(String(thrown))) throw thrown
+        if (/stale element reference|no such element/.test(String(thrown))) return false
+        throw thrown
       }
-  }
+    }, selector)
   const shoot = async (name: string): Promise<void> => {
     if (SHOTS)
       writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(await ask('GET', `${session}/screenshot`), 'base64'))
