@@ -278,9 +278,10 @@ describe('a full disk', () => {
   test('as the system refuses to let files grow: a sentence, nothing damaged', async () => {
     const dir = join(folder, 'limited')
     const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+    // In blocks of 512 octets.
     const { status, stdout, stderr } = spawnSync(
-      'bash',
-      ['--norc', '-c', 'ulimit -f 48; exec "$0" "$@"', process.execPath, program, 'user', 'add', 'ann@owner.test'],
+      'sh',
+      ['-c', 'ulimit -f 96; exec "$0" "$@"', process.execPath, program, 'user', 'add', 'ann@owner.test'],
       { encoding: 'utf8', cwd: folder, env: { PATH: process.env['PATH'], ...settings(dir).env } },
     )
     sentenceOf({ code: status ?? -1, stdout, stderr })
