@@ -197,7 +197,10 @@ if (within)
       const printed = await server.machine.must('postrider domain records example.org')
       assert.match(printed, new RegExp(`IN MX 10 ${renamed}\\.`))
       assert.match(printed, new RegExp(`"v=spf1 a:${renamed} `))
-      assert.doesNotMatch(zoneLines(printed).join('\n'), new RegExp(HOST))
+      // The advised SPF record of the domain itself keeps what is published there: others may send by it.
+      const ofDomain = /^example\.org\. \d+ IN TXT "v=spf1 /
+      const others = zoneLines(printed).filter((line) => !ofDomain.test(line))
+      assert.doesNotMatch(others.join('\n'), new RegExp(HOST))
 
       // As long as the former name is published, it is called by its name.
       await publish(world, published, renamed)
