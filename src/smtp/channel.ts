@@ -20,6 +20,8 @@ const WORDS: Record<string, string> = {
   ETIMEDOUT: 'no answer',
   EHOSTUNREACH: 'no route to it',
   ENETUNREACH: 'no route to its network',
+  EMFILE: 'this machine has no free descriptor',
+  ENFILE: 'this machine has no free descriptor',
   EADDRNOTAVAIL: 'the address to send from ("delivery.source") is not one of this machine',
 }
 
@@ -38,6 +40,7 @@ export const isFailure = (answer: object): answer is Failure => 'failure' in ans
 /** The most dialogue that is kept of one mail, in characters. */
 const MAX_DIALOGUE = 8000
 const MAX_NOTE = 600
+const ENDED = 'ended by us'
 /**
  * The most replies that wait to be read: to pipelined commands, or without a command (a 421 before closing, nonsense).
  */
@@ -169,7 +172,7 @@ export class Channel {
   }
 
   destroy(): void {
-    this.#cut('ended by us')
+    this.#cut(ENDED)
   }
 
   #cut(failure: string): void {
@@ -187,13 +190,12 @@ export class Channel {
 
   #listen(): void {
     this.#socket.on('data', (chunk: Buffer) => {
-      const replies = this.#reader.push(chunk)
-      if (replies === 'protocol error') return this.#cut('the server does not speak SMTP')
-      for (const reply of replies) {
+      for (const reply of this.#reader.push(chunk)) {
         this.note(`<- ${reply.code} ${cleanText(reply.lines.join('\n'))}`)
         if (this.#waiting) this.#waiting(reply)
         else if (this.#replies.length < MAX_UNASKED) this.#replies.push(reply)
       }
+      if (this.#reader.broken) this.#cut('the server does not speak SMTP')
     })
     this.#socket.on('error', (error) => this.#break({ failure: wordsFor(error) }))
     this.#socket.on('close', () => this.#break({ failure: 'the server closed the connection' }))
@@ -244,10 +246,14 @@ function handshake(
   })
 }
 
-/** Opens a TCP connection within `timeout` ms. Never rejects: the answer is the connection or the failure. */
+/**
+ * Opens a TCP connection within `timeout` ms, unless `signal` ends that. Never rejects: the answer is the connection or
+ * the failure.
+ */
 export function openChannel(
   target: { host: string; port: number; localAddress?: string | undefined },
   timeout: number,
+  signal?: AbortSignal,
 ): Promise<Channel | Failure> {
   const { host, port, localAddress } = target
   return new Promise((resolve) => {
@@ -258,6 +264,7 @@ export function openChannel(
       resolve(local ? { failure, local } : { failure })
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
+    signal?.addEventListener('abort', () => fail(ENDED), { once: true })
     // A machine without IPv6 reports EADDRNOTAVAIL too;
     // then the exchanger is only unreachable, and the machine is fine.
     const failed = (error: Error): void =>

@@ -263,17 +263,20 @@ export class SmtpSession {
   }
 }
 
-/** Connects and opens a session, or returns a verdict why not. Never rejects. */
-export async function openSession(options: ConnectOptions): Promise<SmtpSession | Verdict> {
+/** Connects and opens a session, or returns a verdict why not; `signal` ends that at any step. Never rejects. */
+export async function openSession(options: ConnectOptions, signal?: AbortSignal): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
-  const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect)
+  const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect, signal)
   if (isFailure(channel)) {
     const text = `${host} [${address}] cannot be reached on port ${port}: ${channel.failure}.`
     const circumstance = { stage: 'connect', host } as const
     return channel.local ? waitsForUs(circumstance, text) : ownVerdict('deferred', '4.4.1', text, circumstance)
   }
   const session = new SmtpSession(channel, options)
+  const end = (): void => session.destroy()
+  signal?.addEventListener('abort', end)
   const verdict = await session.open(options)
+  signal?.removeEventListener('abort', end)
   if (verdict) void session.quit()
   return verdict ?? session
 }

@@ -28,31 +28,34 @@ export function cleanText(text: string, max: number = MAX_TEXT): string {
 
 /**
  * Collects the octets of a server into replies.
- * `push` returns the complete replies, or 'protocol error' when it is no SMTP.
+ * `push` returns the replies that are complete, also those in front of octets that are no SMTP.
  */
 export class ReplyReader {
   readonly #decoder = new StringDecoder('utf8')
   #rest = ''
   #lines: string[] = []
+  /** What came is no SMTP: nothing more can be read. */
+  broken = false
 
-  push(chunk: Buffer): Reply[] | 'protocol error' {
+  push(chunk: Buffer): Reply[] {
     const replies: Reply[] = []
     this.#rest += this.#decoder.write(chunk)
-    for (;;) {
+    while (!this.broken) {
       const end = this.#rest.indexOf('\n')
       if (end < 0) break
       const line = this.#rest.slice(0, end).replace(/\r$/, '')
       this.#rest = this.#rest.slice(end + 1)
-      if (line.length > MAX_LINE) return 'protocol error'
       const [, code, mark, text] = /^([2-5]\d\d)([ -]|$)(.*)$/s.exec(line) ?? []
-      if (code === undefined || this.#lines.length >= MAX_LINES) return 'protocol error'
+      this.broken = line.length > MAX_LINE || code === undefined || this.#lines.length >= MAX_LINES
+      if (this.broken || code === undefined) break
       this.#lines.push(text ?? '')
       if (mark === '-') continue
       counters.smtp.add({ direction: 'out', class: `${code[0]}xx` })
       replies.push(readReply(Number(code), this.#lines))
       this.#lines = []
     }
-    return this.#rest.length > MAX_LINE ? 'protocol error' : replies
+    this.broken ||= this.#rest.length > MAX_LINE
+    return replies
   }
 
   /** True when part of a reply has arrived. */

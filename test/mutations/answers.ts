@@ -138,9 +138,7 @@ export const ANSWERED: Record<string, Parser> = {
     files: ['smtp/reply.ts', 'smtp/bounce-class.ts'],
     seeds: of('250-mx.test\r\n250-SIZE 1000\r\n250 8BITMIME\r\n', '550 5.1.1 no such user\r\n', '250-', '  ', '4.2.1 '),
     parse(bytes) {
-      const replies = new ReplyReader().push(bytes)
-      if (replies === 'protocol error') return
-      for (const reply of replies) {
+      for (const reply of new ReplyReader().push(bytes)) {
         readCapabilities(reply)
         classify({ stage: 'rcpt', code: reply.code, enhanced: reply.enhanced, text: reply.text })
       }

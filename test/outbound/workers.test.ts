@@ -108,6 +108,21 @@ test('a mail that takes too long ends its thread: mails on its connections are l
   assert.equal(next?.kind, 'delivered', 'another thread has taken its place')
 })
 
+test('connections that are being opened are ended with the others, and none is opened any more', async (t) => {
+  const threads = workers(t)
+  exchanger.script.greeting = ''
+  const { connections } = exchanger
+  const [session, silent] = [open(threads, true), open(threads)].map((each) => each.catch((thrown: Error) => thrown))
+  await until(() => exchanger.connections === connections + 2)
+  threads.cut()
+  delete exchanger.script.greeting
+  for (const answer of [await session, await silent, await open(threads).catch((thrown: Error) => thrown)]) {
+    assert.ok(answer instanceof Error, 'no session')
+    assert.match(answer.message, /"kind":"deferred"/)
+    assert.match(answer.message, /"code":null/)
+  }
+})
+
 test('a connection that the exchanger closes is known to be closed', async (t) => {
   const session = await open(workers(t))
   assert.equal(session.usable, true)

@@ -124,9 +124,8 @@ function read(octets: Buffer, ...cuts: number[]): Reply[] | 'protocol error' {
   const replies: Reply[] = []
   let from = 0
   for (const to of [...cuts, octets.length]) {
-    const got = reader.push(octets.subarray(from, to))
-    if (got === 'protocol error') return got
-    replies.push(...got)
+    replies.push(...reader.push(octets.subarray(from, to)))
+    if (reader.broken) return 'protocol error'
     from = to
   }
   return replies
@@ -205,6 +204,16 @@ test('the same octets make the same replies, however the network cuts them', () 
       assert.deepEqual(read(octets, cut), whole, `cut at ${cut} of ${text.slice(0, 40)}`)
     assert.deepEqual(read(octets, ...Array.from({ length: octets.length - 1 }, (_, index) => index + 1)), whole)
   }
+})
+
+test('replies in front of what is not SMTP are replies', () => {
+  const reader = new ReplyReader()
+  const replies = reader.push(Buffer.from('250 2.1.0 ok\r\n550 5.1.1 no\r\nhello\r\n250 ok\r\n'))
+  assert.deepEqual(
+    replies.map(({ code }) => code),
+    [250, 550],
+  )
+  assert.equal(reader.broken, true)
 })
 
 test('what is not SMTP, or has no end, is refused', () => {

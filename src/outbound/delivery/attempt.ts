@@ -37,9 +37,8 @@ export interface Attempted {
   withdrawn?: Withdrawal
 }
 
-/** Calls to the code that keeps the list of open sessions. */
+/** What an attempt asks of the engine. */
 export interface Sessions {
-  opened(session: WorkerSession): void
   /** Resolves when it is closed. */
   leave(connection: Connection): Promise<void>
   /** No new connection is opened any more. */
@@ -152,7 +151,6 @@ async function talk(
     if (!connection) {
       const session = await connectAlong(connecting, lane.domain, lane.route!, policy)
       if (isVerdict(session)) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
-      sessions.opened(session)
       connection = { session, mails: 0, worked: false }
     }
     const unwanted = work.source.unwanted(work)

@@ -35,13 +35,17 @@ export async function conclude(
     for (const [index, delivery] of work.deliveries.entries()) {
       const verdict = verdicts[index]!
       if (untried(verdict))
-        move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now })
+        move(tx, deliveryMachine, delivery.key, 'lapse', {
+          leased_until: null,
+          next_attempt_at: now,
+          attempts: delivery.attempts - 1,
+        })
       else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
     }
   })
   for (const [index, { address }] of work.deliveries.entries()) {
     const { kind, code, enhanced, text, host, tls } = verdicts[index]!
-    if (!isTold(kind, config.log.deliveries)) continue
+    if (!isTold(kind, config.log.deliveries) || untried(verdicts[index]!)) continue
     log.info('delivery', {
       message_id: work.email.message_id,
       to: address,

@@ -79,7 +79,7 @@ export async function connectAlong<Session extends object>(
       continue
     }
     for (const address of addresses) {
-      const session = await openHost(deps, host, address, wishOf(deps, policy, route, host))
+      const session = await openHost(deps, host, address, () => wishOf(deps, policy, route, host))
       if (!isVerdict(session)) return session
       verdicts.push(session)
     }
@@ -89,12 +89,13 @@ export async function connectAlong<Session extends object>(
 
 type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 
+/** Throws when the file of further authorities cannot be read. */
 function wishOf({ config }: WayDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
-  const ca_file = authoritiesOf(config)
-  const authorities = ca_file === '' ? undefined : readFileSync(ca_file, 'utf8')
   // Credentials go only to a relay that proves its name.
-  if (enforced || (relay && relay.tls !== 'none' && relay.username !== ''))
-    return { tls: 'required', verify: { authorities } }
+  if (enforced || (relay && relay.tls !== 'none' && relay.username !== '')) {
+    const file = authoritiesOf(config)
+    return { tls: 'required', verify: { authorities: file === '' ? undefined : readFileSync(file, 'utf8') } }
+  }
   if (policy === 'Require' || relay?.tls === 'required') return { tls: 'required' }
   return { tls: relay?.tls === 'none' ? 'none' : 'optional' }
 }
@@ -103,8 +104,14 @@ async function openHost<Session extends object>(
   deps: ConnectDeps<Session>,
   host: Host,
   address: string,
-  wish: Wish,
+  wishing: () => Wish,
 ): Promise<Session | Verdict> {
+  let wish: Wish
+  try {
+    wish = wishing()
+  } catch (thrown) {
+    return waitsForUs({ stage: 'connect', host: host.name }, `tls.ca_file cannot be read (${codeOf(thrown)}).`)
+  }
   const v6 = address.includes(':')
   const credentials = credentialsOf(host.relay)
   if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)

@@ -19,7 +19,6 @@ import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from
 import { claimRound } from './round.ts'
 import { Shaping } from '../shaping.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
-import type { WorkerSession } from './workers.ts'
 
 export interface DeliveryDeps extends AttemptDeps {
   store: Store
@@ -44,7 +43,6 @@ export class DeliveryEngine {
   readonly #memory: LaneMemory
   readonly #loop: Loop
   readonly #shaping: Shaping
-  readonly #open = new Set<WorkerSession>()
   readonly #sessions: Sessions
   readonly #running = new Set<Promise<void>>()
   readonly #fates: Fates
@@ -62,11 +60,7 @@ export class DeliveryEngine {
     this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
     this.#fates = new Fates(deps, () => this.#loop.ring())
     this.#sessions = {
-      opened: (session) => void this.#open.add(session),
-      leave: ({ session }) => {
-        this.#open.delete(session)
-        return session.quit()
-      },
+      leave: ({ session }) => session.quit(),
       closing: () => this.#stopping,
     }
     this.#loop = new Loop({ name: 'deliveries', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
@@ -95,7 +89,7 @@ export class DeliveryEngine {
     this.#stopping = true
     this.#fates.end()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
-      for (const session of this.#open) session.destroy()
+      this.#deps.workers.cut()
       this.#fates.giveUp()
     })
     await this.#loop.stop()

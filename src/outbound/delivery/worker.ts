@@ -48,11 +48,15 @@ export interface EndedSession {
 }
 
 const sessions = new Map<number, SmtpSession>()
+const opening = new Map<number, AbortController>()
 /** Of mails whose octets the exchanger has, while its answer is awaited: the indexes of the recipients that it took. */
 const handed = new Map<number, number[]>()
 
 async function open(session: number, options: ConnectOptions): Promise<Opened | Verdict> {
-  const opened = await outside(openSession(options))
+  const abort = new AbortController()
+  opening.set(session, abort)
+  const opened = await outside(openSession(options, abort.signal))
+  opening.delete(session)
   if ('kind' in opened) return opened
   sessions.set(session, opened)
   opened.onEnd(() => tell({ ended: session } satisfies EndedSession))
@@ -103,6 +107,7 @@ async function fitFor(
 function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined {
   const session = sessions.get(number)
   sessions.delete(number)
+  opening.get(number)?.abort()
   if (how === 'quit') return session && outside(session.quit())
   session?.destroy()
   return undefined

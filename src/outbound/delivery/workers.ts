@@ -7,7 +7,7 @@ import { counters } from '../../base/counters.ts'
 import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/pool.ts'
 import { WorkerSlot, type Question, type Reply, type Task } from '../../base/worker-slot.ts'
 import { TIMEOUTS, type ConnectOptions, type Envelope } from '../../smtp/client.ts'
-import type { Verdict } from '../../smtp/verdict.ts'
+import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import { isVerdict } from './connect.ts'
 import type { LetterJob } from './transaction.ts'
 import type { Done, EndedSession, Opened, Sent, WorkerJob } from './worker.ts'
@@ -119,6 +119,7 @@ export class DeliveryWorkers {
   readonly #threads = new Map<Slot, Thread>()
   #tasks = 0
   #closed = false
+  #cut = false
   #look: NodeJS.Timeout | undefined
 
   constructor(options: WorkersOptions) {
@@ -130,6 +131,8 @@ export class DeliveryWorkers {
    * Rejects with NoWorker or WorkerLost.
    */
   async open(options: ConnectOptions, apart = false): Promise<WorkerSession | Verdict> {
+    if (this.#cut)
+      return ownVerdict('deferred', '4.3.2', 'This server stops.', { stage: 'connect', host: options.host })
     const thread = this.#freest(apart)
     const number = ++numbers
     const run = (job: object): Promise<unknown> =>
@@ -151,6 +154,15 @@ export class DeliveryWorkers {
       this.#left(thread, number)
       throw thrown
     }
+  }
+
+  /** Ends every connection, those that are being opened too, and opens no other. */
+  cut(): void {
+    this.#cut = true
+    for (const thread of this.#threads.values())
+      for (const number of thread.sessions.keys())
+        // A thread that has ended has none any more.
+        this.#run(thread, { session: number, end: 'destroy' }).catch(() => undefined)
   }
 
   async close(): Promise<void> {
