@@ -80,6 +80,8 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
 function converse(socket: Socket, exchanger: TestExchanger, connection: number, tls: boolean): void {
   let buffer = ''
   let inData = false
+  /** MAIL was taken: what a client sends in one go after a MAIL that is refused is refused as well. */
+  let begun = false
   let envelope: { from: string; to: string[] } = { from: '', to: [] }
   const say = (text: string): void => {
     if (text === 'close') socket.destroy()
@@ -93,8 +95,11 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
     const scripted = exchanger.script.answer?.(line, connection)
     const verb = line.split(/[ :]/)[0]!.toUpperCase()
     const refused = scripted !== undefined && !/^[23]/.test(scripted)
-    if (verb === 'MAIL') envelope = { from: /<(.*?)>/.exec(line)?.[1] ?? '', to: [] }
-    if (verb === 'RCPT' && !refused) envelope.to.push(/<(.*?)>/.exec(line)?.[1] ?? '')
+    if (verb === 'MAIL') {
+      begun = !refused
+      envelope = { from: /<(.*?)>/.exec(line)?.[1] ?? '', to: [] }
+    }
+    if (verb === 'RCPT' && !refused && begun) envelope.to.push(/<(.*?)>/.exec(line)?.[1] ?? '')
     if (verb === 'DATA' && (scripted === undefined ? envelope.to.length > 0 : scripted.startsWith('354'))) inData = true
     if (scripted !== undefined) return say(scripted)
     switch (verb) {
@@ -118,6 +123,8 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
         converse(secure, exchanger, connection, true)
         return undefined
       }
+      case 'RCPT':
+        return say(begun ? '250 2.0.0 OK' : '503 5.5.1 MAIL first')
       case 'DATA':
         return say(inData ? '354 Go ahead' : '503 5.5.1 No recipients')
       case 'QUIT':
