@@ -11,6 +11,8 @@ export type Relay = Config['delivery']['routes'][number]
 export interface Host {
   name: string
   port: number
+  /** The preference of its MX record: hosts with the same one are equal. Absent without a record. */
+  preference?: number
   relay?: Relay
   /** IP address when DNS is not needed: for our own listener. */
   address?: string
@@ -72,7 +74,9 @@ export async function findHosts(
   if (home) return [home]
   if (usable.length === 0)
     return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
-  return usable.slice(0, MAX_HOSTS).map(({ exchange }) => ({ name: exchange, port: options.port }))
+  return usable
+    .slice(0, MAX_HOSTS)
+    .map(({ exchange, priority }) => ({ name: exchange, port: options.port, preference: priority }))
 }
 
 /**

@@ -429,7 +429,7 @@ test('what was learned stands in the store, is taken over by the next process, a
   })
   const after = new LaneSet(new Shaping())
   after.recall(shown)
-  assert.equal(after.of('narrow.test').width, shown[1]!.connections)
+  assert.equal(after.of('narrow.test').learned.width.allowed, shown[1]!.connections)
   assert.equal(after.of('slow.test').learned.pace.perSecond, shown[2]!.per_second)
   // A restart tries again at once.
   assert.equal(after.of('away.test').pausedUntil, 0)

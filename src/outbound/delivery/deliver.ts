@@ -13,12 +13,13 @@ import { releaseAll } from './claim.ts'
 import { findRoute } from './connect.ts'
 import { LaneMemory } from './lane-memory.ts'
 import { LaneSet } from './lane-set.ts'
-import { heldByProvider, providerShareOf, someIdle, type Lane } from './lanes.ts'
+import { heldByProvider, providerShareOf, shareOf, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from '../shaping.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
+import { someIdle, type Way, type Work } from './ways.ts'
 
 export interface DeliveryDeps extends AttemptDeps {
   store: Store
@@ -93,10 +94,8 @@ export class DeliveryEngine {
       this.#fates.giveUp()
     })
     await this.#loop.stop()
-    for (const lane of this.#lanes.values()) {
-      for (const waiter of lane.idle.splice(0)) waiter(undefined)
-      await this.#release(lane, lane.waiting.splice(0))
-    }
+    for (const way of this.#lanes.ways()) for (const waiter of way.idle.splice(0)) waiter(undefined)
+    for (const lane of this.#lanes.values()) await this.#release(lane, lane.waiting.splice(0))
     await Promise.all(this.#running)
     await this.#memory.write()
     inTime()
@@ -122,41 +121,44 @@ export class DeliveryEngine {
     const lane = this.#lanes.of(mail.lane)
     this.#inMemory++
     this.#assign(lane, mail)
-    this.#staff(lane)
   }
 
-  /** Gives mail to an idle sender, else puts it in the line for the next one. */
-  #assign({ idle, waiting }: Lane, mail: MailTransaction): void {
-    if (idle.length > 0) idle.shift()!(mail)
-    else waiting.push(mail)
+  /** Puts mail in the line of its lane, and has it sent; where the way is not known, that is found first. */
+  #assign(lane: Lane, mail: MailTransaction): void {
+    lane.waiting.push(mail)
+    if (this.#stopping) return
+    const way = this.#lanes.wayOf(lane)
+    if (!way || !lane.knowsWay(this.#deps.clock.now()))
+      return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+    way.offer(lane)
+    this.#staff(way)
   }
 
-  /** Starts senders where mail waits, the route is known, and lane, provider and server have a connection left. */
-  #staff(lane: Lane): void {
-    if (this.#stopping || lane.waiting.length === 0) return
-    if (!lane.knowsWay(this.#deps.clock.now())) return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+  /** Gives waiting mail to senders without work, then to new ones while way, provider and server have room for them. */
+  #staff(way: Way): void {
+    if (this.#stopping) return
+    while (way.idle.length > 0 && way.hasWork) way.idle.shift()!(way.next())
     const { max_connections } = this.#deps.config.delivery
     while (
-      lane.waiting.length > 0 &&
-      lane.senders < lane.width &&
-      this.#senders < lane.shareOf(max_connections) &&
-      this.#shaping.hasRoom(lane.limits)
+      way.senders < way.most &&
+      this.#senders < shareOf(max_connections, way.bulk) &&
+      this.#shaping.hasRoom(way.limits) &&
+      way.hasWork
     ) {
-      lane.senders++
+      way.senders++
       this.#senders++
-      const { limits } = lane
-      this.#shaping.opened(limits)
-      const sent = this.#send(lane, lane.waiting.shift()).finally(() => {
-        lane.senders--
+      this.#shaping.opened(way.limits)
+      const sent = this.#send(way, way.next()).finally(() => {
+        way.senders--
         this.#senders--
-        this.#shaping.closed(limits)
-        for (const other of this.#lanes.values()) this.#staff(other)
+        this.#shaping.closed(way.limits)
+        for (const other of this.#lanes.ways()) this.#staff(other)
       })
-      this.#track(sent, `sender for ${lane.domain}`)
+      this.#track(sent, 'sender')
     }
-    // A connection that is kept without work ends where another lane needs its place.
-    if (lane.waiting.length > 0 && lane.senders < lane.width && this.#idle > 0)
-      someIdle(this.#lanes.values(), this.#senders >= max_connections ? undefined : lane.limits)?.(undefined)
+    // A connection that is kept without work ends where another way needs its place.
+    if (this.#idle > 0 && way.senders < way.most && way.hasWork)
+      someIdle(this.#lanes.ways(), this.#senders >= max_connections ? undefined : way.limits)?.(undefined)
   }
 
   /** Runs a task in the background: its faults are logged, and stop() waits for it. */
@@ -180,10 +182,10 @@ export class DeliveryEngine {
         // What comes in while the first are settled has the same fate.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
-        lane.route = route
-        lane.limits = this.#shaping.limitsFor(route.hosts[0])
-        // Mail was claimed before its provider was known: mail over the provider's limit goes back.
-        const over = (heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0) - providerShareOf(lane)
+        this.#lanes.go(lane, route)
+        // Mail was claimed before its way was known: mail over the provider's limit goes back, or all in a pause.
+        const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
+        const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
       }
     } catch (thrown) {
@@ -193,23 +195,24 @@ export class DeliveryEngine {
     } finally {
       lane.routing = false
     }
-    this.#staff(lane)
+    const way = this.#lanes.wayOf(lane)
+    if (way) this.#staff(way)
   }
 
-  /** One sender: sends the lane's mail over one connection, which is replaced when it is used up. */
-  async #send(lane: Lane, work: MailTransaction | undefined): Promise<void> {
+  /** One sender: sends the mail of a way over one connection, which is replaced when it is used up. */
+  async #send(way: Way, work: Work | undefined): Promise<void> {
     let connection: Connection | undefined
     try {
       while (work) {
-        lane.inHand++
-        const used = await this.#deliver(lane, work, connection).finally(() => void lane.inHand--)
+        const { lane, mail } = work
+        const used = await this.#deliver(way, work, connection).finally(() => void lane.inHand--)
         // Another connection works: it gets this mail, and this sender ends.
-        if (used === 'refused') return this.#assign(lane, work)
+        if (used === 'refused') return this.#assign(lane, mail)
         this.#inMemory--
         if (used === 'narrowed') return void (connection = undefined)
         connection = used
         if (lane.due !== null) this.#loop.ring()
-        work = lane.waiting.shift() ?? (await this.#nextFor(lane, connection))
+        work = way.next() ?? (await this.#nextFor(way, connection))
       }
     } finally {
       if (connection) await this.#sessions.leave(connection)
@@ -217,21 +220,21 @@ export class DeliveryEngine {
   }
 
   /** Waits a little with an open connection for more mail; undefined when none came. */
-  #nextFor(lane: Lane, connection: Connection | undefined): Promise<MailTransaction | undefined> | undefined {
+  #nextFor(way: Way, connection: Connection | undefined): Promise<Work | undefined> | undefined {
     const { clock, config } = this.#deps
-    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(lane.limits)
+    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(way.limits)
     if (!connection || this.#stopping || full) return undefined
     this.#idle++
-    return lane.idleFor(clock).finally(() => void this.#idle--)
+    return way.idleFor(clock).finally(() => void this.#idle--)
   }
 
   /** Settles or releases one mail transaction in any case, unless its connection was refused. */
-  async #deliver(lane: Lane, work: MailTransaction, open: Connection | undefined): Promise<Used> {
+  async #deliver(way: Way, { lane, mail: work }: Work, open: Connection | undefined): Promise<Used> {
     const begunAt = this.#deps.clock.now()
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, lane, work, open, this.#sessions)
     // The time of the verdict: writing it down takes its own.
     const now = this.#deps.clock.now()
-    if (isRefused(lane, work, verdicts, now)) {
+    if (isRefused(way, work, verdicts, now)) {
       if (connection) await this.#sessions.leave(connection)
       return 'refused'
     }
@@ -249,13 +252,13 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      if (this.#heed(lane, lessonOf(lane, fates, connection, now), now)) {
+      if (this.#heed({ lane, way }, lessonOf({ lane, way }, fates, connection, now), now)) {
         if (connection) await this.#sessions.leave(connection)
         return 'narrowed'
       }
     }
     const spent = verdicts.some(({ code }) => code === 421)
-    if (!connection || (!spent && connection.session.usable && connection.mails < lane.limits.mails_per_connection))
+    if (!connection || (!spent && connection.session.usable && connection.mails < way.limits.mails_per_connection))
       return connection
     // An exchanger that counts connections counts this one until it is closed.
     await this.#sessions.leave(connection)
@@ -263,9 +266,10 @@ export class DeliveryEngine {
   }
 
   /** Acts on what a mail taught; true when its sender is one too many. */
-  #heed(lane: Lane, learned: Lesson, now: number): boolean {
+  #heed({ lane, way }: { lane: Lane; way: Way }, learned: Lesson, now: number): boolean {
     if (learned?.lesson === 'narrower') return true
-    if (learned?.lesson === 'closed') this.#track(this.#leaveAlone(lane, learned.verdict, now), `settle ${lane.domain}`)
+    if (learned?.lesson === 'closed')
+      for (const each of way.lanes) this.#track(this.#leaveAlone(each, learned.verdict, now), `settle ${each.domain}`)
     else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
     return false
   }

@@ -7,12 +7,15 @@ import { heldLanes } from './holds.ts'
 import type { LearnedLane } from './lane-memory.ts'
 import { Lane } from './lanes.ts'
 import type { Shaping } from '../shaping.ts'
+import type { Route } from './connect.ts'
+import { Ways, type Way } from './ways.ts'
 import { Lessons } from './width.ts'
 
 export class LaneSet {
   readonly #lanes = new Map<string, Lane>()
   readonly #shaping: Shaping
   readonly #lessons = new Lessons()
+  readonly #ways = new Ways()
   /** Receiving domains that the operator holds. */
   #held = new Set<string>()
 
@@ -55,6 +58,21 @@ export class LaneSet {
     return this.#lanes.values()
   }
 
+  /** The exchangers that a lane shares with others; undefined until its route was found. */
+  wayOf(lane: Lane): Way | undefined {
+    return this.#ways.of(lane)
+  }
+
+  ways(): IterableIterator<Way> {
+    return this.#ways.values()
+  }
+
+  /** A lane's route was found: it joins the lanes with the same exchangers. */
+  go(lane: Lane, route: Route): void {
+    lane.route = route
+    this.#ways.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
+  }
+
   /** Reads which lanes hold mail, and which are held; returns the lanes that are held from now on. */
   rescan(reader: Reader, now: number): Lane[] {
     this.#held = heldLanes(reader)
@@ -81,8 +99,11 @@ export class LaneSet {
     let any = false
     for (const lane of this.#lanes.values()) {
       any ||= lane.learned.isAny || lane.pauseLearned(now) !== null
-      if (lane.empty) this.#lanes.delete(lane.name)
+      if (!lane.empty) continue
+      this.#lanes.delete(lane.name)
+      this.#ways.leave(lane)
     }
+    this.#ways.sweep()
     this.#lessons.sweep(now, (name) => this.#lanes.has(name))
     return any
   }

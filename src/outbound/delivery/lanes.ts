@@ -1,6 +1,6 @@
-// A lane is all mail for one recipient domain, with its own connections, due time and pauses, so that a slow or
-// refusing exchanger delays no other domain. Campaign mail has separate lanes; other mail goes before it.
-import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
+// A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
+// exchanger delays no other domain. Campaign mail has separate lanes; other mail goes before it.
+import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from './transaction.ts'
 import type { Route } from './connect.ts'
 import { domainOf, isBulk } from '../lane-names.ts'
@@ -9,14 +9,15 @@ import { Learned } from './width.ts'
 
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
-/** How long an unused connection is kept. */
-const IDLE = 3 * SECOND
 /** How long a route is used before it is looked up again. */
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
 /** The share of connections and memory that campaigns may use; the rest is kept for other mail. */
 const BULK_SHARE = 0.75
+
+/** How much of a shared limit campaign mail (`bulk`) or other mail may use. */
+export const shareOf = (most: number, bulk: boolean): number => (bulk ? Math.ceil(most * BULK_SHARE) : most)
 
 export class Lane {
   readonly name: string
@@ -27,14 +28,10 @@ export class Lane {
   due: number | null = null
   /** Claimed mail that waits for a connection. */
   readonly waiting: MailTransaction[] = []
-  /** Running senders. */
-  senders = 0
   /** Unfinished writes about its mail: until they are done the lane claims nothing. */
   unwritten = 0
   /** MailTransactions that senders work on now. */
   inHand = 0
-  /** Senders without work: each takes a mail, or undefined to end. */
-  readonly idle: ((work: MailTransaction | undefined) => void)[] = []
   /** The route to its exchangers; null until it was found. */
   route: Route | null = null
   /** The route is being looked up. */
@@ -59,11 +56,6 @@ export class Lane {
     this.limits = limits
   }
 
-  /** How much of a shared limit this lane may use: all of it, or the share of campaigns. */
-  shareOf(most: number): number {
-    return this.bulk ? Math.ceil(most * BULK_SHARE) : most
-  }
-
   /** How many more mails may be claimed now. */
   room(now: number): number {
     if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
@@ -74,11 +66,6 @@ export class Lane {
   /** When there may be mail to claim; null when no due time is known. */
   wakeAt(): number | null {
     return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
-  }
-
-  /** How many connections it may have. */
-  get width(): number {
-    return this.learned.width.of(this.limits.domain_connections)
   }
 
   knowsWay(now: number): boolean {
@@ -92,6 +79,14 @@ export class Lane {
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
     this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
+  }
+
+  /** Other lanes with the same exchangers found that no connection works. */
+  pausedWith({ at, until }: { at: number; until: number }): void {
+    if (until <= this.pausedUntil) return
+    this.#pause = until - at
+    this.pausedAt = at
+    this.pausedUntil = until
   }
 
   /** No new work before a time; for reasons that are not the exchanger's. */
@@ -108,24 +103,9 @@ export class Lane {
     this.#pause = 0
   }
 
-  /** Waits up to IDLE for more mail while the connection stays open; undefined when none came. */
-  idleFor(clock: Clock): Promise<MailTransaction | undefined> {
-    return new Promise((resolve) => {
-      const waiter = (work: MailTransaction | undefined): void => {
-        cancel()
-        resolve(work)
-      }
-      const cancel = clock.wake(clock.now() + IDLE, () => {
-        this.idle.splice(this.idle.indexOf(waiter), 1)
-        resolve(undefined)
-      })
-      this.idle.push(waiter)
-    })
-  }
-
-  /** The lane has no mail, no senders and no known due time: it can be dropped. */
+  /** The lane has no mail and no known due time: it can be dropped. */
   get empty(): boolean {
-    return this.due === null && this.waiting.length === 0 && this.senders === 0 && !this.routing
+    return this.due === null && this.waiting.length === 0 && this.inHand === 0 && !this.routing
   }
 }
 
@@ -139,10 +119,4 @@ export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   for (const { inHand, limits, waiting } of lanes)
     held.set(limits.name, (held.get(limits.name) ?? 0) + waiting.length + inHand)
   return held
-}
-
-/** Takes a sender without work off its lane's list: of lanes with the limits `of`, or of any lane. */
-export function someIdle(lanes: Iterable<Lane>, of?: Limits): Lane['idle'][number] | undefined {
-  for (const { idle, limits } of lanes) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
-  return undefined
 }

@@ -1,23 +1,24 @@
 // What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a
-// second, or nothing for a while. Whoever asks acts on it; here a lane only learns.
+// second, or nothing for a while. The engine acts on it; here a lane and its way only learn.
 import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
 import type { MailTransaction } from './transaction.ts'
 import { aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from './conclude.ts'
 import type { Lane } from './lanes.ts'
+import type { Way } from './ways.ts'
 
 /** So often a mail whose MAIL got 4xx is tried on another connection. */
 const MAX_REFUSALS = 2
 
 /** Whether a mail goes over another connection instead. What may be its own fault is not tried on all of them. */
-export function isRefused(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
-  if (lane.senders <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
+export function isRefused(way: Way, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
+  if (way.senders <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
   if (verdicts.every(maybeTheMail)) {
     work.refusals = (work.refusals ?? 0) + 1
     if (work.refusals > MAX_REFUSALS) return false
   }
-  lane.learned.width.refused(lane.senders, now)
+  way.width.refused(way.senders, now)
   return true
 }
 
@@ -42,7 +43,7 @@ export function slowedBy(
 
 /**
  * local: this server could not try, and what waits is tried later. narrower: one connection was too many, others may
- * work. closed: no connection works; the lane pauses. slower: what was claimed is too much.
+ * work. closed: no connection works; the lanes of the way pause. slower: what was claimed is too much.
  */
 export type Lesson = { lesson: 'closed'; verdict: Verdict } | { lesson: 'local' | 'narrower' | 'slower' } | undefined
 
@@ -59,9 +60,9 @@ export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): b
   return local !== undefined
 }
 
-/** What to make of the settled answers to a mail on a connection (undefined: none could be opened). */
+/** What to make of the settled answers to a mail on a connection of a way (undefined: none could be opened). */
 export function lessonOf(
-  lane: Lane,
+  { lane, way }: { lane: Lane; way: Way },
   verdicts: readonly Verdict[],
   connection: Connection | undefined,
   now: number,
@@ -70,18 +71,19 @@ export function lessonOf(
   const host = verdicts.find(aboutTheHost)
   // A session that carried mail is merely at its end.
   if (host && !connection?.worked) {
-    if (lane.senders > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
-      lane.learned.width.refused(lane.senders, now)
+    if (way.senders > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
+      way.width.refused(way.senders, now)
       return { lesson: 'narrower' }
     }
-    lane.backOff(now)
+    // Other domains at the same exchangers would find the same.
+    way.backOff(lane, now)
     return { lesson: 'closed', verdict: { ...host, handed: false, dialogue: null } }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
   // Only what it said itself says something of it.
   if (verdicts.some(({ code }) => code !== null) && verdicts.every(({ kind }) => kind !== 'deferred')) {
     lane.relax()
-    lane.learned.width.succeeded(now)
+    way.succeeded(now)
     lane.learned.pace.succeeded(now)
   }
   return undefined

@@ -3,7 +3,7 @@
 import { groupDue } from '../../store/due.ts'
 import type { Store } from '../../store/database.ts'
 import { LANES } from './claim.ts'
-import { heldByProvider, providerShareOf, type Lane } from './lanes.ts'
+import { heldByProvider, providerShareOf, shareOf, type Lane } from './lanes.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
 
 export interface Round {
@@ -30,7 +30,7 @@ export async function claimRound(
   const served: Lane[] = []
   let claimed: MailTransaction[] = []
   let space = window - inMemory
-  const spaceOf = (lane: Lane): number => space - (window - lane.shareOf(window))
+  const spaceOf = (lane: Lane): number => space - (window - shareOf(window, lane.bulk))
   if (ready.some((lane) => spaceOf(lane) > 0)) {
     const share = Math.max(1, Math.floor(space / ready.length))
     claimed = await store.write((tx) =>

@@ -50,6 +50,11 @@ export class Width {
     this.#refusedAt = this.#raisedAt = at
   }
 
+  /** Takes over what was learned elsewhere of the same exchangers: the lesser number counts. */
+  learn(other: Width): void {
+    if (other.allowed < this.#allowed) this.restore(other.allowed, Math.max(other.learnedAt, this.#refusedAt))
+  }
+
   /** Whether nothing is remembered that would still matter. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
@@ -58,7 +63,8 @@ export class Width {
 
 /** What was learned of a lane's exchangers. */
 export class Learned {
-  readonly width = new Width()
+  /** Shared by all lanes of a way, once the lane has one. */
+  width = new Width()
   readonly pace = new Pace()
 
   /** Whether there is anything to remember. */

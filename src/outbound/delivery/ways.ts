@@ -1,0 +1,164 @@
+// A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one: its connections carry the mail
+// of all of them in turn, and its limits count for all of them together. So thousands of domains at one provider need
+// few connections. Campaign mail has ways of its own, as it has lanes of its own.
+import { SECOND, type Clock } from '../../base/clock.ts'
+import type { Limits } from '../shaping.ts'
+import type { Route } from './connect.ts'
+import type { Lane } from './lanes.ts'
+import type { MailTransaction } from './transaction.ts'
+import { Width } from './width.ts'
+
+/** How long an unused connection is kept. */
+const IDLE = 3 * SECOND
+
+/** A mail, and the lane that it belongs to. */
+export interface Work {
+  lane: Lane
+  mail: MailTransaction
+}
+
+export class Way {
+  readonly bulk: boolean
+  readonly limits: Limits
+  /** How many connections the exchangers take, as learned. */
+  readonly width = new Width()
+  /** Running senders. */
+  senders = 0
+  /** No connection works, as one of the lanes found. */
+  #pause = { at: 0, until: 0 }
+  /** Senders without work: each takes a mail, or undefined to end. */
+  readonly idle: ((work: Work | undefined) => void)[] = []
+  /** All lanes whose mail goes here. */
+  readonly lanes = new Set<Lane>()
+  /** Those that may have waiting mail; the first is the next. */
+  readonly #turns = new Set<Lane>()
+
+  constructor(limits: Limits, bulk: boolean) {
+    this.limits = limits
+    this.bulk = bulk
+  }
+
+  /** How many connections there may be. A known provider has a limit for all domains together. */
+  get most(): number {
+    const { domain_connections, provider_connections } = this.limits
+    return this.width.of(provider_connections || domain_connections)
+  }
+
+  /** A lane comes here with its waiting mail, and with what was learned of its exchangers before. */
+  join(lane: Lane): void {
+    lane.limits = this.limits
+    this.lanes.add(lane)
+    this.width.learn(lane.learned.width)
+    lane.learned.width = this.width
+    lane.pausedWith(this.#pause)
+    this.offer(lane)
+  }
+
+  /** No connection works: all lanes wait, and those that come later. */
+  backOff(finder: Lane, now: number): void {
+    for (const lane of this.lanes) lane.backOff(now)
+    this.#pause = { at: now, until: finder.pausedUntil }
+  }
+
+  /** A mail was taken. */
+  succeeded(now: number): void {
+    this.width.succeeded(now)
+    this.#pause = { at: 0, until: 0 }
+  }
+
+  /** A lane may have waiting mail. */
+  offer(lane: Lane): void {
+    this.#turns.add(lane)
+  }
+
+  /** The next mail, which is in hand from now on; lanes take turns. Undefined when no lane has any that may go now. */
+  next(): Work | undefined {
+    const lane = this.#nextLane()
+    const mail = lane?.waiting.shift()
+    if (!lane || !mail) return undefined
+    this.#turns.delete(lane)
+    if (lane.waiting.length > 0) this.#turns.add(lane)
+    lane.inHand++
+    return { lane, mail }
+  }
+
+  /** Whether `next` has mail. */
+  get hasWork(): boolean {
+    return this.#nextLane() !== undefined
+  }
+
+  #nextLane(): Lane | undefined {
+    for (const lane of this.#turns)
+      // Its mail was released or settled, or has another way now.
+      if (!this.lanes.has(lane) || lane.waiting.length === 0) this.#turns.delete(lane)
+      // One domain gets no more connections than its limit, although its provider takes more.
+      else if (lane.inHand < this.limits.domain_connections) return lane
+    return undefined
+  }
+
+  /** Waits up to IDLE for more mail while the connection stays open; undefined when none came. */
+  idleFor(clock: Clock): Promise<Work | undefined> {
+    return new Promise((resolve) => {
+      const waiter = (work: Work | undefined): void => {
+        cancel()
+        resolve(work)
+      }
+      const cancel = clock.wake(clock.now() + IDLE, () => {
+        this.idle.splice(this.idle.indexOf(waiter), 1)
+        resolve(undefined)
+      })
+      this.idle.push(waiter)
+    })
+  }
+}
+
+/** What tells ways apart: the exchangers in their order of preference, and what is asked of a connection to them. */
+function nameOf({ enforced, hosts }: Route): string {
+  const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
+  const exchangers = hosts.map(({ address, name, port, preference = 0, relay }) =>
+    [ranks.indexOf(preference), name, port, address ?? '', relay?.tls ?? '', relay?.username ?? ''].join(' '),
+  )
+  return [enforced ? 'enforced' : '', ...exchangers.sort()].join('\n')
+}
+
+export class Ways {
+  readonly #ways = new Map<string, Way>()
+  readonly #taken = new WeakMap<Lane, Way>()
+
+  /** The way of a lane; undefined until its route was found. */
+  of(lane: Lane): Way | undefined {
+    return this.#taken.get(lane)
+  }
+
+  /** A lane goes along a route from now on. `limits` count when no other lane goes there. */
+  take(lane: Lane, route: Route, limits: () => Limits): Way {
+    const name = `${lane.bulk ? 'bulk' : ''}\n${nameOf(route)}`
+    const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk)
+    this.#ways.set(name, way)
+    this.leave(lane)
+    this.#taken.set(lane, way)
+    way.join(lane)
+    return way
+  }
+
+  /** A lane is forgotten, or goes another way. */
+  leave(lane: Lane): void {
+    this.#taken.get(lane)?.lanes.delete(lane)
+    this.#taken.delete(lane)
+  }
+
+  values(): IterableIterator<Way> {
+    return this.#ways.values()
+  }
+
+  /** Forgets ways that no lane uses. */
+  sweep(): void {
+    for (const [name, { lanes, senders }] of this.#ways) if (lanes.size === 0 && senders === 0) this.#ways.delete(name)
+  }
+}
+
+/** Takes a sender without work off its way's list: of ways with the limits `of`, or of any way. */
+export function someIdle(ways: Iterable<Way>, of?: Limits): Way['idle'][number] | undefined {
+  for (const { idle, limits } of ways) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
+  return undefined
+}
