@@ -2,7 +2,6 @@
 import { availableParallelism } from 'node:os'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { semaphore } from '../base/semaphore.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Pool } from '../base/pool.ts'
@@ -14,6 +13,7 @@ import { listenError } from '../api/server.ts'
 import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
+import { inTurns } from '../inbound/turns.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
 import type { Store } from '../store/database.ts'
@@ -36,7 +36,7 @@ export interface InboundParts {
 
 export interface Inbound {
   engine: InboundEngine
-  /** Reads messages again, for downloads of attachments. */
+  /** Reads messages for those who wait: downloads of attachments, and mail from SMTP submission. */
   files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
   /** The first listener, for delivering mail to hosted domains. */
@@ -66,13 +66,12 @@ export function createInbound(parts: InboundParts): Inbound {
   })
   // Separate threads, so that downloads do not delay the processing of messages.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
-  const inTurn = semaphore(READERS)
   const engine = new InboundEngine({ ...parts, workers })
   const reception = new Reception({ ...parts, ring: () => engine.ring() })
   const listeners: SmtpListener[] = []
   return {
     engine,
-    files: { run: (job) => inTurn(() => files.run(job)) },
+    files: inTurns(files),
     listeners,
     home() {
       const [first] = listeners
