@@ -480,6 +480,14 @@ test('a repeat within 24 hours is the same mail, with other recipients another; 
   assert.equal((await show(one))['idempotency_key'], 'order-7')
 })
 
+test('a repeat of a large message leaves no second file', async () => {
+  const message = `Message-ID: <large-once@here.test>\r\n${HEADER}\r\n${`${'z'.repeat(76)}\r\n`.repeat(8000)}`
+  const first = idOf(await answered(message))
+  const files = spooled()
+  assert.equal(idOf(await answered(message)), first)
+  assert.deepEqual(spooled(), files)
+})
+
 test('an agent of the token or of the header; a cap of recipients a day, at the API too', async () => {
   const { deps } = postrider.appliance
   const { plaintext, token } = await tokenWith({ agentId: 'printer', daily: 3 })

@@ -88,7 +88,8 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
   const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
   // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
-  const earlier = hash && acceptedBefore(store, userKey, given.idempotency_key!, hash)
+  // For a received message the transaction alone asks: it has nothing to fetch, and its file goes when it is a repeat.
+  const earlier = hash && !given.message && acceptedBefore(store, userKey, given.idempotency_key!, hash)
   if (earlier) return { email: earlier, replayed: true }
   const from = parseAddress(given.from)!
   const recipients = recipientsOf(given)
