@@ -15,7 +15,7 @@ import { submitEmail, type SubmitDeps } from '../outbound/accept/submit.ts'
 import { suppressedFor } from '../outbound/suppressions/stops.ts'
 import type { NewEmail } from '../outbound/accept/email.ts'
 import type { InboundEnvelope, SmtpRefusal } from '../smtp/listener.ts'
-import { db, statement } from '../store/query.ts'
+import { db, sql, statement } from '../store/query.ts'
 import { Intake, type Held } from '../store/intake.ts'
 import { SPOOL_ABOVE } from '../store/spool.ts'
 import { rolesOf } from './envelope.ts'
@@ -38,21 +38,32 @@ const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger t
 const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 This is no address that mail can be sent to' }
 const unsendable = (text: string): SmtpRefusal => ({ code: 554, text: `5.6.0 ${wordsOf(text)}` })
 
-const activeDomains = statement<{ user_key: number }>()((arg) =>
+const activeDomain = statement<{ user_key: number; name: string }>()((arg) =>
   db
     .selectFrom('domains')
     .select(['key', 'name'])
     .where('user_key', '=', arg.user_key)
+    .where('name', '=', arg.name)
     .where('status', '=', 'active')
-    .where('deleted_at', 'is', null)
-    .limit(1000),
+    .where('deleted_at', 'is', null),
 )
 
+/** A domain of the user and how many there are; one row, as a fact is. */
+const activeDomains = statement<{ user_key: number }>()((arg) =>
+  db
+    .selectFrom('domains')
+    .select((eb) => [eb.fn.min('key').as('key'), eb.fn.min('name').as('name'), eb.fn.countAll<number>().as('count')])
+    .where('user_key', '=', arg.user_key)
+    .where('status', '=', 'active')
+    .where('deleted_at', 'is', null),
+)
+
+/** The selectors of a domain, with spaces between them. */
 const selectors = statement<{ user_key: number; name: string }>()((arg) =>
   db
     .selectFrom('dkim_keys as k')
     .innerJoin('domains as d', 'd.key', 'k.domain_key')
-    .select('k.selector')
+    .select(sql<string | null>`group_concat(k.selector, ' ')`.as('all'))
     .where('d.user_key', '=', arg.user_key)
     .where('d.name', '=', arg.name),
 )
@@ -91,13 +102,21 @@ export class Submissions {
     if (gone) return gone
     const parsed = parseAddrSpec(address)
     if (!parsed) return NO_MAILBOX
-    const domains = store.all(activeDomains({ user_key: sender.userKey }))
-    const sending = parseAddrSpec(from)?.domain
-    const domain = domains.find(({ name }) => name === sending) ?? (domains.length === 1 ? domains[0] : undefined)
+    const domain = this.#domainFor(from, sender)
     const found = domain && suppressedFor(store, keyring, domain.key, parsed.address, clock.now())
     if (!found) return undefined
     const reason = found.erased ? 'it was forgotten on request' : found.reason
     return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain!.name} (${reason})`)}` }
+  }
+
+  /** The domain that MAIL FROM names, or the only one; undefined: it will be known by the From field. */
+  #domainFor(from: string, { userKey: user_key }: Sender): { key: number; name: string } | undefined {
+    const { store } = this.#deps
+    const name = parseAddrSpec(from)?.domain
+    const named = name === undefined ? undefined : store.fact(activeDomain({ user_key, name }))
+    if (named) return named
+    const all = store.fact(activeDomains({ user_key }))!
+    return all.count === 1 ? all : undefined
   }
 
   /** Keeps a message and queues it, or returns the refusal. */
@@ -166,7 +185,7 @@ export class Submissions {
     }
     const { domain } = coming.header.from
     coming.messageId = coming.header.messageId ?? `<${coming.id}@${domain}>`
-    const ownSelectors = store.all(selectors({ user_key: userKey, name: domain })).map(({ selector }) => selector)
+    const ownSelectors = store.fact(selectors({ user_key: userKey, name: domain }))?.all?.split(' ') ?? []
     const edited = coming.header.edited({ messageId: coming.messageId, now: clock.now(), ownSelectors })
     await coming.intake.add(Buffer.from(`${edited}\r\n`, 'latin1'))
     await coming.intake.add(rest)
