@@ -8,6 +8,7 @@ import { limits } from './limits.ts'
 import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { statements } from './statements.ts'
+import { submission } from './submission.ts'
 import { webhooks } from './webhooks.ts'
 
 const { values, positionals } = parseArgs({
@@ -20,6 +21,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   statements: () => statements(values.count === '3000' ? 500 : count),
   profile: () => profile(count),
   outbound: () => outbound(count),
+  submission: () => submission(count),
   backlog: () => backlog(count),
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),

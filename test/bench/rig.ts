@@ -37,6 +37,8 @@ export interface Server {
   pid: number
   port: number
   smtpPort: number
+  /** Submission with TLS from the first octet; undefined where the configuration has none. */
+  submissionPort?: number
   token: string
   dataDir: string
   ask(message: 'report' | 'reset' | 'profile' | 'top'): Promise<Report>
@@ -66,7 +68,7 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
         resolve(value as never)
       })
     })
-  const facts = (await message()) as Pick<Server, 'port' | 'smtpPort' | 'token'>
+  const facts = (await message()) as Pick<Server, 'port' | 'smtpPort' | 'submissionPort' | 'token'>
   return {
     pid: child.pid!,
     ...facts,
