@@ -4,6 +4,7 @@ import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
 import { withoutLongSpaces } from './long-spaces.ts'
 import { fieldOf, type Node } from './mime-tree.ts'
+import { plainBody } from './plain-body.ts'
 
 export interface InboundAttachment {
   /** Its number among the attachments, from "1". */
@@ -171,6 +172,15 @@ const HEAD = 64
  * `inspect` is called for each attachment with its first octets.
  */
 export async function parseBody(
+  message: Buffer,
+  inspect?: (attachment: InboundAttachment, head: Buffer) => void,
+): Promise<ParsedBody> {
+  const plain = plainBody(message)
+  return plain ? { ...plain, attachments: [] } : readWhole(message, inspect)
+}
+
+/** The same by the library alone, whatever the message is. */
+export async function readWhole(
   message: Buffer,
   inspect?: (attachment: InboundAttachment, head: Buffer) => void,
 ): Promise<ParsedBody> {

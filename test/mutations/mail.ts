@@ -1,4 +1,5 @@
 // Parsers of mail that came: structure, header, body, reports, verdicts.
+import { deepEqual } from 'node:assert/strict'
 import { authenticate } from 'mailauth'
 import { isProven } from '../../src/inbound/proof.ts'
 import { parseAddress } from '../../src/message/address.ts'
@@ -7,7 +8,8 @@ import { evidenceOf } from '../../src/message/evidence.ts'
 import { refusalOf, typeOf } from '../../src/message/file-type.ts'
 import { withoutLongSpaces } from '../../src/message/long-spaces.ts'
 import { MalformedMessage, parseFields, parseParameters, parseTree } from '../../src/message/mime-tree.ts'
-import { parseBody, parseHeader } from '../../src/message/parse.ts'
+import { parseBody, parseHeader, readWhole } from '../../src/message/parse.ts'
+import { plainBody } from '../../src/message/plain-body.ts'
 import { programIn } from '../../src/message/programs.ts'
 import { readReport } from '../../src/message/report.ts'
 import { names } from '../../src/store/erasing.ts'
@@ -37,6 +39,12 @@ async function judge(bytes: Buffer, records: typeof nowhere | (() => Promise<str
 
 const HEAD = 'From: a@there.test\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n'
 
+/** What is read without the library is what the library reads. */
+async function sameAsLibrary(bytes: Buffer): Promise<void> {
+  const body = plainBody(bytes)
+  if (body) deepEqual({ ...body, attachments: [] }, await readWhole(bytes))
+}
+
 export const MAIL: Record<string, Parser> = {
   'structure and header': {
     files: ['message/mime-tree.ts', 'message/parse.ts'],
@@ -48,6 +56,19 @@ export const MAIL: Record<string, Parser> = {
     files: ['message/parse.ts'],
     seeds: bombs,
     parse: (bytes) => (parseTree(bytes), parseBody(bytes)),
+    declared: malformed,
+  },
+  'usual bodies': {
+    files: ['message/plain-body.ts'],
+    seeds: both(
+      bombs,
+      of(
+        'From: a@there.test\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nHi =C3=BC=\r\n there\r\n',
+        'Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\nSGVsbG8gd29ybGQ=\r\n',
+        `${HEAD.replace('mixed', 'alternative')}\r\nHi\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>\r\n--b--\r\n`,
+      ),
+    ),
+    parse: sameAsLibrary,
     declared: malformed,
   },
   'runs of spaces': {

@@ -1,0 +1,93 @@
+// The body of a message of the usual forms, read without the library's streams: one text, or a text and a page as
+// alternatives, in UTF-8. The text is the same as the library's (a test holds both against each other); whatever is not
+// beyond doubt is left to the library.
+import { fromQuotedPrintable, parseTree, type Node } from './mime-tree.ts'
+
+export interface PlainBody {
+  text: string | null
+  html: string | null
+}
+
+/** Larger ones are rare, and the library takes them piece by piece. */
+const MAX = 256 * 1024
+const TEXT = /^text\/(plain|html)(?: *; *charset *= *(?:"(?:utf-8|us-ascii)"|utf-8|us-ascii))?$/i
+const ALTERNATIVES = /^multipart\/alternative *; *boundary *= *(?:"([\w'()+,./:=?-]{1,70})"|([\w'()+,./:-]{1,70}))$/i
+const ENCODING = /^(?:7bit|8bit|quoted-printable|base64)$/i
+/** Fields that say how a part is read; any other of this family makes a message unusual. */
+const FAMILY = /^[\t ]*content-(?:type|transfer-encoding|disposition)\b/gim
+/** Quoted-printable (RFC 2045 §6.7) that leaves nothing open: no white space at a line's end, no lone "=". */
+const LOOSE = /[\t ]\r?$|=(?![0-9A-F]{2}|\r\n)/im
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
+
+/** Text and html of a message; undefined when it is for the library. */
+export function plainBody(message: Buffer): PlainBody | undefined {
+  if (message.length > MAX) return undefined
+  const tree = parseTree(message)
+  if (!isClear(message, tree)) return undefined
+  const [single, ...others] = tree.children.length === 0 ? [tree] : tree.children
+  if (others.length === 0) return single === tree ? withText(message, tree) : undefined
+  const boundary = boundaryOf(tree)
+  if (boundary === undefined || others.length > 1 || !standsThrice(message, tree, boundary)) return undefined
+  const [first, second] = tree.children as [Node, Node]
+  if (!isClear(message, first) || !isClear(message, second)) return undefined
+  const text = withText(message, first)
+  const page = withText(message, second)
+  if (text?.html !== null || page?.text !== null) return undefined
+  return { text: text.text, html: page.html }
+}
+
+/** The value of its only field of that name; "" when there is none, undefined when there are several. */
+function valueOf({ fields }: Node, name: string): string | undefined {
+  const values = fields.filter((field) => field.name.toLowerCase() === name).map(({ value }) => value.trim())
+  return values.length > 1 ? undefined : (values[0] ?? '')
+}
+
+/** Every line that any reader could take for a field of the family is one that we read. */
+function isClear(message: Buffer, node: Node): boolean {
+  const header = message.toString('latin1', node.at, node.start)
+  const named = ['content-type', 'content-transfer-encoding'].filter((name) => valueOf(node, name) !== '')
+  // oxlint-disable-next-line no-control-regex
+  return (header.match(FAMILY)?.length ?? 0) === named.length && !/[\0\x0b\x0c]/.test(header)
+}
+
+function boundaryOf(tree: Node): string | undefined {
+  const match = ALTERNATIVES.exec(valueOf(tree, 'content-type') ?? '')
+  const encoding = valueOf(tree, 'content-transfer-encoding')
+  return match && encoding !== undefined && /^(?:[78]bit)?$/i.test(encoding) ? (match[1] ?? match[2]) : undefined
+}
+
+/** The boundary stands three times in the body, each time as a whole line: at its beginning, between, at its end. */
+function standsThrice(message: Buffer, { end, start }: Node, boundary: string): boolean {
+  const pieces = message.toString('latin1', start, end).split(`--${boundary}`)
+  if (pieces.length !== 4) return false
+  const [before, first, second, after] = pieces as [string, string, string, string]
+  const line = (piece: string): boolean => piece.startsWith('\r\n') && piece.endsWith('\r\n') && piece.length > 4
+  return before === '' && line(first) && line(second) && /^--(?:\r\n)?$/.test(after)
+}
+
+/** Text or html of a leaf. */
+function withText(message: Buffer, node: Node): PlainBody | undefined {
+  const type = valueOf(node, 'content-type')
+  const encoding = valueOf(node, 'content-transfer-encoding')
+  if (type === undefined || encoding === undefined) return undefined
+  const match = TEXT.exec(type || 'text/plain')
+  // A part without a single octet is read differently from reader to reader.
+  if (!match || node.start >= node.end || node.children.length > 0 || !ENCODING.test(encoding || '7bit'))
+    return undefined
+  const octets = contentOf(message, node, encoding.toLowerCase())
+  const text = octets && (octets.toString().replaceAll('\r\n', '\n').replaceAll('\0', '') || null)
+  if (text === undefined) return undefined
+  return match[1]!.toLowerCase() === 'html' ? { text: null, html: text } : { text, html: null }
+}
+
+/** A leaf's octets, its transfer encoding undone; undefined when it is not written strictly. */
+function contentOf(message: Buffer, { end, start }: Node, encoding: string): Buffer | undefined {
+  const octets = message.subarray(start, end)
+  if (encoding === 'base64') {
+    const text = octets.toString('latin1').replaceAll('\r\n', '')
+    return BASE64.test(text) ? Buffer.from(text, 'base64') : undefined
+  }
+  if (encoding !== 'quoted-printable') return octets
+  const text = octets.toString('latin1')
+  return LOOSE.test(text) ? undefined : fromQuotedPrintable(text)
+}
