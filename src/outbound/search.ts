@@ -1,9 +1,10 @@
 // The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
 // match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 //
-// Words have no index: it would have to be written with every mail. They are looked for in one pass over the table, the
-// newest mails first, which ends at FEW matches; a million mails take 0.2 seconds. It goes in slices, between which the
-// main thread does other work.
+// Words are looked for in one pass over the account's mails, the newest first, which ends at FEW matches. It goes in
+// slices, between which the main thread does other work. Subjects are read from an index that holds nothing else, which
+// takes less than half the time of the table; it knows no words, so that each part of a word is found, and what is
+// erased is erased there too.
 import { refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
@@ -17,6 +18,8 @@ export interface Condition {
 }
 
 interface Term extends Condition {
+  /** The index of subjects has all that it asks for. */
+  ofSubject?: true
   /** How its mails are found, where no index finds them in the order of a list. */
   by?: 'address' | 'reading'
 }
@@ -25,7 +28,10 @@ interface Term extends Condition {
 const FEW = 2000
 /** Addresses that are looked up by their index; more are tried mail by mail. */
 const FEW_ADDRESSES = 20_000
-/** Mails that are read at once: 50 ms. With smaller slices a busy server would take too long for the whole. */
+/**
+ * Mails that are read at once: 50 ms, from the index of subjects 20 ms. With smaller slices a busy server would take
+ * too long for the whole.
+ */
 const SLICE = 250_000
 /** Behind every character that an address may hold. */
 const LAST = '\u{10ffff}'
@@ -66,7 +72,7 @@ const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
         ? toRecipient(value)
         : toBeginning(reader, value.toLowerCase()),
   from: (value) => holdsOrCampaign('from', 'from_address', value),
-  subject: (value) => holdsOrCampaign('subject', 'subject', value),
+  subject: (value) => ({ ...holdsOrCampaign('subject', 'subject', value), ofSubject: true }),
   status: (value) => ({ sql: 'status = ?', parameters: [status(value.toLowerCase())] }),
   domain: (value) => ({
     sql: 'domain_key in (select key from domains where name = ? or id = ?)',
@@ -118,11 +124,15 @@ export async function searched(reader: Reader, userKey: number, text: string): P
   }
   const by = (way: Term['by']): boolean => conditions.some((each) => each.by === way)
   return by('address')
-    ? byKeys(reader, userKey, all, Infinity)
+    ? byKeys(reader, userKey, all, TABLE, Infinity)
     : by('reading')
-      ? byKeys(reader, userKey, all, SLICE)
+      ? byKeys(reader, userKey, all, conditions.every(({ ofSubject }) => ofSubject) ? SUBJECTS : TABLE, SLICE)
       : all
 }
+
+/** An account's mails as the table lies, and as they stand in the index of subjects. */
+const TABLE = 'outbound_emails where +user_key = ?'
+const SUBJECTS = 'outbound_emails indexed by outbound_emails_words where user_key = ?'
 
 /**
  * The same mails by their keys. In the order of a list each mail would be read apart, by an index; without it SQLite
@@ -132,6 +142,7 @@ async function byKeys(
   reader: Reader,
   userKey: number,
   { parameters, sql }: Condition,
+  mails: typeof TABLE | typeof SUBJECTS,
   slice: number,
 ): Promise<Condition> {
   const found: { key: number }[] = []
@@ -140,10 +151,13 @@ async function byKeys(
     if (top !== newest) await new Promise((resolve) => void setImmediate(resolve))
     found.push(
       ...reader.all(
-        raw<{ key: number }>(
-          `select key from outbound_emails where +user_key = ? and key > ? and key <= ? and ${sql} order by key desc limit ?`,
-          [userKey, Math.max(0, top - slice), top, ...parameters, FEW + 1 - found.length],
-        ),
+        raw<{ key: number }>(`select key from ${mails} and key > ? and key <= ? and ${sql} order by key desc limit ?`, [
+          userKey,
+          Math.max(0, top - slice),
+          top,
+          ...parameters,
+          FEW + 1 - found.length,
+        ]),
       ),
     )
   }
@@ -187,6 +201,7 @@ function withWord(reader: Reader, word: string): Term {
   const subjects = holdsOrCampaign('subject', 'subject', word)
   return {
     by: 'reading',
+    ofSubject: true,
     sql: `${addresses.sql} or ${subjects.sql}`,
     parameters: [...addresses.parameters, ...subjects.parameters],
   }

@@ -11,6 +11,7 @@ import { digests } from './migrations/0014-digests.ts'
 import { foundation } from './migrations/0001-foundation.ts'
 import { frontDoor } from './migrations/0012-front-door.ts'
 import { heldMail } from './migrations/0018-held-mail.ts'
+import { words } from './migrations/0019-words.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
 import { notices } from './migrations/0008-notices.ts'
@@ -42,4 +43,5 @@ export const migrations: readonly string[] = [
   oauthDocuments,
   toldOfMail,
   heldMail,
+  words,
 ]

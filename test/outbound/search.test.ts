@@ -89,3 +89,19 @@ test('an address, its beginning, and its domain', async () => {
 })
 
 test('another account finds none of them', async () => assert.deepEqual(await found('zeppelin', 'asOther'), []))
+
+test('words are looked for in the index of subjects alone', async () => {
+  const { store } = postrider.appliance.deps
+  for (const search of ['zeppelin', 'subject:zeppelin', 'your order 123', 'r']) {
+    const passes: string[] = []
+    store.watch((sql) => void (/^select key from outbound_emails\b/.test(sql) && passes.push(sql)))
+    await found(search)
+    store.watch(() => {})
+    assert.ok(passes.length > 0)
+    for (const sql of passes) {
+      const marks = sql.split('?').length - 1
+      const steps = store.all(raw<{ detail: string }>(`explain query plan ${sql}`, Array<null>(marks).fill(null)))
+      assert.match(steps[0]!.detail, /USING COVERING INDEX outbound_emails_words/)
+    }
+  }
+})
