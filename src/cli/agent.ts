@@ -10,6 +10,12 @@ import { answer, table } from './terminal.ts'
 
 export function agentCommand(program: Command, invocation: () => Invocation): void {
   const agent = program.command('agent').description('agents that send mail: their reputation, and a stop for each')
+  pause(agent, invocation)
+  list(agent, invocation)
+}
+
+/** Pause and resume. */
+function pause(agent: Command, invocation: () => Invocation): void {
   for (const [name, paused] of [
     ['pause', true],
     ['resume', false],
@@ -33,6 +39,9 @@ export function agentCommand(program: Command, invocation: () => Invocation): vo
           )
         }),
       )
+}
+
+function list(agent: Command, invocation: () => Invocation): void {
   agent
     .command('list')
     .description('every agent with its pool, its pace and the figures of a week')

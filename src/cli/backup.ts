@@ -95,47 +95,54 @@ async function backUp(
       throw new OperatorError(
         `No backup was made, for this is damaged: ${listed(faults)}; mend it, or add --force to keep a copy as it is.`,
       )
-    const zip = new ZipFile()
-    const failed = Promise.withResolvers<never>()
-    // Prevents an unhandled rejection: the race below may be over.
-    failed.promise.catch(() => {})
-    zip.on('error', failed.reject)
-    let count = 0
-    const add = (path: string, name: string): void => {
-      zip.addFile(path, name)
-      count++
-    }
-    add(join(place, DATABASE), DATABASE)
-    for (const name of FILES) if (existsSync(join(data_dir, name))) add(join(data_dir, name), name)
-    for (const name of readdirSync(kept)) add(join(kept, name), `spool/${name}`)
-    zip.end()
+    const files = [
+      { path: join(place, DATABASE), name: DATABASE },
+      ...FILES.map((name) => ({ path: join(data_dir, name), name })).filter(({ path }) => existsSync(path)),
+      ...readdirSync(kept).map((name) => ({ path: join(kept, name), name: `spool/${name}` })),
+    ]
     const draft = join(place, 'backup.zip')
-    const written = pipeline(
-      zip.outputStream as unknown as NodeJS.ReadableStream,
-      createWriteStream(draft, { mode: 0o600, flags: 'wx' }),
-    )
-    await Promise.race([written, failed.promise]).catch(async (thrown: unknown) => {
-      // The unfinished zip is closed before its folder is removed.
-      ;(zip.outputStream as unknown as Readable).destroy()
-      await written.catch(() => {})
-      throw thrown
-    })
+    await writeZip(draft, files)
     syncPath(draft)
     await readThrough(draft)
-    // Never replaces a file that was created meanwhile.
-    linkSync(draft, target)
-    try {
-      syncPath(dirname(target))
-    } catch (thrown) {
-      // It might be lost in a power cut: no backup is better than one that only seems to exist.
-      rmSync(target, { force: true })
-      throw thrown
-    }
-    return { files: count, faults }
+    putInPlace(draft, target)
+    return { files: files.length, faults }
   } catch (thrown) {
     throw unwritable(target, thrown)
   } finally {
     rmSync(place, { recursive: true, force: true })
+  }
+}
+
+/** Writes a new zip with these files; `name` is the name inside it. Throws what the file system throws. */
+async function writeZip(target: string, files: readonly { path: string; name: string }[]): Promise<void> {
+  const zip = new ZipFile()
+  const failed = Promise.withResolvers<never>()
+  // Prevents an unhandled rejection: the race below may be over.
+  failed.promise.catch(() => {})
+  zip.on('error', failed.reject)
+  for (const { name, path } of files) zip.addFile(path, name)
+  zip.end()
+  const written = pipeline(
+    zip.outputStream as unknown as NodeJS.ReadableStream,
+    createWriteStream(target, { mode: 0o600, flags: 'wx' }),
+  )
+  await Promise.race([written, failed.promise]).catch(async (thrown: unknown) => {
+    // The unfinished zip is closed before its folder is removed.
+    ;(zip.outputStream as unknown as Readable).destroy()
+    await written.catch(() => {})
+    throw thrown
+  })
+}
+
+/** Gives the finished file its name, durably. Throws when a file of that name was created meanwhile. */
+function putInPlace(draft: string, target: string): void {
+  linkSync(draft, target)
+  try {
+    syncPath(dirname(target))
+  } catch (thrown) {
+    // It might be lost in a power cut: no backup is better than one that only seems to exist.
+    rmSync(target, { force: true })
+    throw thrown
   }
 }
 

@@ -14,43 +14,10 @@ const values = (kind: Kind): string =>
         ? '-x'
         : `-x -a ${quoted(kind.join(' '))}`
 
-export function fish(places: readonly Place[]): string {
-  const [root] = places
-  const valued = places.flatMap(({ options, path }) =>
-    options.flatMap(({ kind, name }) => (kind ? [quoted(`${path}|${name}`)] : [])),
-  )
-  const lines = places.flatMap(({ commands, options, path, places: kinds }) => {
-    const here = path === '' ? '' : ` -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')}`)}`
-    return [
-      ...options
-        .filter((option) => path === '' || !root!.options.some(({ name }) => name === option.name))
-        .map(
-          ({ about, kind, name }) =>
-            `complete -c postrider${here} -l ${name.slice(2)}${kind ? ` ${values(kind)}` : ''} -d ${quoted(about)}`,
-        ),
-      ...commands.map(
-        ({ about, name }) =>
-          `complete -c postrider -n ${quoted(`__postrider_at ${path === '' ? '/' : path.replaceAll(' ', '/')} 0`)} -a ${name} -d ${quoted(about)}`,
-      ),
-      ...kinds.flatMap((kind, index) => {
-        const there = `complete -c postrider -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')} ${index}`)}`
-        return kind === 'any'
-          ? []
-          : kind === 'file'
-            ? [`${there} -F`]
-            : kind === 'dir'
-              ? [`${there} -a '(__fish_complete_directories)'`]
-              : [`${there} -a ${quoted(kind.join(' '))}`]
-      }),
-    ]
-  })
-  return `# postrider completion for fish: postrider completion fish | source
-set -g __postrider_paths ${places
-    .slice(1)
-    .map(({ path }) => quoted(path))
-    .join(' ')}
-set -g __postrider_valued ${valued.join(' ')}
-function __postrider_at
+/**
+ * `__postrider_at PATH [COUNT]`: whether the words before the cursor name this command, with COUNT arguments so far.
+ */
+const AT = `function __postrider_at
     set -l tokens (commandline -opc)
     set -e tokens[1]
     set -l at ''
@@ -80,7 +47,48 @@ function __postrider_at
     test (string replace -a ' ' / -- "$at") = (string trim -c / -- $argv[1]); or return 1
     test (count $argv) -lt 2; or test $count -eq $argv[2]
 end
-complete -c postrider -f
+`
+
+/** The completions behind one command: options (those of the program stand everywhere), subcommands and arguments. */
+function completionsAt({ commands, options, path, places: kinds }: Place, root: Place): string[] {
+  const here = path === '' ? '' : ` -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')}`)}`
+  return [
+    ...options
+      .filter((option) => path === '' || !root.options.some(({ name }) => name === option.name))
+      .map(
+        ({ about, kind, name }) =>
+          `complete -c postrider${here} -l ${name.slice(2)}${kind ? ` ${values(kind)}` : ''} -d ${quoted(about)}`,
+      ),
+    ...commands.map(
+      ({ about, name }) =>
+        `complete -c postrider -n ${quoted(`__postrider_at ${path === '' ? '/' : path.replaceAll(' ', '/')} 0`)} -a ${name} -d ${quoted(about)}`,
+    ),
+    ...kinds.flatMap((kind, index) => {
+      const there = `complete -c postrider -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')} ${index}`)}`
+      return kind === 'any'
+        ? []
+        : kind === 'file'
+          ? [`${there} -F`]
+          : kind === 'dir'
+            ? [`${there} -a '(__fish_complete_directories)'`]
+            : [`${there} -a ${quoted(kind.join(' '))}`]
+    }),
+  ]
+}
+
+export function fish(places: readonly Place[]): string {
+  const [root] = places
+  const valued = places.flatMap(({ options, path }) =>
+    options.flatMap(({ kind, name }) => (kind ? [quoted(`${path}|${name}`)] : [])),
+  )
+  const lines = places.flatMap((place) => completionsAt(place, root!))
+  return `# postrider completion for fish: postrider completion fish | source
+set -g __postrider_paths ${places
+    .slice(1)
+    .map(({ path }) => quoted(path))
+    .join(' ')}
+set -g __postrider_valued ${valued.join(' ')}
+${AT}complete -c postrider -f
 ${lines.join('\n')}
 `
 }

@@ -9,6 +9,7 @@ import { loadConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { namedConfig, serverLog, type Invocation } from './open.ts'
+import type { Sandbox } from './sandbox.ts'
 import { untilSignal } from './serve.ts'
 import { answer } from './terminal.ts'
 
@@ -47,36 +48,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
-        const {
-          consoleLink,
-          url,
-          token,
-          domain,
-          user,
-          inbox,
-          smtpPort,
-          exchangerPort,
-          receiver,
-          submissionPort,
-          submissionsPort,
-        } = sandbox
-        const shown = {
-          url,
-          console: consoleLink,
-          api: `${url}/api/v1`,
-          token,
-          domain,
-          user,
-          inbox,
-          from: inbox,
-          to: 'reply@friend.example',
-          smtp_port: smtpPort,
-          submission_port: submissionPort,
-          submissions_port: submissionsPort,
-          exchanger_port: exchangerPort,
-          receiver,
-          data_dir: dataDir,
-        }
+        const shown = shownOf(sandbox, dataDir)
         answer(terminal, { ...shown, curl: curl(shown), curl_received: received(shown) }, welcome)
         await untilSignal(sandbox)
       } finally {
@@ -84,6 +56,25 @@ export function devCommand(program: Command, invocation: () => Invocation): void
       }
     })
 }
+
+/** What the command prints of a sandbox; the names are those of its JSON. */
+const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sandbox, dataDir: string) => ({
+  url,
+  console: sandbox.consoleLink,
+  api: `${url}/api/v1`,
+  token,
+  domain,
+  user,
+  inbox,
+  from: inbox,
+  to: 'reply@friend.example',
+  smtp_port: sandbox.smtpPort,
+  submission_port: sandbox.submissionPort,
+  submissions_port: sandbox.submissionsPort,
+  exchanger_port: sandbox.exchangerPort,
+  receiver,
+  data_dir: dataDir,
+})
 
 /** A port alone means a port of this machine. */
 function endpoint(option: string, text: string): { host: string; port: number } {
@@ -93,19 +84,7 @@ function endpoint(option: string, text: string): { host: string; port: number } 
   return parsed
 }
 
-interface Shown {
-  console: string
-  inbox: string
-  smtp_port: number
-  submission_port: number
-  submissions_port: number
-  api: string
-  token: string
-  domain: string
-  from: string
-  to: string
-  receiver: string
-}
+type Shown = ReturnType<typeof shownOf>
 
 function curl({ api, token, from, to }: Shown): string {
   const body = {

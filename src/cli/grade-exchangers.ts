@@ -34,11 +34,18 @@ export async function encryption(deps: GradeDeps, domain: string, exchangers: re
   return ours.length === 0 ? judgedOthers : own.map((row, index) => worse(row, judgedOthers[index]!))
 }
 
-async function shown(
-  { ask, config, resolver }: GradeDeps,
-  domain: string,
-  exchangers: readonly string[],
-): Promise<Row[]> {
+async function shown(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+  const probes = await probeAll(deps, exchangers)
+  const [host = deps.config.hostname] = exchangers
+  return [
+    ...handshakeRows(probes, `the exchangers of ${domain}`),
+    ...certificateRows(probes, host, domain),
+    ...daneRows(probes, host, domain),
+  ]
+}
+
+/** Probes the first address of each exchanger; one without an address is left out. */
+async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readonly string[]): Promise<Probe[]> {
   const file = authoritiesOf(config)
   const authority = file === '' ? undefined : readFileSync(file, 'utf8')
   const places: Place[] = []
@@ -47,37 +54,39 @@ async function shown(
     const [address] = [four, six].flatMap((found) => (found.kind === 'found' ? found.records : []))
     if (address !== undefined) places.push(placeOf(config, host, address))
   }
-  const each = await Promise.all(places.map((place) => probe(ask, place, authority)))
+  return Promise.all(places.map((place) => probe(ask, place, authority)))
+}
+
+/** Whether every probe passes a test; false where nothing was probed. */
+const all = (probes: readonly Probe[], test: (one: Probe) => boolean): boolean =>
+  probes.length > 0 && probes.every(test)
+
+function handshakeRows(probes: readonly Probe[], where: string): Row[] {
   const row = judged('starttls')
-  const certificate = judged('certificate')
-  const dane = judged('dane')
-  const all = (test: (one: Probe) => boolean): boolean => each.length > 0 && each.every(test)
-  const where = `the exchangers of ${domain}`
-  const [host = config.hostname] = exchangers
   return [
     row(
       'starttls',
-      all(({ best }) => best !== undefined),
+      all(probes, ({ best }) => best !== undefined),
       `Let ${where} offer STARTTLS on port 25, and be reached.`,
     ),
     row(
       'tls_version',
-      all(({ best, old }) => best !== undefined && old === undefined),
+      all(probes, ({ best, old }) => best !== undefined && old === undefined),
       `Let ${where} speak TLS 1.2 and 1.3 alone.`,
     ),
     row(
       'ciphers',
-      all(({ best, weak }) => best !== undefined && weak === undefined),
+      all(probes, ({ best, weak }) => best !== undefined && weak === undefined),
       `Let ${where} agree to ECDHE with AEAD alone.`,
     ),
     row(
       'cipher_order',
-      all(({ best, weak }) => best !== undefined && weak === undefined),
+      all(probes, ({ best, weak }) => best !== undefined && weak === undefined),
       'With good suites alone their order does not count.',
     ),
     row(
       'key_exchange',
-      all(({ best }) => best?.group !== undefined && GOOD_GROUPS.test(best.group)),
+      all(probes, ({ best }) => best?.group !== undefined && GOOD_GROUPS.test(best.group)),
       'Use X25519, P-256 or P-384 for the key exchange.',
     ),
     ...['compression', 'renegotiation', 'extended_master_secret', 'zero_rtt'].map((test): Row => ({
@@ -86,39 +95,51 @@ async function shown(
       result: 'not_asked',
       mend: null,
     })),
-    certificate(
+  ]
+}
+
+function certificateRows(probes: readonly Probe[], host: string, domain: string): Row[] {
+  const row = judged('certificate')
+  return [
+    row(
       'public_key',
-      all(({ best }) => best !== undefined && strongKey(best)),
+      all(probes, ({ best }) => best !== undefined && strongKey(best)),
       'Get a certificate with a key of P-256, or RSA with 3072 bits.',
     ),
-    certificate(
+    row(
       'trust',
-      all(({ best }) => best?.trusted === true),
+      all(probes, ({ best }) => best?.trusted === true),
       `Get a certificate for ${host} from an authority: "[acme]" in the configuration.`,
     ),
-    certificate(
+    row(
       'host',
-      all(({ best, place }) => best !== undefined && names(best, place.host)),
+      all(probes, ({ best, place }) => best !== undefined && names(best, place.host)),
       `Get a certificate that names ${host}.`,
     ),
-    certificate(
+    row(
       'caa',
-      all(({ caa }) => caa),
+      all(probes, ({ caa }) => caa),
       `Publish a CAA record with "issue" for ${host}: "postrider domain records ${domain}".`,
     ),
-    dane(
+  ]
+}
+
+function daneRows(probes: readonly Probe[], host: string, domain: string): Row[] {
+  const row = judged('dane')
+  return [
+    row(
       'tlsa',
-      all(({ tlsa }) => tlsa.length > 0),
+      all(probes, ({ tlsa }) => tlsa.length > 0),
       `Publish the TLSA records of ${host}: "postrider domain records ${domain}".`,
     ),
-    dane(
+    row(
       'tlsa_valid',
-      all(({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
+      all(probes, ({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
       `The TLSA records of ${host} do not fit its certificate: publish those of "postrider domain records ${domain}".`,
     ),
     // No failure: a single key works, but changing it will not.
-    all(({ tlsa }) => tlsa.length > 1)
-      ? dane('tlsa_rollover', true, '')
+    all(probes, ({ tlsa }) => tlsa.length > 1)
+      ? row('tlsa_rollover', true, '')
       : { category: 'dane', test: 'tlsa_rollover', result: 'not_asked', mend: null },
   ]
 }

@@ -116,7 +116,14 @@ async function sureToDrop(asked: Invocation, sure: Sure, mail: QueuedMail | unde
 
 export function queueCommand(program: Command, invocation: () => Invocation): void {
   const queue = program.command('queue').description('see and steer what waits to be delivered')
-  const terminal = () => invocation().terminal
+  list(queue, invocation)
+  lanes(queue, invocation)
+  show(queue, invocation)
+  retry(queue, invocation)
+  move(queue, invocation)
+}
+
+function list(queue: Command, invocation: () => Invocation): void {
   queue
     .command('list')
     .description('list mails with undecided recipients, oldest first')
@@ -129,7 +136,7 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
         const lanes = learnedLanes(store, clock.now()).map(showLane)
         // The JSON answer is the list of mails alone: "queue lanes" has the rest.
-        answer(terminal(), mails.map(showMail), (shown) =>
+        answer(invocation().terminal, mails.map(showMail), (shown) =>
           [
             shown.length === 0 ? 'The queue is empty.' : listing(shown),
             ...(lanes.length === 0 ? [] : ['', lanesTable(lanes)]),
@@ -137,17 +144,23 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         )
       }),
     )
+}
+
+function lanes(queue: Command, invocation: () => Invocation): void {
   queue
     .command('lanes')
     .description('list what receiving domains take, as it was learned in the last hour')
     .action(() =>
       withDeps(invocation(), ({ clock, store }) => {
         const lanes = learnedLanes(store, clock.now()).map(showLane)
-        answer(terminal(), lanes, (shown) =>
+        answer(invocation().terminal, lanes, (shown) =>
           shown.length === 0 ? 'No limit of a receiving domain was met in the last hour.' : lanesTable(shown),
         )
       }),
     )
+}
+
+function show(queue: Command, invocation: () => Invocation): void {
   queue
     .command('show <id>')
     .description('show a mail with its recipients and the last SMTP dialogue')
@@ -158,9 +171,12 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
           throw new OperatorError(
             `There is no mail ${id}; its id stands in the API's answer and in "postrider queue list".`,
           )
-        answer(terminal(), showMail(mail), detail)
+        answer(invocation().terminal, showMail(mail), detail)
       }),
     )
+}
+
+function retry(queue: Command, invocation: () => Invocation): void {
   queue
     .command('retry [id]')
     .description('try a mail again now, or with --all everything')
@@ -172,13 +188,17 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         const count = await retryNow(deps, id)
         if (count === 0 && id !== undefined) throw new OperatorError(whyNothing(id, showQueued(deps.store, id)))
         answer(
-          terminal(),
+          invocation().terminal,
           { retried: count },
           () =>
             `${count} ${count === 1 ? 'recipient' : 'recipients'} will be tried within a second, if a server is running.`,
         )
       }),
     )
+}
+
+/** Hold, release and drop. */
+function move(queue: Command, invocation: () => Invocation): void {
   for (const [name, on, past, about] of [
     ['hold', 'hold', 'held', 'keep a mail back until it is released'],
     ['release', 'release', 'released', 'let a held mail go'],
@@ -190,7 +210,11 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
         if (on === 'drop') await sureToDrop(invocation(), sure, showQueued(deps.store, id))
         const count = await moveQueued(deps, id, on)
         if (count === 0) throw new OperatorError(`The mail ${id} has no recipient that could be ${past}.`)
-        answer(terminal(), { id, [past]: count }, () => `${count} ${count === 1 ? 'recipient' : 'recipients'} ${past}.`)
+        answer(
+          invocation().terminal,
+          { id, [past]: count },
+          () => `${count} ${count === 1 ? 'recipient' : 'recipients'} ${past}.`,
+        )
       }),
     )
   }

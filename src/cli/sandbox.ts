@@ -65,7 +65,7 @@ export interface Sandbox {
 
 /** Starts everything and makes a user, an active domain, an inbox and a token. Throws an OperatorError. */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
-  const { clock, dataDir, http, log, smtp } = options
+  const { clock, dataDir, http, log } = options
   let store: Store | undefined
   let listening: { host: string; port: number } | undefined
   const dns = await startDns(sandboxZone(() => store))
@@ -91,42 +91,13 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 })
     const caFile = join(dataDir, 'sandbox-ca.pem')
     writeFileSync(caFile, receiver.certificate)
-    const config = parseConfig({
-      hostname: 'postrider.sandbox.example',
-      data_dir: dataDir,
-      http: { listen: formatEndpoint(http.host, http.port) },
-      smtp: { listen: [formatEndpoint(smtp.host, smtp.port)] },
-      submission: { listen: [await freeEndpoint(SUBMISSION)], tls_listen: [await freeEndpoint(SUBMISSIONS)] },
-      delivery: { port: exchanger.port },
-      network: { allow_private: ['127.0.0.0/8', '::1/128'] },
-      tls: { ca_file: caFile },
-    })
-    if (options.storage) config.storage = options.storage
+    const config = await configFor(options, exchanger.port, caFile)
     const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
     undo.push(() => appliance.stop())
     store = appliance.deps.store
     listening = appliance.smtp[0]
     config.http.public_url = `http://${http.host}:${appliance.http.port}`
-    const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
-    const deskOfDomains = { ...appliance.deps, ring: appliance.deps.bells.domains }
-    const domain =
-      listDomains(store, DOMAIN)[0] ??
-      (await registerDomain(deskOfDomains, user.key, { name: DOMAIN, purpose: 'both' }))
-    await checkDomain({ store, clock, resolver, log, config }, domain.key)
-    if (domainByKey(store, domain.key)?.status !== 'active')
-      throw new OperatorError(
-        `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
-      )
-    // The user's own address has an inbox too, so that notices to the user arrive there.
-    for (const [name, address] of Object.entries({ Hello: INBOX, You: USER }))
-      if (!listInboxes(store).some((inbox) => inbox.address === address))
-        await addInbox(deskOfDomains, user.key, { name, address })
-    const { plaintext } = await createToken({ store, clock }, user.key, {
-      name: 'sandbox',
-      scopes: SCOPES,
-      duration: '1_month',
-    })
-    const link = await store.write((tx) => makeLink(tx, user, clock.now()))
+    const { plaintext, link } = await furnish(appliance, options)
     return {
       appliance,
       consoleLink: `${config.http.public_url}/sign-in?link=${link}&now=1`,
@@ -148,6 +119,56 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     for (const step of undo.reverse()) await step()
     throw thrown
   }
+}
+
+async function configFor(
+  { dataDir, http, smtp, storage }: SandboxOptions,
+  exchangerPort: number,
+  caFile: string,
+): Promise<Config> {
+  const config = parseConfig({
+    hostname: 'postrider.sandbox.example',
+    data_dir: dataDir,
+    http: { listen: formatEndpoint(http.host, http.port) },
+    smtp: { listen: [formatEndpoint(smtp.host, smtp.port)] },
+    submission: { listen: [await freeEndpoint(SUBMISSION)], tls_listen: [await freeEndpoint(SUBMISSIONS)] },
+    delivery: { port: exchangerPort },
+    network: { allow_private: ['127.0.0.0/8', '::1/128'] },
+    tls: { ca_file: caFile },
+  })
+  if (storage) config.storage = storage
+  return config
+}
+
+/**
+ * Makes the user, the active domain and the inboxes where they are missing, a new token and a link that signs in.
+ * Throws an OperatorError when the domain cannot be verified.
+ */
+async function furnish(
+  { deps }: Appliance,
+  { clock, log }: SandboxOptions,
+): Promise<{ plaintext: string; link: string }> {
+  const { config, resolver, store } = deps
+  const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
+  const deskOfDomains = { ...deps, ring: deps.bells.domains }
+  const domain =
+    listDomains(store, DOMAIN)[0] ?? (await registerDomain(deskOfDomains, user.key, { name: DOMAIN, purpose: 'both' }))
+  await checkDomain({ store, clock, resolver, log, config }, domain.key)
+  if (domainByKey(store, domain.key)?.status !== 'active')
+    throw new OperatorError(
+      `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
+    )
+  // The user's own address has an inbox too, so that notices to the user arrive there.
+  for (const [name, address] of Object.entries({ Hello: INBOX, You: USER }))
+    if (!listInboxes(store).some((inbox) => inbox.address === address))
+      await addInbox(deskOfDomains, user.key, { name, address })
+  const { plaintext } = await createToken({ store, clock }, user.key, {
+    name: 'sandbox',
+    scopes: SCOPES,
+    duration: '1_month',
+  })
+  const link = await store.write((tx) => makeLink(tx, user, clock.now()))
+  return { plaintext, link }
 }
 
 /** The ports for submission, or the next free ones. */

@@ -37,7 +37,13 @@ function addressOf(text: string): string {
 
 export function suppressionCommand(program: Command, invocation: () => Invocation): void {
   const suppression = program.command('suppression').description('addresses that must not be mailed')
-  const terminal = () => invocation().terminal
+  add(suppression, invocation)
+  list(suppression, invocation)
+  remove(suppression, invocation)
+  transfer(suppression, invocation)
+}
+
+function add(suppression: Command, invocation: () => Invocation): void {
   whose(suppression.command('add <address>'))
     .description('suppress an address on a sending domain')
     .requiredOption('--domain <name>', 'the sending domain')
@@ -59,12 +65,15 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
           } as const
           const added = await store.write((tx) => suppress(tx, about, clock.now()))
           answer(
-            terminal(),
+            invocation().terminal,
             show(domain.name, added),
             (shown) => `${shown.email} is suppressed on ${shown.domain} (${shown.scope}).`,
           )
         }),
     )
+}
+
+function list(suppression: Command, invocation: () => Invocation): void {
   whose(suppression.command('list'))
     .description('list suppressions, newest first')
     .option('--domain <name>', 'of this sending domain only')
@@ -76,7 +85,7 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
           })
         const rows = listSuppressions(store, domain === undefined ? undefined : theDomain(store, domain, which).key)
         answer(
-          terminal(),
+          invocation().terminal,
           rows.map((row) => show(row.domain, row)),
           (list) =>
             list.length === 0
@@ -96,6 +105,9 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
         )
       }),
     )
+}
+
+function remove(suppression: Command, invocation: () => Invocation): void {
   asks(whose(suppression.command('remove <address>')))
     .description('let an address be mailed again, whatever the reason was')
     .requiredOption('--domain <name>', 'the sending domain')
@@ -111,13 +123,12 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
         const removed = await removeSuppressions(deps, domain.key, address)
         if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
         answer(
-          terminal(),
+          invocation().terminal,
           { email: normalised(address), domain: domain.name, removed },
           (shown) => `${shown.email} may be mailed again from ${shown.domain}.`,
         )
       }),
     )
-  transfer(suppression, invocation)
 }
 
 const IMPORT_HELP = `

@@ -77,6 +77,13 @@ const AGENT = line(128, 'characters').min(1)
 
 export function tokenCommand(program: Command, invocation: () => Invocation): void {
   const token = program.command('token').description('create, list and revoke API tokens')
+  create(token, invocation)
+  set(token, invocation)
+  list(token, invocation)
+  revoke(token, invocation)
+}
+
+function create(token: Command, invocation: () => Invocation): void {
   token
     .command('create')
     .description('create a token; it is shown this once')
@@ -119,6 +126,9 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
           )
         }),
     )
+}
+
+function set(token: Command, invocation: () => Invocation): void {
   token
     .command('set <id>')
     .description('change the agent that a token sends as, or its recipients in a day')
@@ -143,6 +153,9 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
         )
       }),
     )
+}
+
+function list(token: Command, invocation: () => Invocation): void {
   token
     .command('list')
     .description('list tokens')
@@ -178,6 +191,9 @@ export function tokenCommand(program: Command, invocation: () => Invocation): vo
         )
       }),
     )
+}
+
+function revoke(token: Command, invocation: () => Invocation): void {
   asks(token.command('revoke <id>'))
     .description('revoke a token at once')
     .action((id: string, sure: Sure) =>

@@ -45,6 +45,14 @@ interface Adding {
 
 export function userCommand(program: Command, invocation: () => Invocation): void {
   const user = program.command('user').description('add, list and remove users')
+  add(user, invocation)
+  list(user, invocation)
+  passwd(user, invocation)
+  set(user, invocation)
+  remove(user, invocation)
+}
+
+function add(user: Command, invocation: () => Invocation): void {
   user
     .command('add <email>')
     .description('add a user')
@@ -72,6 +80,9 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
         answer(invocation().terminal, show(deps.store, added), () => `Added ${added.email}.`)
       }),
     )
+}
+
+function list(user: Command, invocation: () => Invocation): void {
   user
     .command('list')
     .description('list all users')
@@ -96,6 +107,9 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
         ),
       ),
     )
+}
+
+function passwd(user: Command, invocation: () => Invocation): void {
   user
     .command('passwd <email>')
     .description('set a user’s password, asked for on a terminal, else read from standard input')
@@ -105,6 +119,9 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
         answer(invocation().terminal, show(deps.store, changed), () => `The password of ${changed.email} is set.`)
       }),
     )
+}
+
+function set(user: Command, invocation: () => Invocation): void {
   user
     .command('set <email>')
     .description(
@@ -129,6 +146,9 @@ export function userCommand(program: Command, invocation: () => Invocation): voi
         answer(invocation().terminal, show(deps.store, changed), () => said.join('\n'))
       }),
     )
+}
+
+function remove(user: Command, invocation: () => Invocation): void {
   asks(user.command('remove <email>'))
     .description('remove a user who never had a domain, with all tokens')
     .action((email: string, sure: Sure) =>
