@@ -75,7 +75,7 @@ const REASONS: Record<string, readonly string[]> = {
     'api/mcp.ts',
     'api/oauth.ts',
     'api/pages.ts',
-    'console/sign-in.ts',
+    'console/sign-in-forms.ts',
     'sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field or path': [

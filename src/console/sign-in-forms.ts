@@ -1,0 +1,121 @@
+// The forms of signing in: password, code of the second factor, link; and the form that was interrupted.
+import type { Context } from 'hono'
+import { html } from 'hono/html'
+import type { People, Person } from '../api/person.ts'
+import { plainPage } from './frame.ts'
+import { field } from './parts.ts'
+
+/** The fields of a form that waits, as pairs; none when they are unreadable. */
+export function heldFields(held: string): [string, string][] {
+  try {
+    const fields: unknown = JSON.parse(held)
+    return Array.isArray(fields) ? fields.filter(isPair) : []
+  } catch {
+    return []
+  }
+}
+
+const isPair = (each: unknown): each is [string, string] =>
+  Array.isArray(each) && each.length === 2 && each.every((one) => typeof one === 'string')
+
+export const heldForm = (context: Context, people: People, person: Person, next: string, held: string) =>
+  html`<p>This is what you had typed for ${next}:</p>
+    <form method="post" action="${next}">
+      <input type="hidden" name="proof" value="${people.proofFor(context, person, 'console')}" />
+      ${heldFields(held).map(
+        ([name, value]) =>
+          html`<div class="field">
+            <label>${name}<textarea name="${name}" rows="2">${value}</textarea></label>
+          </div>`,
+      )}
+      <button>Send it</button>
+    </form>
+    <p><a href="${next}">Leave it</a></p>`
+
+export interface SignInForm {
+  said?: string
+  email?: string
+  held?: string
+  status?: number
+}
+
+export function signInPage(
+  context: Context,
+  people: People,
+  next: string,
+  { email = '', held = '', said, status = 200 }: SignInForm = {},
+): Response | Promise<Response> {
+  return plainPage(context, {
+    title: 'Sign in to Postrider',
+    status,
+    body: html`${said === undefined ? '' : html`<p class="alert" role="alert">${said}</p>`}
+      <form method="post" action="/sign-in">
+        <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" />
+        <input type="hidden" name="next" value="${next}" />
+        ${held === '' ? '' : html`<input type="hidden" name="held" value="${held}" />`}
+        <div class="field">
+          <label for="email">Email address</label>
+          <input id="email" name="email" type="email" autocomplete="username webauthn" required value="${email}" />
+        </div>
+        <div class="field">
+          <label for="password">Password</label>
+          <input id="password" name="password" type="password" autocomplete="current-password" />
+        </div>
+        <button name="action" value="password">Sign in</button>
+        <button class="plain" name="action" value="link">Mail me a link instead</button>
+      </form>
+      <form data-passkey="sign-in" data-next="${next}">
+        <button class="plain">Sign in with a passkey</button>
+        <p class="bad" role="alert" data-said></p>
+      </form>
+      <script type="module" src="/assets/passkey.js"></script>`,
+  })
+}
+
+export interface CodeForm {
+  next: string
+  /** The proof that the password was right. */
+  step: string
+  held: string
+  said?: string
+  status?: number
+}
+
+export function codePage(
+  context: Context,
+  people: People,
+  { held, next, said, status = 200, step }: CodeForm,
+): Response | Promise<Response> {
+  return plainPage(context, {
+    title: 'One more step',
+    status,
+    body: html`${said === undefined ? '' : html`<p class="alert" role="alert">${said}</p>`}
+      <form method="post" action="/sign-in">
+        <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" /><input
+          type="hidden"
+          name="next"
+          value="${next}"
+        />
+        <input
+          type="hidden"
+          name="step"
+          value="${step}"
+        />${held === '' ? '' : html`<input type="hidden" name="held" value="${held}" />`}
+        ${field({ name: 'code', label: 'The six digits that your authenticator app shows', required: true })}
+        <button name="action" value="code">Continue</button>
+      </form>`,
+  })
+}
+
+export const linkPage = (context: Context, people: People, token: string, next: string): Response | Promise<Response> =>
+  plainPage(context, {
+    title: 'Sign in to Postrider',
+    body: html`<form method="post" action="/sign-in">
+      <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" /><input
+        type="hidden"
+        name="next"
+        value="${next}"
+      />
+      <input type="hidden" name="link" value="${token}" /><button name="action" value="use-link">Sign in</button>
+    </form>`,
+  })
