@@ -2,11 +2,12 @@
 // who calls, and whether the rate limit allows it (specification "Authentication", RFC 6750, D8).
 import type { Clock } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
-import { refuse } from '../base/errors.ts'
+import { refuse, type Refusal } from '../base/errors.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { findAccess } from '../accounts/oauth-grants.ts'
 import { findToken, noteUse, scopesOf } from '../accounts/tokens.ts'
 import type { Gate } from '../jsonapi/routes.ts'
+import type { Caller } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 
 export interface GateDeps {
@@ -18,48 +19,7 @@ export interface GateDeps {
 
 export function createGate({ store, clock, rates }: GateDeps): Gate {
   return {
-    authenticate(headers) {
-      const header = headers.get('authorization')
-      // Another scheme counts as no token (RFC 6750 §3.1).
-      if (header === null || !/^bearer\b/i.test(header)) {
-        counters.refused.add({ where: 'api' })
-        throw refuse(
-          'unauthenticated',
-          'Send the header "Authorization: Bearer <token>".',
-          { header: 'Authorization' },
-          { 'WWW-Authenticate': 'Bearer' },
-        )
-      }
-      const invalid = (code: 'unauthenticated' | 'token_expired', detail: string) => {
-        counters.refused.add({ where: 'api' })
-        return refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
-      }
-      const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
-      const token = plaintext === undefined ? undefined : findToken(store, plaintext)
-      const now = clock.now()
-      // An OAuth client is authenticated, but has no scope here, so it gets 403.
-      const access = token || plaintext === undefined ? undefined : findAccess(store, plaintext, now)
-      if (access)
-        return {
-          userKey: access.user_key,
-          userId: access.user_id,
-          tokenId: access.grant_id,
-          scopes: new Set(['mcp:use']),
-          operator: false,
-        }
-      if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
-      if (now >= token.expires_at) throw invalid('token_expired', 'The bearer token has expired; create a new one.')
-      noteUse(store, token, now)
-      return {
-        userKey: token.user_key,
-        userId: token.user_id,
-        tokenId: token.id,
-        scopes: new Set(scopesOf(token)),
-        operator: token.operator === 1,
-        agentId: token.agent_id ?? undefined,
-        cappedToken: token.daily === null ? undefined : token.key,
-      }
-    },
+    authenticate: (headers) => callerOf(store, headers, clock.now()),
     admit({ tokenId }) {
       const { allowed, limit, remaining, reset } = rates.take(tokenId)
       const headers = {
@@ -85,4 +45,48 @@ export function createGate({ store, clock, rates }: GateDeps): Gate {
         )
     },
   }
+}
+
+/** The caller that the bearer token of a request names. Throws a refusal (401) that names the scheme. */
+function callerOf(store: Store, headers: Headers, now: number): Caller {
+  const header = headers.get('authorization')
+  // Another scheme counts as no token (RFC 6750 §3.1).
+  if (header === null || !/^bearer\b/i.test(header)) {
+    counters.refused.add({ where: 'api' })
+    throw refuse(
+      'unauthenticated',
+      'Send the header "Authorization: Bearer <token>".',
+      { header: 'Authorization' },
+      { 'WWW-Authenticate': 'Bearer' },
+    )
+  }
+  const [, plaintext] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
+  const token = plaintext === undefined ? undefined : findToken(store, plaintext)
+  // An OAuth client is authenticated, but has no scope here, so it gets 403.
+  const access = token || plaintext === undefined ? undefined : findAccess(store, plaintext, now)
+  if (access)
+    return {
+      userKey: access.user_key,
+      userId: access.user_id,
+      tokenId: access.grant_id,
+      scopes: new Set(['mcp:use']),
+      operator: false,
+    }
+  if (!token) throw invalid('unauthenticated', 'The bearer token is not valid.')
+  if (now >= token.expires_at) throw invalid('token_expired', 'The bearer token has expired; create a new one.')
+  noteUse(store, token, now)
+  return {
+    userKey: token.user_key,
+    userId: token.user_id,
+    tokenId: token.id,
+    scopes: new Set(scopesOf(token)),
+    operator: token.operator === 1,
+    agentId: token.agent_id ?? undefined,
+    cappedToken: token.daily === null ? undefined : token.key,
+  }
+}
+
+function invalid(code: 'unauthenticated' | 'token_expired', detail: string): Refusal {
+  counters.refused.add({ where: 'api' })
+  return refuse(code, detail, { header: 'Authorization' }, { 'WWW-Authenticate': 'Bearer error="invalid_token"' })
 }

@@ -36,92 +36,127 @@ type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
 export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps
 
+/** What the routes share. */
+interface Shared {
+  deps: AuthorizeDeps
+  documents: ClientDocuments
+  people: People
+  signIns: SignIns
+}
+
+/** Makes the page of authorization requests. */
 export function createAuthorize(deps: AuthorizeDeps): Hono {
   const app = new Hono()
-  const people = new People(deps)
-  const signIns = new SignIns(deps.store, deps.clock)
-  const documents = new ClientDocuments(deps)
-  /** The client of a request; undefined for one that has not registered. */
-  const clientOf = async (context: Context, id: string): Promise<OauthClient | NoClient | undefined> =>
-    isUrl(id) ? documents.find(id, rateKey(context, deps.config.http)) : clientById(deps.store, id)
-  const formOf = (context: Context, { client, query }: Asking, person?: Person): Form => ({
-    client: client.name === '' ? 'A program without a name' : client.name,
-    host: hostOf(client.id),
-    action: PATH,
-    request: query,
-    proof: people.proofFor(context, person, query),
-  })
-  const again = (context: Context, { query }: Asking): Response => context.redirect(`${PATH}?${query}`, 303)
-
-  app.get(PATH, async (context) => {
-    const judged = await judge(deps, new URL(context.req.url).search.slice(1), (id) => clientOf(context, id))
-    if (!('asking' in judged)) return answer(context, judged)
-    const { asking } = judged
-    const person = people.signedIn(context)
-    const form = formOf(context, asking, person)
-    return person
-      ? consentPage(context, form, {
-          email: person.user.email,
-          redirectUri: asking.redirectUri,
-          onlyHere: isLoopbackOnly(asking.client),
-        })
-      : signInPage(context, form)
-  })
-
-  app.post(PATH, async (context) => {
-    const text = await readText(context.req.raw, MAX_BODY)
-    if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
-    const form = new URLSearchParams(text)
-    const judged = await judge(deps, form.get('request') ?? '', (id) => clientOf(context, id))
-    if (!('asking' in judged)) return answer(context, judged)
-    const { asking } = judged
-    const person = people.signedIn(context)
-    const action = form.get('action')
-    // A second tab was opened before the first had signed in.
-    const whose = action === 'sign-in' || action === 'code' ? undefined : person
-    if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
-    if (action === 'sign-in') return signIn(context, asking, form)
-    if (action === 'code') return secondFactor(context, asking, form)
-    if (action === 'sign-out') await people.signOut(context)
-    if (action === 'sign-out' || !person) return again(context, asking)
-    if (action !== 'allow')
-      return redirectWith(context, deps, asking, { error: 'access_denied', error_description: 'The user denied it.' })
-    const { challenge, client, redirectUri, resource } = asking
-    const granting = { client, user_key: person.user.key, redirect_uri: redirectUri, challenge, resource }
-    return redirectWith(context, deps, asking, { code: await grantCode(deps, granting) })
-  })
+  const shared: Shared = {
+    deps,
+    documents: new ClientDocuments(deps),
+    people: new People(deps),
+    signIns: new SignIns(deps.store, deps.clock),
+  }
+  app.get(PATH, (context) => showRequest(shared, context))
+  app.post(PATH, (context) => act(shared, context))
   app.all(PATH, (context) => context.text('This page knows GET and POST.\n', 405, { Allow: 'GET, HEAD, POST' }))
   return app
+}
 
-  async function signIn(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
-    const email = (form.get('email') ?? '').slice(0, 320)
-    const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, deps.config.http))
-    if (result === 'wrong' || 'wait' in result)
-      return signInPage(
-        context,
-        formOf(context, asking),
-        noticeOf(context, result, 'The address or the password', email),
-      )
-    if (result.user.sealed_totp === null) {
-      await people.signIn(context, result.user)
-      return again(context, asking)
-    }
-    return codePage(context, { ...formOf(context, asking), step: people.stepFor(result.user) })
-  }
+/** The client of a request; undefined for one that has not registered. */
+const clientOf = async (
+  { deps, documents }: Shared,
+  context: Context,
+  id: string,
+): Promise<OauthClient | NoClient | undefined> =>
+  isUrl(id) ? documents.find(id, rateKey(context, deps.config.http)) : clientById(deps.store, id)
 
-  /** The password was right; now the code of the second factor. */
-  async function secondFactor(context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
-    const step = form.get('step') ?? ''
-    const user = people.userOfStep(step)
-    if (!user) return again(context, asking)
-    const result = await signIns.tryCode(user, rateKey(context, deps.config.http), () =>
-      useCode(deps, user, form.get('code') ?? ''),
+const formOf = (people: People, context: Context, { client, query }: Asking, person?: Person): Form => ({
+  client: client.name === '' ? 'A program without a name' : client.name,
+  host: hostOf(client.id),
+  action: PATH,
+  request: query,
+  proof: people.proofFor(context, person, query),
+})
+
+const again = (context: Context, { query }: Asking): Response => context.redirect(`${PATH}?${query}`, 303)
+
+async function showRequest(shared: Shared, context: Context): Promise<Response> {
+  const { deps, people } = shared
+  const judged = await judge(deps, new URL(context.req.url).search.slice(1), (id) => clientOf(shared, context, id))
+  if (!('asking' in judged)) return answer(context, judged)
+  const { asking } = judged
+  const person = people.signedIn(context)
+  const form = formOf(shared.people, context, asking, person)
+  return person
+    ? consentPage(context, form, {
+        email: person.user.email,
+        redirectUri: asking.redirectUri,
+        onlyHere: isLoopbackOnly(asking.client),
+      })
+    : signInPage(context, form)
+}
+
+/** Does what a form of the page says: sign in, sign out, allow or deny. */
+async function act(shared: Shared, context: Context): Promise<Response> {
+  const { deps, people } = shared
+  const text = await readText(context.req.raw, MAX_BODY)
+  if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
+  const form = new URLSearchParams(text)
+  const judged = await judge(deps, form.get('request') ?? '', (id) => clientOf(shared, context, id))
+  if (!('asking' in judged)) return answer(context, judged)
+  const { asking } = judged
+  const person = people.signedIn(context)
+  const action = form.get('action')
+  // A second tab was opened before the first had signed in.
+  const whose = action === 'sign-in' || action === 'code' ? undefined : person
+  if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
+  if (action === 'sign-in') return signIn(shared, context, asking, form)
+  if (action === 'code') return secondFactor(shared, context, asking, form)
+  if (action === 'sign-out') await people.signOut(context)
+  if (action === 'sign-out' || !person) return again(context, asking)
+  if (action !== 'allow')
+    return redirectWith(context, deps, asking, { error: 'access_denied', error_description: 'The user denied it.' })
+  const { challenge, client, redirectUri, resource } = asking
+  const granting = { client, user_key: person.user.key, redirect_uri: redirectUri, challenge, resource }
+  return redirectWith(context, deps, asking, { code: await grantCode(deps, granting) })
+}
+
+async function signIn(shared: Shared, context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
+  const { deps, people, signIns } = shared
+  const email = (form.get('email') ?? '').slice(0, 320)
+  const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, deps.config.http))
+  if (result === 'wrong' || 'wait' in result)
+    return signInPage(
+      context,
+      formOf(shared.people, context, asking),
+      noticeOf(context, result, 'The address or the password', email),
     )
-    if (result === 'wrong' || 'wait' in result)
-      return codePage(context, { ...formOf(context, asking), step }, noticeOf(context, result, 'The code', ''))
-    await people.signIn(context, user)
+  if (result.user.sealed_totp === null) {
+    await people.signIn(context, result.user)
     return again(context, asking)
   }
+  return codePage(context, { ...formOf(shared.people, context, asking), step: people.stepFor(result.user) })
+}
+
+/** The second step: the password was right, and the code of the second factor is checked. */
+async function secondFactor(
+  shared: Shared,
+  context: Context,
+  asking: Asking,
+  form: URLSearchParams,
+): Promise<Response> {
+  const { deps, people, signIns } = shared
+  const step = form.get('step') ?? ''
+  const user = people.userOfStep(step)
+  if (!user) return again(context, asking)
+  const result = await signIns.tryCode(user, rateKey(context, deps.config.http), () =>
+    useCode(deps, user, form.get('code') ?? ''),
+  )
+  if (result === 'wrong' || 'wait' in result)
+    return codePage(
+      context,
+      { ...formOf(shared.people, context, asking), step },
+      noticeOf(context, result, 'The code', ''),
+    )
+  await people.signIn(context, user)
+  return again(context, asking)
 }
 
 /** What is said of a wrong password or code, or of too many. */

@@ -32,15 +32,16 @@ export interface McpDeps {
 /** The API accepts more, for attachments; a tool accepts only text. */
 const MAX_BODY = 10 * 1024 * 1024
 
+/** Makes the endpoint /mcp. `inside` asks the API inside the process. */
 export function createMcp(deps: McpDeps, inside: Inside): Hono {
   const app = new Hono()
-  const { clock, config, store } = deps
-  const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+  const { api } = deps.config
+  const rates = new RateLimit(deps.clock, api.rate_limit, api.rate_burst)
   // MCP, "Security Warning":
   // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
   app.use('/mcp', async (context, next) => {
     const origin = context.req.header('origin')
-    return origin === undefined || isOurs(origin) ? next() : faultOf(403, -32600, 'This origin is not allowed.')
+    return origin === undefined || isOurs(deps, origin) ? next() : faultOf(403, -32600, 'This origin is not allowed.')
   })
   app.use(
     '/mcp',
@@ -59,60 +60,62 @@ export function createMcp(deps: McpDeps, inside: Inside): Hono {
       exposeHeaders: ['WWW-Authenticate', 'Retry-After'],
     }),
   )
-  app.all('/mcp', async (context) => {
-    const access = accessOf(deps, context)
-    if (access instanceof Response) return access
-    const spend = (): Rate => rates.take(access.grant_id)
-    const { allowed, reset } = spend()
-    if (!allowed)
-      return faultOf(429, -32000, `Too many requests; try again in ${reset} s.`, { 'Retry-After': String(reset) })
-    // Nothing is kept between requests: there is no stream to open and no session to end.
-    const request = context.req.raw
-    if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
-    try {
-      return await withBody(request, { most: MAX_BODY, budget: deps.bodies }, (text) =>
-        perform({ access, inside, request }, text, spend),
-      )
-    } catch (thrown) {
-      if (!(thrown instanceof Refusal)) throw thrown
-      return faultOf(thrown.status, -32600, thrown.message, thrown.headers)
-    }
-  })
+  app.all('/mcp', (context) => answer(deps, context, inside, rates))
   return app
+}
 
-  function isOurs(origin: string): boolean {
-    if (!URL.canParse(origin)) return false
-    return isAllowedOrigin(new URL(origin), [...allowedNow(deps.store, config).origins, config.http.public_url])
+async function answer(deps: McpDeps, context: Context, inside: Inside, rates: RateLimit): Promise<Response> {
+  const access = accessOf(deps, context)
+  if (access instanceof Response) return access
+  const spend = (): Rate => rates.take(access.grant_id)
+  const { allowed, reset } = spend()
+  if (!allowed)
+    return faultOf(429, -32000, `Too many requests; try again in ${reset} s.`, { 'Retry-After': String(reset) })
+  // Nothing is kept between requests: there is no stream to open and no session to end.
+  const request = context.req.raw
+  if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
+  try {
+    return await withBody(request, { most: MAX_BODY, budget: deps.bodies }, (text) =>
+      perform({ access, inside, request }, text, spend),
+    )
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown
+    return faultOf(thrown.status, -32600, thrown.message, thrown.headers)
   }
+}
 
-  /** The access of a caller, or the answer to one without access (RFC 6750 §3, RFC 9728 §5.1). */
-  function accessOf({ config: { http } }: McpDeps, context: Context): OauthAccess | Response {
-    const resources = resourcesOf({ http })
-    const metadata = `resource_metadata="${http.public_url}/.well-known/oauth-protected-resource/mcp"`
-    const refuse = (status: 401 | 403, error: string | undefined, sentence: string): Response => {
-      counters.refused.add({ where: 'mcp' })
-      return context.body(JSON.stringify({ error: error ?? 'unauthorized', error_description: sentence }), status, {
-        'Content-Type': 'application/json',
-        'WWW-Authenticate': `Bearer ${error === undefined ? '' : `error="${error}", `}scope="${SCOPE}", ${metadata}`,
-      })
-    }
-    const header = context.req.header('authorization')
-    // Another scheme counts as no token (RFC 6750 §3.1).
-    if (header === undefined || !/^bearer\b/i.test(header))
-      return refuse(401, undefined, 'Sign in through OAuth to use this server.')
-    if (header.includes(',')) return refuse(401, 'invalid_request', 'Send one Authorization header, not several.')
-    const [, secret = ''] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
-    const access = findAccess(store, secret, clock.now())
-    if (access && (access.resource === resources.mcp || access.resource === resources.root)) return access
-    const personal = findToken(store, secret)
-    if (personal && clock.now() < personal.expires_at)
-      return refuse(
-        403,
-        'insufficient_scope',
-        `A personal access token does not serve here; the scope ${SCOPE} is for OAuth clients.`,
-      )
-    return refuse(401, 'invalid_token', 'The access token is not valid any more.')
+function isOurs({ config, store }: McpDeps, origin: string): boolean {
+  if (!URL.canParse(origin)) return false
+  return isAllowedOrigin(new URL(origin), [...allowedNow(store, config).origins, config.http.public_url])
+}
+
+/** The access of a caller, or the answer to one without access (RFC 6750 §3, RFC 9728 §5.1). */
+function accessOf({ clock, config: { http }, store }: McpDeps, context: Context): OauthAccess | Response {
+  const resources = resourcesOf({ http })
+  const metadata = `resource_metadata="${http.public_url}/.well-known/oauth-protected-resource/mcp"`
+  const refuse = (status: 401 | 403, error: string | undefined, sentence: string): Response => {
+    counters.refused.add({ where: 'mcp' })
+    return context.body(JSON.stringify({ error: error ?? 'unauthorized', error_description: sentence }), status, {
+      'Content-Type': 'application/json',
+      'WWW-Authenticate': `Bearer ${error === undefined ? '' : `error="${error}", `}scope="${SCOPE}", ${metadata}`,
+    })
   }
+  const header = context.req.header('authorization')
+  // Another scheme counts as no token (RFC 6750 §3.1).
+  if (header === undefined || !/^bearer\b/i.test(header))
+    return refuse(401, undefined, 'Sign in through OAuth to use this server.')
+  if (header.includes(',')) return refuse(401, 'invalid_request', 'Send one Authorization header, not several.')
+  const [, secret = ''] = /^bearer +([\w.~+/-]+=*)$/i.exec(header) ?? []
+  const access = findAccess(store, secret, clock.now())
+  if (access && (access.resource === resources.mcp || access.resource === resources.root)) return access
+  const personal = findToken(store, secret)
+  if (personal && clock.now() < personal.expires_at)
+    return refuse(
+      403,
+      'insufficient_scope',
+      `A personal access token does not serve here; the scope ${SCOPE} is for OAuth clients.`,
+    )
+  return refuse(401, 'invalid_token', 'The access token is not valid any more.')
 }
 
 /** Answers the body of a request; `spend` takes the tokens of what a batch asks beyond its first request. */

@@ -48,117 +48,125 @@ const oauthError = (
 ): Response =>
   context.body(JSON.stringify({ error, error_description: description }), status, { ...JSON_TYPE, ...headers })
 
+/** Makes the endpoints of OAuth for programs, and the metadata documents. */
 export function createOauth(deps: OauthDeps): Hono {
   const app = new Hono()
   const { clock, config } = deps
-  const registrations = new RateLimit(clock, REGISTRATIONS / (HOUR / SECOND), REGISTRATIONS)
-  const tokenRequests = new RateLimit(clock, TOKEN_REQUESTS / 60, TOKEN_REQUESTS)
   const open = cors({
     origin: '*',
     allowMethods: ['GET', 'POST', 'OPTIONS'],
     allowHeaders: ['Content-Type', 'Authorization', 'MCP-Protocol-Version'],
   })
-  app.use('/oauth/register', open)
-  app.use('/oauth/token', open)
-  app.use('/oauth/revoke', open)
+  const tokenRequests = new RateLimit(clock, TOKEN_REQUESTS / 60, TOKEN_REQUESTS)
+  const endpoints: Record<string, { rates: RateLimit; answer: (context: Context) => Promise<Response> }> = {
+    '/oauth/register': {
+      rates: new RateLimit(clock, REGISTRATIONS / (HOUR / SECOND), REGISTRATIONS),
+      answer: (context) => register(deps, context),
+    },
+    '/oauth/token': { rates: tokenRequests, answer: (context) => issue(deps, context) },
+    '/oauth/revoke': { rates: tokenRequests, answer: (context) => revoke(deps, context) },
+  }
   app.use('/.well-known/*', open)
-
-  const limited = (rates: RateLimit, context: Context): Response | undefined => {
-    const { allowed, reset } = rates.take(rateKey(context, config.http))
-    if (allowed) return undefined
-    return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
-      'Retry-After': String(reset),
-    })
-  }
-
-  /** The form of a request, or the answer to a malformed one. */
-  const readForm = async (context: Context): Promise<URLSearchParams | Response> => {
-    const refused = limited(tokenRequests, context)
-    if (refused) return refused
-    if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
-      return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
-    const text = await readText(context.req.raw, MAX_BODY)
-    if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
-    const form = new URLSearchParams(text)
-    const names = [...form.keys()]
-    const repeated = names.find((name, index) => names.indexOf(name) !== index)
-    return repeated === undefined
-      ? form
-      : oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
-  }
-
-  app.post('/oauth/register', async (context) => {
-    const refused = limited(registrations, context)
-    if (refused) return refused
-    if (!/^application\/json\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
-      return oauthError(context, 400, 'invalid_client_metadata', 'The body must be application/json.')
-    const text = await readText(context.req.raw, MAX_BODY)
-    if (text === undefined) return oauthError(context, 413, 'invalid_client_metadata', 'The body is too large.')
-    let body: unknown
-    try {
-      body = JSON.parse(text)
-    } catch {
-      return oauthError(context, 400, 'invalid_client_metadata', 'The body is not JSON.')
-    }
-    const registration = readRegistration(body, allowedNow(deps.store, config))
-    if ('error' in registration) return oauthError(context, 400, registration.error, registration.description)
-    const client = await addClient(deps, registration)
-    if (!client)
-      return oauthError(context, 503, 'temporarily_unavailable', 'There are too many clients; ask the operator.')
-    return context.body(
-      JSON.stringify({
-        client_id: client.id,
-        client_id_issued_at: Math.floor(client.created_at / 1000),
-        ...(client.name === '' ? {} : { client_name: client.name }),
-        redirect_uris: registration.redirectUris,
-        grant_types: ['authorization_code', 'refresh_token'],
-        response_types: ['code'],
-        token_endpoint_auth_method: 'none',
-        scope: SCOPE,
-      }),
-      201,
-      JSON_TYPE,
-    )
-  })
-
-  app.post('/oauth/token', async (context) => {
-    const form = await readForm(context)
-    if (form instanceof Response) return form
-    const exchange = await redeem(deps, form)
-    if ('status' in exchange) return refusal(context, exchange)
-    if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
-    return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
-  })
-
-  app.post('/oauth/revoke', async (context) => {
-    const form = await readForm(context)
-    if (form instanceof Response) return form
-    const client = clientOf(deps, form)
-    if (!client) return refusal(context, UNKNOWN_CLIENT)
-    const token = form.get('token')
-    if (!token) return oauthError(context, 400, 'invalid_request', '"token" is missing.')
-    if (!(await takeBack(deps, client, token)))
-      return oauthError(context, 400, 'invalid_grant', 'The token was issued to another client.')
-    return context.body(null, 200, { 'Cache-Control': 'no-store' })
-  })
-
-  for (const path of ['/oauth/register', '/oauth/token', '/oauth/revoke'])
+  for (const [path, { answer, rates }] of Object.entries(endpoints)) {
+    app.use(path, open)
+    app.post(path, (context) => limited(rates, context, config) ?? answer(context))
     app.all(path, (context) => context.text('This endpoint knows POST alone.\n', 405, { Allow: 'POST' }))
-
-  const publish = (path: string, document: () => object): void => {
-    app.get(path, (context) =>
-      context.body(JSON.stringify(document()), 200, {
-        'Content-Type': 'application/json',
-        'Cache-Control': 'public, max-age=300',
-      }),
-    )
-    app.all(path, (context) => context.text('This is read with GET.\n', 405, { Allow: 'GET, HEAD' }))
   }
-  for (const path of ['/.well-known/oauth-authorization-server', '/.well-known/oauth-authorization-server/mcp'])
-    publish(path, () => serverMetadata(config))
-  publish('/.well-known/oauth-protected-resource', () => resourceMetadata(config, resourcesOf(config).root))
-  publish('/.well-known/oauth-protected-resource/mcp', () => resourceMetadata(config, resourcesOf(config).mcp))
+  publish(app, '/.well-known/oauth-authorization-server', () => serverMetadata(config))
+  publish(app, '/.well-known/oauth-authorization-server/mcp', () => serverMetadata(config))
+  publish(app, '/.well-known/oauth-protected-resource', () => resourceMetadata(config, resourcesOf(config).root))
+  publish(app, '/.well-known/oauth-protected-resource/mcp', () => resourceMetadata(config, resourcesOf(config).mcp))
   return app
+}
+
+/** The answer to a client that asks too often; undefined when it may ask. */
+function limited(rates: RateLimit, context: Context, config: Pick<Config, 'http'>): Response | undefined {
+  const { allowed, reset } = rates.take(rateKey(context, config.http))
+  if (allowed) return undefined
+  return oauthError(context, 429, 'temporarily_unavailable', `Too many requests; try again in ${reset} s.`, {
+    'Retry-After': String(reset),
+  })
+}
+
+/** Publishes a metadata document. It is made at each request, because the public URL may be set after the start. */
+function publish(app: Hono, path: string, document: () => object): void {
+  app.get(path, (context) =>
+    context.body(JSON.stringify(document()), 200, {
+      'Content-Type': 'application/json',
+      'Cache-Control': 'public, max-age=300',
+    }),
+  )
+  app.all(path, (context) => context.text('This is read with GET.\n', 405, { Allow: 'GET, HEAD' }))
+}
+
+/** The form of a request, or the answer to a malformed one. */
+async function readForm(context: Context): Promise<URLSearchParams | Response> {
+  if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
+    return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
+  const text = await readText(context.req.raw, MAX_BODY)
+  if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
+  const form = new URLSearchParams(text)
+  const names = [...form.keys()]
+  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  return repeated === undefined
+    ? form
+    : oauthError(context, 400, 'invalid_request', `"${repeated.slice(0, 50)}" is given more than once.`)
+}
+
+/** Registers a client (RFC 7591 §3). */
+async function register(deps: OauthDeps, context: Context): Promise<Response> {
+  if (!/^application\/json\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
+    return oauthError(context, 400, 'invalid_client_metadata', 'The body must be application/json.')
+  const text = await readText(context.req.raw, MAX_BODY)
+  if (text === undefined) return oauthError(context, 413, 'invalid_client_metadata', 'The body is too large.')
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    return oauthError(context, 400, 'invalid_client_metadata', 'The body is not JSON.')
+  }
+  const registration = readRegistration(body, allowedNow(deps.store, deps.config))
+  if ('error' in registration) return oauthError(context, 400, registration.error, registration.description)
+  const client = await addClient(deps, registration)
+  if (!client)
+    return oauthError(context, 503, 'temporarily_unavailable', 'There are too many clients; ask the operator.')
+  return context.body(
+    JSON.stringify({
+      client_id: client.id,
+      client_id_issued_at: Math.floor(client.created_at / 1000),
+      ...(client.name === '' ? {} : { client_name: client.name }),
+      redirect_uris: registration.redirectUris,
+      grant_types: ['authorization_code', 'refresh_token'],
+      response_types: ['code'],
+      token_endpoint_auth_method: 'none',
+      scope: SCOPE,
+    }),
+    201,
+    JSON_TYPE,
+  )
+}
+
+/** Exchanges a code or a refresh token for tokens (OAuth 2.1 §3.2). */
+async function issue(deps: OauthDeps, context: Context): Promise<Response> {
+  const form = await readForm(context)
+  if (form instanceof Response) return form
+  const exchange = await redeem(deps, form)
+  if ('status' in exchange) return refusal(context, exchange)
+  if ('error' in exchange) return oauthError(context, 400, exchange.error, exchange.description)
+  return context.body(JSON.stringify({ ...exchange, token_type: 'Bearer', scope: SCOPE }), 200, JSON_TYPE)
+}
+
+/** Revokes a token (RFC 7009). */
+async function revoke(deps: OauthDeps, context: Context): Promise<Response> {
+  const form = await readForm(context)
+  if (form instanceof Response) return form
+  const client = clientOf(deps, form)
+  if (!client) return refusal(context, UNKNOWN_CLIENT)
+  const token = form.get('token')
+  if (!token) return oauthError(context, 400, 'invalid_request', '"token" is missing.')
+  if (!(await takeBack(deps, client, token)))
+    return oauthError(context, 400, 'invalid_grant', 'The token was issued to another client.')
+  return context.body(null, 200, { 'Cache-Control': 'no-store' })
 }
 
 interface Refused {

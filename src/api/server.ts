@@ -4,7 +4,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { AddressInfo } from 'node:net'
 import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
-import { Hono } from 'hono'
+import { Hono, type MiddlewareHandler } from 'hono'
 import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
@@ -103,44 +103,17 @@ export const apiInside = (deps: ApiDeps): Inside =>
 /** The whole HTTP application but the console; `app.request(…)` serves tests without a socket. */
 export function createApp(deps: ApiDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
-  const base = (): string => deps.config.http.public_url + API_PATH
   app.use(countRequests(deps))
   app.use(new WrongTokens(deps).watch)
-  app.use('*', async (context, next) => {
-    const names = (context.env?.incoming?.rawHeaders ?? []).filter((_, index) => index % 2 === 0)
-    // RFC 9112 §3.2: a proxy in front may have used the other one, and what follows may be meant for another, too.
-    if (names.filter((name) => name.toLowerCase() === 'host').length > 1)
-      return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
-    return next()
-  })
-  app.use('*', async (context, next) => {
-    await next()
-    const encrypted = (context.env?.incoming?.socket as { encrypted?: boolean } | undefined)?.encrypted === true
-    // A year (RFC 6797), only for the public name:
-    // other names of this server may be served in clear text by somebody else.
-    const { host, protocol } = new URL(deps.config.http.public_url)
-    if (encrypted && protocol === 'https:' && context.req.header('host') === host)
-      context.header('Strict-Transport-Security', 'max-age=31536000')
-  })
+  app.use('*', refuseTwoHosts)
+  app.use('*', keepToTls(deps))
   app.get('/health', (context) => {
     noteSpace(deps)
     const troubles = deps.troubles.list()
     if (troubles.length === 0) return context.json({ status: 'ok' })
     return context.json({ status: 'degraded', reasons: troubles.map(({ sentence }) => sentence) })
   })
-  app.use(`${API_PATH}/*`, (context, next) => {
-    context.header('api-version', '1')
-    context.header('Vary', 'Accept')
-    const raw = context.env?.incoming?.rawHeaders ?? []
-    if (raw.filter((name, index) => index % 2 === 0 && name.toLowerCase() === 'authorization').length > 1)
-      throw refuse(
-        'unauthenticated',
-        'Send one Authorization header, not several.',
-        { header: 'Authorization' },
-        { 'WWW-Authenticate': 'Bearer error="invalid_request"' },
-      )
-    return next()
-  })
+  app.use(`${API_PATH}/*`, beginAnswer)
   app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(deps.config.http.public_url)))
   app.route(
     API_PATH,
@@ -151,7 +124,7 @@ export function createApp(deps: ApiDeps): App {
       log: deps.log,
       keyring: deps.keyring,
       gate: createGate(deps),
-      base,
+      base: () => deps.config.http.public_url + API_PATH,
       resources,
       bodies: deps.bodies,
       promise: () => promise(deps),
@@ -171,6 +144,49 @@ export function createApp(deps: ApiDeps): App {
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
+}
+
+type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
+
+/** RFC 9112 §3.2: a proxy in front may have used another Host header, and the requests after it may be others' too. */
+const refuseTwoHosts: Middleware = async (context, next) => {
+  if (timesSent(context.env, 'host') > 1)
+    return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
+  return next()
+}
+
+/** Strict-Transport-Security for a year (RFC 6797), over TLS and for the public name only. */
+const keepToTls =
+  ({ config }: ApiDeps): Middleware =>
+  async (context, next) => {
+    await next()
+    // Other names of this server may be served in clear text by somebody else.
+    const { host, protocol } = new URL(config.http.public_url)
+    if (isEncrypted(context.env) && protocol === 'https:' && context.req.header('host') === host)
+      context.header('Strict-Transport-Security', 'max-age=31536000')
+  }
+
+/** Headers of every answer of the API. Throws a refusal (401) for several Authorization headers. */
+const beginAnswer: Middleware = (context, next) => {
+  context.header('api-version', '1')
+  context.header('Vary', 'Accept')
+  if (timesSent(context.env, 'authorization') > 1)
+    throw refuse(
+      'unauthenticated',
+      'Send one Authorization header, not several.',
+      { header: 'Authorization' },
+      { 'WWW-Authenticate': 'Bearer error="invalid_request"' },
+    )
+  return next()
+}
+
+/** How often a header was sent. A request inside the process has no bindings. */
+const timesSent = (bindings: Partial<HttpBindings> | undefined, name: string): number =>
+  (bindings?.incoming?.rawHeaders ?? []).filter((each, index) => index % 2 === 0 && each.toLowerCase() === name).length
+
+function isEncrypted(bindings: Partial<HttpBindings> | undefined): boolean {
+  const socket = bindings?.incoming?.socket
+  return socket !== undefined && 'encrypted' in socket && socket.encrypted === true
 }
 
 export interface HttpListener {
