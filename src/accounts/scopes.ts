@@ -1,4 +1,5 @@
 // The scopes of tokens: the sixteen of the specification; `mcp:use` is for OAuth clients only (D15).
+import { isOneOf } from '../base/one-of.ts'
 
 export const SCOPES = [
   'tokens:write',
@@ -21,4 +22,4 @@ export const SCOPES = [
 
 export type Scope = (typeof SCOPES)[number]
 
-export const isScope = (text: string): text is Scope => (SCOPES as readonly string[]).includes(text)
+export const isScope = (text: string): text is Scope => isOneOf(SCOPES, text)

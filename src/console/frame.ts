@@ -63,16 +63,40 @@ const head = (title: string, scripts: readonly string[]): Html =>
     ${['console.js', ...scripts].map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
   </head>`
 
+function menu({ context, operator }: Visit): Html {
+  const here = context.req.path
+  const places = PLACES.filter(([, , forOperators]) => !forOperators || operator)
+  const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
+  return html`<nav aria-label="Places">
+    <details class="menu" open>
+      <summary>Menu</summary>
+      <ul>
+        ${places.map(
+          ([path, name]) =>
+            html`<li><a href="${path}" ${isHere(path) ? html`aria-current="page"` : ''}>${name}</a></li>`,
+        )}
+        <li><a href="/docs">API reference</a></li>
+      </ul>
+    </details>
+  </nav>`
+}
+
+const elsewhereNote = ({ account, proof }: Visit): Html =>
+  html`<div class="alert">
+    You look at the account of <strong>${account.email}</strong>.
+    <form method="post" action="/people" class="inline">
+      <input type="hidden" name="proof" value="${proof}" /><input type="hidden" name="action" value="leave" />
+      <button class="plain">Back to yours</button>
+    </form>
+  </div>`
+
 /** A page of a signed-in person. */
 export function page(
   visit: Visit,
   { about, body, done, errors = [], scripts = [], status = 200, title }: Page,
 ): Response | Promise<Response> {
-  const { account, context, elsewhere, operator, person } = visit
+  const { context, elsewhere, person } = visit
   guard(context)
-  const here = context.req.path
-  const places = PLACES.filter(([, , forOperators]) => !forOperators || operator)
-  const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
   return context.html(
     html`<!doctype html>
       <html lang="en">
@@ -89,34 +113,9 @@ export function page(
             </div>
           </header>
           <div class="columns">
-            <nav aria-label="Places">
-              <details class="menu" open>
-                <summary>Menu</summary>
-                <ul>
-                  ${places.map(
-                    ([path, name]) =>
-                      html`<li><a href="${path}" ${isHere(path) ? html`aria-current="page"` : ''}>${name}</a></li>`,
-                  )}
-                  <li><a href="/docs">API reference</a></li>
-                </ul>
-              </details>
-            </nav>
+            ${menu(visit)}
             <main id="main">
-              ${
-                elsewhere
-                  ? html`<div class="alert">
-                      You look at the account of <strong>${account.email}</strong>.
-                      <form method="post" action="/people" class="inline">
-                        <input type="hidden" name="proof" value="${visit.proof}" /><input
-                          type="hidden"
-                          name="action"
-                          value="leave"
-                        />
-                        <button class="plain">Back to yours</button>
-                      </form>
-                    </div>`
-                  : ''
-              }
+              ${elsewhere ? elsewhereNote(visit) : ''}
               <h1>${title}</h1>
               ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
               ${done === undefined || done === '' ? '' : html`<p class="done" role="status">${done}</p>`}

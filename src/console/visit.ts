@@ -29,6 +29,12 @@ export interface Answer {
   errors: { detail: string; field: string | undefined; code: string }[]
 }
 
+/** A function that gives the API's sentence about a field of a form, if there is one. */
+export const faultIn =
+  (errors: Answer['errors']) =>
+  (name: string): string | undefined =>
+    errors.find(({ field }) => field === name)?.detail
+
 interface Document {
   data?: Thing | Thing[]
   included?: Thing[]

@@ -3,6 +3,7 @@
 // something failed for good. Only the first 64 KB of text before the copy of the mail are read, line by line, so that
 // the time is bounded.
 import { configAsset } from '../base/assets.ts'
+import { isOneOf } from '../base/one-of.ts'
 import { isMessage, partsOf, textOf, type Node } from './mime-tree.ts'
 import {
   addressIn,
@@ -53,20 +54,22 @@ export function parseTextRules(text: string): TextRule[] {
       continue
     }
     const [, kind, pattern] = /^(\w+)\s+(.+)$/.exec(line) ?? []
-    if (pattern === undefined || !(TEXT_RULES as readonly string[]).includes(kind!))
+    if (pattern === undefined || kind === undefined || !isOneOf(TEXT_RULES, kind))
       throw new Error(`bounce-texts.txt:${index + 1}: "${line}" is no rule`)
-    rules.push({ kind: kind as TextRuleKind, pattern: new RegExp(pattern.replace('{address}', ADDRESS), 'iu'), sample })
+    rules.push({ kind, pattern: new RegExp(pattern.replace('{address}', ADDRESS), 'iu'), sample })
   }
   return rules
 }
 
-let shipped: Record<TextRuleKind, RegExp[]> | undefined
+let shipped: Map<TextRuleKind, RegExp[]> | undefined
 
-function patterns(kind: TextRuleKind): RegExp[] {
-  shipped ??= Object.fromEntries(TEXT_RULES.map((each) => [each, []])) as unknown as Record<TextRuleKind, RegExp[]>
-  if (shipped.server.length === 0)
-    for (const rule of parseTextRules(configAsset('bounce-texts.txt'))) shipped[rule.kind].push(rule.pattern)
-  return shipped[kind]
+function patterns(kind: TextRuleKind): readonly RegExp[] {
+  if (!shipped) {
+    shipped = new Map()
+    for (const rule of parseTextRules(configAsset('bounce-texts.txt')))
+      shipped.set(rule.kind, [...(shipped.get(rule.kind) ?? []), rule.pattern])
+  }
+  return shipped.get(kind) ?? []
 }
 
 const fits = (kind: TextRuleKind, line: string): boolean => patterns(kind).some((pattern) => pattern.test(line))

@@ -3,6 +3,7 @@
 // be `hard`: an answer to RCPT, or a report. A refusal that no rule matches is `policy`, which never counts against the
 // address.
 import { configAsset } from '../base/assets.ts'
+import { isOneOf } from '../base/one-of.ts'
 import type { Stage } from './verdict.ts'
 
 export const BOUNCE_CLASSES = ['hard', 'soft', 'quota', 'policy', 'content', 'infrastructure'] as const
@@ -26,9 +27,9 @@ export function parseRules(text: string): BounceRule[] {
       continue
     }
     const [, name, pattern] = /^(\w+)\s+(.+)$/.exec(line) ?? []
-    if (pattern === undefined || !(BOUNCE_CLASSES as readonly string[]).includes(name!))
+    if (pattern === undefined || name === undefined || !isOneOf(BOUNCE_CLASSES, name))
       throw new Error(`bounce-rules.txt:${index + 1}: "${line}" is no rule`)
-    rules.push({ class: name as BounceClass, pattern: new RegExp(pattern, 'i'), sample })
+    rules.push({ class: name, pattern: new RegExp(pattern, 'i'), sample })
   }
   return rules
 }

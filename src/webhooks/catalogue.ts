@@ -1,5 +1,6 @@
 // Every event type for webhooks (specification "Event types", D50, D51): its cause, the webhooks that get it, and the
 // shape of its data. A test checks the examples against the schemas; the documentation prints them.
+import { isOneOf } from '../base/one-of.ts'
 import { z } from 'zod'
 import { EVENT_TYPES, type EventType } from '../states/events.ts'
 
@@ -138,4 +139,4 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
   'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', agent),
 }
 
-export const isEventType = (text: string): text is EventType => (EVENT_TYPES as readonly string[]).includes(text)
+export const isEventType = (text: string): text is EventType => isOneOf(EVENT_TYPES, text)

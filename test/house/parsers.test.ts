@@ -76,6 +76,7 @@ const REASONS: Record<string, readonly string[]> = {
     'api/oauth.ts',
     'api/pages.ts',
     'console/sign-in-forms.ts',
+    'console/sign-in.ts',
     'sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field or path': [

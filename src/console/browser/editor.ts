@@ -39,16 +39,10 @@ const plain = (html: string): string => {
     .trim()
 }
 
-function start(box: HTMLElement): void {
-  const source = document.getElementById(box.dataset['editor']!) as HTMLTextAreaElement
-  const bar = document.createElement('div')
-  const area = document.createElement('div')
-  bar.className = 'toolbar'
-  bar.setAttribute('role', 'toolbar')
-  bar.setAttribute('aria-label', 'Format')
-  area.className = 'area'
-  box.append(bar, area)
-  const editor = new Editor({
+type Action = readonly [label: string, run: () => void, active?: () => boolean]
+
+function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
+  const editor: Editor = new Editor({
     element: area,
     injectCSS: false,
     extensions: [
@@ -66,93 +60,117 @@ function start(box: HTMLElement): void {
     editorProps: { attributes: { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'Text' } },
     onUpdate: () => (source.value = editor.getHTML()),
   })
-  // What the editor would not give back stays source.
-  const faithful = plain(editor.getHTML()) === plain(source.value)
-  const ask = (question: string, before = ''): string | null => prompt(question, before)
+  return editor
+}
+
+/** What the buttons of the toolbar do. */
+function actionsOf(editor: Editor): readonly Action[] {
   const chain = () => editor.chain().focus()
-  const actions: [string, () => void, (() => boolean)?][] = [
+  return [
     ['Bold', () => chain().toggleBold().run(), () => editor.isActive('bold')],
     ['Italic', () => chain().toggleItalic().run(), () => editor.isActive('italic')],
     ['Heading', () => chain().toggleHeading({ level: 2 }).run(), () => editor.isActive('heading')],
     ['List', () => chain().toggleBulletList().run(), () => editor.isActive('bulletList')],
     ['Quote', () => chain().toggleBlockquote().run(), () => editor.isActive('blockquote')],
-    [
-      'Link',
-      () => {
-        const href = ask('Where does the link lead?', String(editor.getAttributes('link')['href'] ?? 'https://'))
-        if (href === '') chain().unsetLink().run()
-        else if (href !== null) chain().setLink({ href }).run()
-      },
-      () => editor.isActive('link'),
-    ],
-    [
-      'Button',
-      () => {
-        const href = ask('Where does the button lead?', 'https://')
-        const label = href === null ? null : ask('What stands on it?', 'Read more')
-        if (href && label)
-          chain()
-            .insertContent({ type: 'buttonLink', attrs: { href }, content: [{ type: 'text', text: label }] })
-            .run()
-      },
-    ],
-    [
-      'Picture',
-      () => {
-        const src = ask('Address of the picture', 'https://')
-        const alt = src === null ? null : ask('What does it show, for who cannot see it?')
-        if (src && alt !== null) chain().setImage({ src, alt }).run()
-      },
-    ],
+    ['Link', () => askLink(editor), () => editor.isActive('link')],
+    ['Button', () => askButton(editor)],
+    ['Picture', () => askPicture(editor)],
     ['Undo', () => chain().undo().run()],
   ]
-  const buttons = actions.map(([label, run, active]) => {
-    const button = document.createElement('button')
-    button.type = 'button'
-    button.className = 'plain small'
-    button.textContent = label
+}
+
+function askLink(editor: Editor): void {
+  const href = prompt('Where does the link lead?', String(editor.getAttributes('link')['href'] ?? 'https://'))
+  if (href === '') editor.chain().focus().unsetLink().run()
+  else if (href !== null) editor.chain().focus().setLink({ href }).run()
+}
+
+function askButton(editor: Editor): void {
+  const href = prompt('Where does the button lead?', 'https://')
+  const label = href === null ? null : prompt('What stands on it?', 'Read more')
+  if (href && label)
+    editor
+      .chain()
+      .focus()
+      .insertContent({ type: 'buttonLink', attrs: { href }, content: [{ type: 'text', text: label }] })
+      .run()
+}
+
+function askPicture(editor: Editor): void {
+  const src = prompt('Address of the picture', 'https://')
+  const alt = src === null ? null : prompt('What does it show, for who cannot see it?', '')
+  if (src && alt !== null) editor.chain().focus().setImage({ src, alt }).run()
+}
+
+function addButtons(bar: HTMLElement, editor: Editor): void {
+  const buttons = actionsOf(editor).map(([label, run, active]) => {
+    const button = plainButton(label)
     button.addEventListener('click', run)
     bar.append(button)
     return () => active && button.setAttribute('aria-pressed', String(active()))
   })
   editor.on('transaction', () => buttons.forEach((show) => show()))
+}
+
+function plainButton(label: string): HTMLButtonElement {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'plain small'
+  button.textContent = label
+  return button
+}
+
+function tagChoice(editor: Editor, names: readonly string[]): HTMLSelectElement {
   const tags = document.createElement('select')
   tags.setAttribute('aria-label', 'Insert a merge tag')
-  tags.append(
-    new Option('Merge tag…', ''),
-    ...(JSON.parse(box.dataset['tags'] ?? '[]') as string[]).map((tag) => new Option(`{{${tag}}}`, tag)),
-  )
+  tags.append(new Option('Merge tag…', ''), ...names.map((tag) => new Option(`{{${tag}}}`, tag)))
   tags.addEventListener('change', () => {
-    if (tags.value !== '') chain().insertContent(`{{${tags.value}}}`).run()
+    if (tags.value !== '') editor.chain().focus().insertContent(`{{${tags.value}}}`).run()
     tags.value = ''
   })
-  const toggle = document.createElement('button')
-  toggle.type = 'button'
-  toggle.className = 'plain small'
-  let visual = faithful
+  return tags
+}
+
+/** Whether the source may go into the editor: the editor keeps all of it, or the person agrees to lose a part. */
+function mayShow(editor: Editor, source: HTMLTextAreaElement): boolean {
+  editor.commands.setContent(source.value)
+  return (
+    plain(editor.getHTML()) === plain(source.value) ||
+    confirm(
+      'The editor does not know all of this HTML; what it does not know is lost when you change something. Go on?',
+    )
+  )
+}
+
+function start(box: HTMLElement): void {
+  const source = document.getElementById(box.dataset['editor']!) as HTMLTextAreaElement
+  const bar = document.createElement('div')
+  const area = document.createElement('div')
+  bar.className = 'toolbar'
+  bar.setAttribute('role', 'toolbar')
+  bar.setAttribute('aria-label', 'Format')
+  area.className = 'area'
+  box.append(bar, area)
+  const editor = editorIn(area, source)
+  addButtons(bar, editor)
+  const toggle = plainButton('')
+  // What the editor would not give back stays source.
+  let visual = plain(editor.getHTML()) === plain(source.value)
   const show = (): void => {
     area.hidden = !visual
-    for (const each of bar.children) if (each !== toggle) (each as HTMLElement).hidden = !visual
+    for (const each of bar.children) if (each !== toggle && each instanceof HTMLElement) each.hidden = !visual
     source.hidden = visual
     // A hidden field cannot be asked to be filled in.
     source.required = !visual
     toggle.textContent = visual ? 'HTML source' : 'Editor'
   }
   toggle.addEventListener('click', () => {
-    if (!visual) {
-      editor.commands.setContent(source.value)
-      if (
-        plain(editor.getHTML()) !== plain(source.value) &&
-        !confirm(
-          'The editor does not know all of this HTML; what it does not know is lost when you change something. Go on?',
-        )
-      )
-        return
-    }
+    if (!visual && !mayShow(editor, source)) return
     visual = !visual
     show()
   })
-  bar.append(tags, toggle)
+  const names: string[] = JSON.parse(box.dataset['tags'] ?? '[]')
+  bar.append(tagChoice(editor, names), toggle)
   show()
 }
 

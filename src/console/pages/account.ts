@@ -8,7 +8,7 @@ import type { ApiDeps } from '../../api/deps.ts'
 import { page } from '../frame.ts'
 import { button, facts, field, form, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import type { Answer, Visit } from '../visit.ts'
+import { faultIn, type Answer, type Visit } from '../visit.ts'
 import { iso } from '../../base/clock.ts'
 
 const SHORTEST = 10
@@ -71,12 +71,7 @@ async function changePassword(
 }
 
 async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
-  const { session, user } = visit.person
-  const now = deps.clock.now()
-  const sessions = listSessions(deps.store, user.key, now)
-  const passkeys = passkeysOf(deps.store, user.key)
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
-  const password = (name: string, label: string): Html => field({ name, label, type: 'password', error: fault(name) })
+  const { user } = visit.person
   return page(visit, {
     title: 'Your account',
     about: 'How you sign in, and where you are signed in.',
@@ -95,67 +90,82 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
         ],
       ])}
       <h2>Password</h2>
-      ${form(
-        visit,
-        'password',
-        html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : password('old', 'Present password')}
-          ${password('new', 'New password')}<button>${user.password_hash === null ? 'Set it' : 'Change it'}</button>`,
-      )}
+      ${passwordForm(visit, errors)}
       <h2>Passkeys</h2>
-      ${table(
-        'Passkeys',
-        ['Name', 'Made', 'Last used', ''],
-        passkeys.map((each) => [
-          each.name,
-          time(iso(each.created_at)),
-          time(each.last_used_at === null ? null : iso(each.last_used_at)),
-          visit.person.session.open_as === null
-            ? button(visit, 'remove-passkey', 'Remove', {
-                fields: { id: each.id },
-                confirm: 'You can no longer sign in with it.',
-              })
-            : '',
-        ]),
-        'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
-      )}
-      <form data-passkey="register" data-proof="${visit.proof}">
-        ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}<button
-          class="plain"
-        >
-          Add a passkey
-        </button>
-        <p class="bad" role="alert" data-said></p>
-      </form>
+      ${passkeys(deps, visit)}
       <h2>Second factor</h2>
-      ${
-        user.sealed_totp === null
-          ? factorForm(visit, user.email, fault('code'), secret)
-          : form(
-              visit,
-              'no-factor',
-              html`<p>A code of your authenticator app is asked for after the password.</p>
-                ${field({ name: 'old', label: 'Present password', type: 'password', error: fault('old-factor') })}<button
-                  class="danger"
-                >
-                  Turn it off
-                </button>`,
-            )
-      }
+      ${user.sealed_totp === null ? factorForm(visit, errors, secret) : factorOff(visit, errors)}
       <h2>Sessions</h2>
-      ${table(
-        'Sessions',
-        ['Browser', 'Since', 'Last used', ''],
-        sessions.map((each) => [
-          html`${each.program || 'unknown'}
-          ${each.key === session.key ? html`<span class="badge good">this one</span>` : ''}`,
-          time(iso(each.created_at)),
-          time(iso(each.seen_at)),
-          each.key === session.key ? '' : endButton(visit, each.id),
-        ]),
-        '',
-      )}
-      ${sessions.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all others</button>`) : ''}`,
+      ${sessions(deps, visit)}`,
   })
+}
+
+function passwordForm(visit: Visit, errors: Answer['errors']): Html {
+  const { user } = visit.person
+  const fault = faultIn(errors)
+  const password = (name: string, label: string): Html => field({ name, label, type: 'password', error: fault(name) })
+  return form(
+    visit,
+    'password',
+    html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : password('old', 'Present password')}
+      ${password('new', 'New password')}<button>${user.password_hash === null ? 'Set it' : 'Change it'}</button>`,
+  )
+}
+
+const passkeys = (deps: ApiDeps, visit: Visit): Html =>
+  html`${table(
+      'Passkeys',
+      ['Name', 'Made', 'Last used', ''],
+      passkeysOf(deps.store, visit.person.user.key).map((each) => [
+        each.name,
+        time(iso(each.created_at)),
+        time(each.last_used_at === null ? null : iso(each.last_used_at)),
+        visit.person.session.open_as === null
+          ? button(visit, 'remove-passkey', 'Remove', {
+              fields: { id: each.id },
+              confirm: 'You can no longer sign in with it.',
+            })
+          : '',
+      ]),
+      'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
+    )}
+    <form data-passkey="register" data-proof="${visit.proof}">
+      ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}<button
+        class="plain"
+      >
+        Add a passkey
+      </button>
+      <p class="bad" role="alert" data-said></p>
+    </form>`
+
+const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
+  form(
+    visit,
+    'no-factor',
+    html`<p>A code of your authenticator app is asked for after the password.</p>
+      ${field({ name: 'old', label: 'Present password', type: 'password', error: faultIn(errors)('old-factor') })}<button
+        class="danger"
+      >
+        Turn it off
+      </button>`,
+  )
+
+function sessions(deps: ApiDeps, visit: Visit): Html {
+  const { session, user } = visit.person
+  const all = listSessions(deps.store, user.key, deps.clock.now())
+  return html`${table(
+    'Sessions',
+    ['Browser', 'Since', 'Last used', ''],
+    all.map((each) => [
+      html`${each.program || 'unknown'}
+      ${each.key === session.key ? html`<span class="badge good">this one</span>` : ''}`,
+      time(iso(each.created_at)),
+      time(iso(each.seen_at)),
+      each.key === session.key ? '' : endButton(visit, each.id),
+    ]),
+    '',
+  )}
+  ${all.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all others</button>`) : ''}`
 }
 
 /** Also for who only reads: it is their own session. */
@@ -164,7 +174,8 @@ const endButton = (visit: Visit, id: string): Html =>
     kind: 'inline',
   })
 
-function factorForm(visit: Visit, email: string, error: string | undefined, secret?: string): Html {
+function factorForm(visit: Visit, errors: Answer['errors'], secret?: string): Html {
+  const { email } = visit.person.user
   const made = secret === undefined ? newFactor({ email }) : { secret, uri: '' }
   return form(
     visit,
@@ -176,6 +187,8 @@ function factorForm(visit: Visit, email: string, error: string | undefined, secr
       </p>
       ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
       <input type="hidden" name="secret" value="${made.secret}" />
-      ${field({ name: 'code', label: 'Code', error })}<button class="plain">Turn it on</button>`,
+      ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">
+        Turn it on
+      </button>`,
   )
 }

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, count, field, form, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { number, text, type Answer, type Visit } from '../visit.ts'
+import { faultIn, number, text, type Answer, type Visit } from '../visit.ts'
 import { csv, plainLine, readTable, type Sheet } from '../csv.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
@@ -22,7 +22,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     names.get(audience.relationships?.['domain']?.data?.id ?? '') ?? '',
     text(audience, 'description'),
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Audiences',

@@ -1,9 +1,10 @@
 // The editor of a campaign: a draft is written and changed here, and never sent from here.
+import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { field, form, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
 
@@ -15,71 +16,82 @@ const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typ
   return Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : ''
 }
 
-async function editor(
-  visit: Visit,
-  {
-    campaign,
-    errors = [],
-    extra = '',
-    tag = '',
-    typed,
-  }: {
-    campaign?: Thing | undefined
-    errors?: Answer['errors']
-    extra?: Html | ''
-    tag?: string
-    typed?: Form | undefined
-  },
-): Promise<Response> {
+interface Editing {
+  /** The campaign that is edited; none for a new one. */
+  campaign?: Thing | undefined
+  errors?: Answer['errors']
+  extra?: Html | ''
+  /** The ETag of the version that the form shows. */
+  tag?: string
+  typed?: Form | undefined
+}
+
+async function editor(visit: Visit, editing: Editing): Promise<Response> {
+  const { campaign, errors = [], extra = '' } = editing
   const audiences = campaign ? [] : await visit.all('/audiences')
-  const audience = campaign?.relationships?.['audience']?.data?.id
-  const contacts =
-    audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
-  const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of contacts?.many ?? [])
-    for (const name of Object.keys((each.attributes['custom_fields'] ?? {}) as object)) tags.add(name)
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
-  const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
   return page(visit, {
     title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
     about: 'Nothing is sent from here: a draft is started on its page.',
     status: errors.some(({ code }) => code === 'changed_meanwhile') ? 409 : errors.length > 0 ? 422 : 200,
-    errors: errors.filter(({ field: name }) => name === undefined || !(FIELDS as readonly string[]).includes(name)),
+    errors: errors.filter(({ field: name }) => name === undefined || !isOneOf(FIELDS, name)),
     done: done(visit),
     scripts: ['editor.js'],
     body: html`${extra}
     ${
       !campaign && audiences.length === 0
         ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : form(
-            visit,
-            'save',
-            html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
-              ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-              ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, text(each, 'name')] as const), value: typed?.get('audience') ?? visit.query('audience') })}
-              ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
-              <div class="field">
-                <label for="body_html">Text</label>
-                <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
-                <textarea id="body_html" name="body_html" rows="16" class="source" required>
-${value('body_html')}</textarea>
-                <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
-                ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
-              </div>
-              <details ${value('body_text') === '' ? '' : html`open`}>
-                <summary>Plain text</summary>
-                ${field({ name: 'body_text', label: 'Plain text', lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
-              </details>
-              <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
-                <summary>Sender</summary>
-                ${field({ name: 'from_address', label: 'From', value: value('from_address'), hint: 'noreply@ your domain when it is empty.', error: fault('from_address') })}
-                ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
-              </details>
-              <button>Save the draft</button>`,
-            { kind: 'wide' },
-          )
+        : editorForm(visit, editing, audiences, await mergeTags(visit, campaign))
     }`,
   })
+}
+
+/** The merge tags that the first contacts of the campaign's audience have. */
+async function mergeTags(visit: Visit, campaign: Thing | undefined): Promise<Set<string>> {
+  const audience = campaign?.relationships?.['audience']?.data?.id
+  const contacts =
+    audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
+  const tags = new Set(['name', 'email', 'unsubscribe_url'])
+  for (const each of contacts?.many ?? [])
+    for (const name of Object.keys((each.attributes['custom_fields'] ?? {}) as object)) tags.add(name)
+  return tags
+}
+
+function editorForm(
+  visit: Visit,
+  { campaign, errors = [], tag = '', typed }: Editing,
+  audiences: readonly Thing[],
+  tags: ReadonlySet<string>,
+): Html {
+  const fault = faultIn(errors)
+  const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
+  // HTML drops the first line break of a textarea.
+  const source = `\n${value('body_html')}`
+  return form(
+    visit,
+    'save',
+    html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
+      ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
+      ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, text(each, 'name')] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
+      <div class="field">
+        <label for="body_html">Text</label>
+        <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
+        <textarea id="body_html" name="body_html" rows="16" class="source" required>${source}</textarea>
+        <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
+        ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
+      </div>
+      <details ${value('body_text') === '' ? '' : html`open`}>
+        <summary>Plain text</summary>
+        ${field({ name: 'body_text', label: 'Plain text', lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
+      </details>
+      <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
+        <summary>Sender</summary>
+        ${field({ name: 'from_address', label: 'From', value: value('from_address'), hint: 'noreply@ your domain when it is empty.', error: fault('from_address') })}
+        ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
+      </details>
+      <button>Save the draft</button>`,
+    { kind: 'wide' },
+  )
 }
 
 /** The attributes that a form gives. */

@@ -1,4 +1,5 @@
 // The recipients of a campaign as a file: each with what became of their mail.
+import { isOneOf } from '../../base/one-of.ts'
 import { csv } from '../csv.ts'
 import { found, type Place } from '../place.ts'
 import { objects, text } from '../visit.ts'
@@ -12,7 +13,7 @@ export const download: Place = {
     const id = visit.context.req.param('id')!
     found(await visit.get(`/campaigns/${id}`))
     const status = visit.query('status')
-    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${(STATUSES as readonly string[]).includes(status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
+    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${isOneOf(STATUSES, status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
     const titles =
       'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
         ',',

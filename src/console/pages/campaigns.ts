@@ -2,6 +2,7 @@
 // mail.
 import { html } from 'hono/html'
 import { MINUTE } from '../../base/clock.ts'
+import { isOneOf } from '../../base/one-of.ts'
 import { page } from '../frame.ts'
 import {
   badge,
@@ -23,7 +24,7 @@ import { done, found, lead, type Place } from '../place.ts'
 import { number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { copyOf } from './campaign-copy.ts'
 import { download, STATUSES } from './campaign-recipients.ts'
-import { checksOf } from '../checks.ts'
+import { checksOf, type Check } from '../checks.ts'
 import { slowChecks } from './slow-checks.ts'
 
 const list: Place = {
@@ -105,7 +106,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   const { one } = found(await visit.get(`/campaigns/${id}?include=audience`))
   const status = text(one, 'status')
   const draft = status === 'draft'
-  const filter = (STATUSES as readonly string[]).includes(visit.query('status')) ? visit.query('status') : ''
+  const filter = isOneOf(STATUSES, visit.query('status')) ? visit.query('status') : ''
   const [stats, mails, checks] = await Promise.all([
     visit.get(`/campaigns/${id}/stats`),
     draft || status === 'scheduled'
@@ -115,81 +116,81 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
         ),
     draft ? checksOf(visit, one) : [],
   ])
-  const audience = one.relationships?.['audience']?.data
-  const title = text(one, 'name')
   return page(visit, {
-    title,
+    title: text(one, 'name'),
     errors,
     done: done(visit),
     body: html`${live(
       visit,
-      html`${facts([
-        ['Status', badge(status)],
-        ['Subject', text(one, 'subject')],
-        ['Audience', audience ? html`<a href="/audiences/${audience.id}">its contacts</a>` : ''],
-        ...(text(one, 'failure') === '' ? [] : ([['Why', text(one, 'failure')]] as const)),
-        ...(one.attributes['scheduled_at'] === null
-          ? []
-          : ([['Starts', time(one.attributes['scheduled_at'])]] as const)),
-      ])}
+      html`${factsOf(one)}
       ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one) : ''} ${funnel(one, stats.one)}` : ''}`,
     )}
     ${visit.reading ? '' : actions(visit, id, status)}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
-    ${
-      draft
-        ? html`<h2>Checks</h2>
-            <ul class="checks">
-              ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
-            </ul>
-            ${await slowChecks(visit, id)}
-            <h2>Preview</h2>
-            <p class="soft">
-              With the data of the audience’s first contact. The links to leave are made when it is sent.
-            </p>
-            <div class="previews">
-              <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
-              <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
-            </div>`
-        : ''
-    }
-    ${
-      mails
-        ? html`<h2>Every recipient</h2>
-            <nav class="tabs" aria-label="Status">
-              ${['', ...STATUSES].map(
-                (each) =>
-                  html`<a
-                    href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}"
-                    ${each === filter ? html`aria-current="true"` : ''}
-                    >${each === '' ? 'all' : each}</a
-                  >`,
-              )}
-            </nav>
-            ${table(
-              'Recipients',
-              ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
-              mails.many.map((mail) => {
-                const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
-                return [
-                  html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
-                  badge(text(mail, 'status')),
-                  time(mail.attributes['delivered_at']),
-                  time(mail.attributes['first_opened_at']),
-                  [recipient?.smtp_code, recipient?.response].filter(Boolean).join(' '),
-                ]
-              }),
-              'Nobody with that status.',
-            )}
-            ${pager(visit, mails)}
-            <p>
-              <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
-                >Export ${filter === '' ? 'all' : filter} as CSV</a
-              >
-            </p>`
-        : ''
-    }`,
+    ${draft ? checksAndPreview(id, checks, await slowChecks(visit, id)) : ''}
+    ${mails ? recipients(visit, id, filter, mails) : ''}`,
   })
+}
+
+function factsOf(campaign: Thing): Html {
+  const audience = campaign.relationships?.['audience']?.data
+  return facts([
+    ['Status', badge(text(campaign, 'status'))],
+    ['Subject', text(campaign, 'subject')],
+    ['Audience', audience ? html`<a href="/audiences/${audience.id}">its contacts</a>` : ''],
+    ...(text(campaign, 'failure') === '' ? [] : ([['Why', text(campaign, 'failure')]] as const)),
+    ...(campaign.attributes['scheduled_at'] === null
+      ? []
+      : ([['Starts', time(campaign.attributes['scheduled_at'])]] as const)),
+  ])
+}
+
+const checksAndPreview = (id: string, checks: readonly Check[], slow: Html): Html =>
+  html`<h2>Checks</h2>
+    <ul class="checks">
+      ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
+    </ul>
+    ${slow}
+    <h2>Preview</h2>
+    <p class="soft">With the data of the audience’s first contact. The links to leave are made when it is sent.</p>
+    <div class="previews">
+      <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
+      <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
+    </div>`
+
+function recipients(visit: Visit, id: string, filter: string, mails: Answer): Html {
+  return html`<h2>Every recipient</h2>
+    <nav class="tabs" aria-label="Status">
+      ${['', ...STATUSES].map(
+        (each) =>
+          html`<a
+            href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}"
+            ${each === filter ? html`aria-current="true"` : ''}
+            >${each === '' ? 'all' : each}</a
+          >`,
+      )}
+    </nav>
+    ${table(
+      'Recipients',
+      ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
+      mails.many.map((mail) => {
+        const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
+        return [
+          html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
+          badge(text(mail, 'status')),
+          time(mail.attributes['delivered_at']),
+          time(mail.attributes['first_opened_at']),
+          [recipient?.smtp_code, recipient?.response].filter(Boolean).join(' '),
+        ]
+      }),
+      'Nobody with that status.',
+    )}
+    ${pager(visit, mails)}
+    <p>
+      <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
+        >Export ${filter === '' ? 'all' : filter} as CSV</a
+      >
+    </p>`
 }
 
 function actions(visit: Visit, id: string, status: string): Html {

@@ -1,14 +1,44 @@
 // One contact: what is known of it, and each mail that was sent there.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, facts, field, form, pageOf, pager, table, time } from '../parts.ts'
+import { badge, button, facts, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
   Object.entries((contact.attributes['custom_fields'] ?? {}) as Record<string, unknown>).map(
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
+
+function contactForm(visit: Visit, one: Thing, errors: Answer['errors']): Html {
+  const fault = faultIn(errors)
+  return html`${form(
+    visit,
+    'save',
+    html`${field({ name: 'name', label: 'Name', value: text(one, 'name'), error: fault('name') })}
+      ${field({
+        name: 'fields',
+        label: 'Fields',
+        lines: 4,
+        value: fieldsOf(one)
+          .map(([name, value]) => `${name}: ${value}`)
+          .join('\n'),
+        hint: 'One in a line, such as "city: Bergen".',
+        error: fault('custom_fields'),
+      })}
+      ${field({
+        name: 'status',
+        label: 'Status',
+        options: [
+          ['', 'as it is'],
+          ['subscribed', 'subscribed'],
+          ['unsubscribed', 'unsubscribed'],
+        ],
+        error: fault('status'),
+      })} <button>Save</button>`,
+  )}
+  ${button(visit, 'remove', 'Remove the contact', { danger: true, confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.' })}`
+}
 
 async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
@@ -16,7 +46,6 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   const mails = await visit.get(
     `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}&${pageOf(visit, 25)}`,
   )
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
   return page(visit, {
     title: text(one, 'email'),
     about: 'One contact: what is known, and each mail that was sent there.',
@@ -27,36 +56,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
         ['Added', time(one.attributes['created_at'])],
         ...fieldsOf(one),
       ])}
-      ${
-        visit.reading
-          ? ''
-          : html`${form(
-              visit,
-              'save',
-              html`${field({ name: 'name', label: 'Name', value: text(one, 'name'), error: fault('name') })}
-                ${field({
-                  name: 'fields',
-                  label: 'Fields',
-                  lines: 4,
-                  value: fieldsOf(one)
-                    .map(([name, value]) => `${name}: ${value}`)
-                    .join('\n'),
-                  hint: 'One in a line, such as "city: Bergen".',
-                  error: fault('custom_fields'),
-                })}
-                ${field({
-                  name: 'status',
-                  label: 'Status',
-                  options: [
-                    ['', 'as it is'],
-                    ['subscribed', 'subscribed'],
-                    ['unsubscribed', 'unsubscribed'],
-                  ],
-                  error: fault('status'),
-                })} <button>Save</button>`,
-            )}
-            ${button(visit, 'remove', 'Remove the contact', { danger: true, confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.' })}`
-      }
+      ${visit.reading ? '' : contactForm(visit, one, errors)}
       <p><a href="/audiences/${list_id}">Back to the audience</a></p>
       <h2>Mails</h2>
       ${table(

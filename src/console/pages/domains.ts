@@ -4,7 +4,7 @@ import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
 import { badge, button, count, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import { flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const PURPOSES = [
   ['both', 'all mail'],
@@ -20,7 +20,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     text(domain, 'purpose'),
     time(domain.attributes['checked_at']),
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   return page(visit, {
     title: 'Domains',
     about: 'Mail leaves from a domain once its records are in DNS.',
@@ -100,8 +100,6 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     visit.all(`/domains/${domain.id}/records`),
     visit.all(`/domains/${domain.id}/advised-records`),
   ])
-  const yes = (name: string, label: string, on: boolean): Html | '' =>
-    button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
   return page(visit, {
     title: text(domain, 'name'),
     about: 'A sending domain: its records in DNS, its tracking, its key.',
@@ -112,60 +110,72 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
         html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, records)}</p>
           ${button(visit, 'check', 'Check now')}
           <h2>Records</h2>
-          ${table(
-            'Records',
-            ['', 'What for', 'Name', 'Should say', 'DNS says'],
-            records.map((record, at) => [
-              badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
-              text(record, 'record_type').replaceAll('_', ' '),
-              copy(`n${at}`, text(record, 'name')),
-              copy(`v${at}`, text(record, 'value')),
-              text(record, 'observed') ||
-                html`<span class="soft">${isAnswered(record, domain) ? 'nothing' : 'not known'}</span>`,
-            ]),
-            'None.',
-          )}`,
+          ${recordsTable(domain, records)}`,
       )}
-      <details>
-        <summary>Advised records</summary>
-        ${table(
-          'Advised records',
-          ['What for', 'Type', 'Name', 'Should say'],
-          advised.map((record, at) => [
-            text(record, 'record_type').replaceAll('_', ' '),
-            text(record, 'dns_type'),
-            copy(`an${at}`, text(record, 'name')),
-            flag(record, 'answered')
-              ? copy(`av${at}`, text(record, 'value'))
-              : html`<span class="soft">DNS could not be asked what it says now.</span>`,
-          ]),
-          'None.',
-        )}
-      </details>
+      ${advisedRecords(advised)}
       <h2>Settings</h2>
-      ${facts([
-        ['For', text(domain, 'purpose')],
-        ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
-        [
-          'TLS',
-          text(domain, 'tls_policy') === 'Require'
-            ? 'a must: without it nothing is delivered'
-            : 'used where the receiver offers it',
-        ],
-        [
-          'Opens',
-          html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
-          ${yes('open_tracking_enabled', 'tracking of opens', flag(domain, 'open_tracking_enabled'))}`,
-        ],
-        [
-          'Clicks',
-          html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
-          ${yes('click_tracking_enabled', 'tracking of clicks', flag(domain, 'click_tracking_enabled'))}`,
-        ],
-      ])}
+      ${settings(visit, domain)}
       ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
       ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}`,
   })
+}
+
+const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
+  table(
+    'Records',
+    ['', 'What for', 'Name', 'Should say', 'DNS says'],
+    records.map((record, at) => [
+      badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
+      text(record, 'record_type').replaceAll('_', ' '),
+      copy(`n${at}`, text(record, 'name')),
+      copy(`v${at}`, text(record, 'value')),
+      text(record, 'observed') ||
+        html`<span class="soft">${isAnswered(record, domain) ? 'nothing' : 'not known'}</span>`,
+    ]),
+    'None.',
+  )
+
+const advisedRecords = (advised: readonly Thing[]): Html =>
+  html`<details>
+    <summary>Advised records</summary>
+    ${table(
+      'Advised records',
+      ['What for', 'Type', 'Name', 'Should say'],
+      advised.map((record, at) => [
+        text(record, 'record_type').replaceAll('_', ' '),
+        text(record, 'dns_type'),
+        copy(`an${at}`, text(record, 'name')),
+        flag(record, 'answered')
+          ? copy(`av${at}`, text(record, 'value'))
+          : html`<span class="soft">DNS could not be asked what it says now.</span>`,
+      ]),
+      'None.',
+    )}
+  </details>`
+
+function settings(visit: Visit, domain: Thing): Html {
+  const yes = (name: string, label: string, on: boolean): Html | '' =>
+    button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
+  return facts([
+    ['For', text(domain, 'purpose')],
+    ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
+    [
+      'TLS',
+      text(domain, 'tls_policy') === 'Require'
+        ? 'a must: without it nothing is delivered'
+        : 'used where the receiver offers it',
+    ],
+    [
+      'Opens',
+      html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
+      ${yes('open_tracking_enabled', 'tracking of opens', flag(domain, 'open_tracking_enabled'))}`,
+    ],
+    [
+      'Clicks',
+      html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
+      ${yes('click_tracking_enabled', 'tracking of clicks', flag(domain, 'click_tracking_enabled'))}`,
+    ],
+  ])
 }
 
 const one: Place = {

@@ -18,7 +18,7 @@ import {
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { text, texts, type Answer, type Visit } from '../visit.ts'
+import { faultIn, text, texts, type Answer, type Visit } from '../visit.ts'
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const answer = await visit.get(`/inboxes?${pageOf(visit)}`)
@@ -27,7 +27,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     text(inbox, 'address'),
     time(inbox.attributes['created_at']),
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   return page(visit, {
     title: 'Inboxes',
     about: 'Addresses of your domains whose mail is kept and shown here.',

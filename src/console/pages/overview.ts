@@ -1,13 +1,14 @@
 // Overview: how the mail of the account is doing, and what needs a hand.
+import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { count, live, percent, type Html } from '../parts.ts'
 import { done, type Place } from '../place.ts'
-import { number, text, type Thing, type Visit } from '../visit.ts'
+import { number, objects, text, type Thing, type Visit } from '../visit.ts'
 
 const PERIODS = ['24h', '7d', '30d'] as const
 export const periodOf = (visit: Visit, otherwise = '24h'): string =>
-  (PERIODS as readonly string[]).includes(visit.query('period')) ? visit.query('period') : otherwise
+  isOneOf(PERIODS, visit.query('period')) ? visit.query('period') : otherwise
 
 export const periods = (visit: Visit, now: string): Html =>
   html`<nav class="tabs" aria-label="Period">
@@ -82,13 +83,56 @@ async function hands(visit: Visit): Promise<Html[]> {
   return found
 }
 
+interface Bucket {
+  at: string
+  delivered: number
+  deferred: number
+  refused: number
+}
+
+/** The chart, and the same figures as a table for who cannot use it. */
+const chart = (series: readonly Bucket[]): Html =>
+  html`<figure
+      class="chart"
+      data-chart="${JSON.stringify(series)}"
+      aria-label="Delivered, deferred and refused over time"
+    >
+      <noscript>The chart needs a script; the same figures stand in the table below.</noscript>
+    </figure>
+    <details>
+      <summary>The figures as a table</summary>
+      <div class="scroll" tabindex="0" role="region" aria-label="Figures over time">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
+              <th scope="col" class="figure">Delivered</th>
+              <th scope="col" class="figure">Deferred</th>
+              <th scope="col" class="figure">Refused</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${series.map(
+              (each) =>
+                html`<tr>
+                  <td>${each.at.slice(0, 16).replace('T', ' ')}</td>
+                  <td class="figure">${count(each.delivered)}</td>
+                  <td class="figure">${count(each.deferred)}</td>
+                  <td class="figure">${count(each.refused)}</td>
+                </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>
+    </details>`
+
 export const overview: Place = {
   path: '/',
   async show(visit) {
     const period = periodOf(visit)
     const [{ one }, open] = await Promise.all([visit.get(`/statistics?filter%5Bperiod%5D=${period}`), hands(visit)])
     const stats = one!
-    const series = stats.attributes['series'] as { at: string; delivered: number; deferred: number; refused: number }[]
+    const series = objects<Bucket>(stats, 'series')
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
     return page(visit, {
       title: 'Overview',
@@ -108,39 +152,7 @@ export const overview: Place = {
                   No mail in this time. <a href="/tokens">Make a token</a> and send the first one, or
                   <a href="/campaigns/new">write a newsletter</a>.
                 </div>`
-              : html`<figure
-                    class="chart"
-                    data-chart="${JSON.stringify(series)}"
-                    aria-label="Delivered, deferred and refused over time"
-                  >
-                    <noscript>The chart needs a script; the same figures stand in the table below.</noscript>
-                  </figure>
-                  <details>
-                    <summary>The figures as a table</summary>
-                    <div class="scroll" tabindex="0" role="region" aria-label="Figures over time">
-                      <table>
-                        <thead>
-                          <tr>
-                            <th scope="col">From</th>
-                            <th scope="col" class="figure">Delivered</th>
-                            <th scope="col" class="figure">Deferred</th>
-                            <th scope="col" class="figure">Refused</th>
-                          </tr>
-                        </thead>
-                        <tbody>
-                          ${series.map(
-                            (each) =>
-                              html`<tr>
-                                <td>${each.at.slice(0, 16).replace('T', ' ')}</td>
-                                <td class="figure">${count(each.delivered)}</td>
-                                <td class="figure">${count(each.deferred)}</td>
-                                <td class="figure">${count(each.refused)}</td>
-                              </tr>`,
-                          )}
-                        </tbody>
-                      </table>
-                    </div>
-                  </details>`
+              : chart(series)
           }
           <h2>What needs a hand</h2>
           ${

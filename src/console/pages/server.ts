@@ -4,7 +4,7 @@ import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
 import { badge, button, count, facts, field, form, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 interface Finding {
   check: string
@@ -164,7 +164,7 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
     time(each.attributes['created_at']),
     text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   return page(visit, {
     title: 'People',
     about: 'Who has an account here. Looking at somebody’s account is logged.',

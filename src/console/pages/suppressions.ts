@@ -1,9 +1,10 @@
 // Suppressions: who must not be mailed, why and since when; by hand or as a file.
+import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, field, form, pageOf, pager, search, table, time } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
+import { faultIn, text, type Answer, type Visit } from '../visit.ts'
 import { csv, readTable } from '../csv.ts'
 
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
@@ -35,7 +36,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
         }),
   ])
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   return page(visit, {
     title: 'Suppressions',
     about: 'Addresses that your domains do not write to, and why.',
@@ -82,7 +83,7 @@ async function rowsOf(given: Form): Promise<{ email: string; reason: string }[] 
   if (email < 0) return 'The file has no column "email".'
   return read.rows.map((row) => {
     const given_reason = (row[why] ?? '').toLowerCase().replaceAll(/[\s-]+/g, '_')
-    const known = (REASONS as readonly string[]).includes(given_reason)
+    const known = isOneOf(REASONS, given_reason)
     return { email: (row[email] ?? '').trim(), reason: known ? given_reason : reason }
   })
 }

@@ -4,7 +4,7 @@ import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
 import { button, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import { text, texts, type Answer, type Visit } from '../visit.ts'
+import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
 
 /** What each scope lets a program do. */
 const MEANINGS: Record<string, string> = {
@@ -42,7 +42,31 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
     visit.get(`/personal-access-tokens?${pageOf(visit)}`),
     visit.get('/grants'),
   ])
-  const rows = answer.many.map((token) => [
+  return page(visit, {
+    title: 'Tokens',
+    about: ABOUT,
+    errors: errors.filter(({ field: name }) => name === undefined),
+    done: done(visit),
+    body: html`${secret === undefined ? '' : newSecret(secret)} ${tokensTable(visit, answer.many)}
+      ${pager(visit, answer)}
+      <h2>New token</h2>
+      ${newToken(visit, errors, typed)}
+      <h2>Connected programs</h2>
+      ${programsTable(visit, programs.many)}`,
+  })
+}
+
+const newSecret = (secret: string): Html =>
+  html`<div class="done" role="status">
+    <p>This is the new token. It is shown this once; copy it now.</p>
+    <p>
+      <code class="secret" id="secret">${secret}</code>
+      <button class="plain" type="button" data-copy="secret">Copy</button>
+    </p>
+  </div>`
+
+function tokensTable(visit: Visit, tokens: readonly Thing[]): Html {
+  const rows = tokens.map((token) => [
     html`${text(token, 'name')} <span class="soft">…${text(token, 'last_four')}</span>`,
     html`<details>
       <summary>${texts(token, 'scopes').length} scopes</summary>
@@ -56,9 +80,18 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
       confirm: `Programs that use the token ${text(token, 'name')} are refused from now on.`,
     }),
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  return table(
+    'Tokens',
+    ['Name', 'May', 'Ends', 'Last used', ''],
+    rows,
+    'No token yet. Make one below for your program.',
+  )
+}
+
+function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefined): Html {
+  const fault = faultIn(errors)
   const chosen = new Set(typed?.all('scopes') ?? ['emails:send'])
-  const scopes: Html = html`<fieldset>
+  const scopes = html`<fieldset>
     <legend>What it may do</legend>
     ${SCOPES.map(
       (scope) =>
@@ -69,58 +102,39 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
     )}
     ${fault('scopes') === undefined ? '' : html`<p class="bad">${fault('scopes')!}</p>`}
   </fieldset>`
-  return page(visit, {
-    title: 'Tokens',
-    about: ABOUT,
-    errors: errors.filter(({ field: name }) => name === undefined),
-    done: done(visit),
-    body: html`${
-        secret === undefined
-          ? ''
-          : html`<div class="done" role="status">
-              <p>This is the new token. It is shown this once; copy it now.</p>
-              <p>
-                <code class="secret" id="secret">${secret}</code>
-                <button class="plain" type="button" data-copy="secret">Copy</button>
-              </p>
-            </div>`
-      }
-      ${table('Tokens', ['Name', 'May', 'Ends', 'Last used', ''], rows, 'No token yet. Make one below for your program.')}
-      ${pager(visit, answer)}
-      <h2>New token</h2>
-      ${form(
-        visit,
-        'make',
-        html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
-          ${field({
-            name: 'duration',
-            label: 'Ends after',
-            options: [
-              ['12_months', '12 months'],
-              ['6_months', '6 months'],
-              ['1_month', '1 month'],
-            ],
-            value: typed?.get('duration') || '12_months',
-          })}
-          ${scopes}<button>Make the token</button>`,
-      )}
-      <h2>Connected programs</h2>
-      ${table(
-        'Connected programs',
-        ['Program', 'Since', ''],
-        programs.many.map((grant) => [
-          text(grant, 'program'),
-          time(grant.attributes['created_at']),
-          button(visit, 'disconnect', 'Disconnect', {
-            fields: { id: grant.id },
-            danger: true,
-            confirm: 'It can no longer act for you.',
-          }),
-        ]),
-        'No program was let in over OAuth. AI agents connect to /mcp of this server.',
-      )}`,
-  })
+  return form(
+    visit,
+    'make',
+    html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
+      ${field({
+        name: 'duration',
+        label: 'Ends after',
+        options: [
+          ['12_months', '12 months'],
+          ['6_months', '6 months'],
+          ['1_month', '1 month'],
+        ],
+        value: typed?.get('duration') || '12_months',
+      })}
+      ${scopes}<button>Make the token</button>`,
+  )
 }
+
+const programsTable = (visit: Visit, programs: readonly Thing[]): Html =>
+  table(
+    'Connected programs',
+    ['Program', 'Since', ''],
+    programs.map((grant) => [
+      text(grant, 'program'),
+      time(grant.attributes['created_at']),
+      button(visit, 'disconnect', 'Disconnect', {
+        fields: { id: grant.id },
+        danger: true,
+        confirm: 'It can no longer act for you.',
+      }),
+    ]),
+    'No program was let in over OAuth. AI agents connect to /mcp of this server.',
+  )
 
 export const tokens: Place = {
   path: '/tokens',

@@ -4,7 +4,7 @@ import { EVENT_TYPES } from '../../states/events.ts'
 import { page } from '../frame.ts'
 import { badge, button, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { text, texts, type Answer, type Visit } from '../visit.ts'
+import { faultIn, text, texts, type Answer, type Visit } from '../visit.ts'
 
 const secretShown = (secret: string): Html =>
   html`<div class="done" role="status">
@@ -26,7 +26,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     badge(text(webhook, 'status')),
     texts(webhook, 'events').join(', '),
   ])
-  const fault = (name: string): string | undefined => errors.find((each) => each.field === name)?.detail
+  const fault = faultIn(errors)
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Webhooks',
