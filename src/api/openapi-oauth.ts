@@ -112,83 +112,89 @@ const SERVER = object(
   },
 )
 
+const REGISTER: Json = {
+  post: operation('registerOauthClient', 'Register an MCP client (RFC 7591)', {
+    requestBody: {
+      required: true,
+      content: json(
+        object(['redirect_uris'], {
+          redirect_uris: { ...texts('Each on an allowed origin.'), minItems: 1 },
+          client_name: text('What people are shown.'),
+          grant_types: texts('authorization_code, refresh_token.'),
+          response_types: texts('code.'),
+          token_endpoint_auth_method: text('none.'),
+          scope: text('mcp:use.'),
+        }),
+      ),
+    },
+    responses: {
+      '201': { description: 'Registered.', content: json(CLIENT) },
+      '400': refused('`invalid_client_metadata` or `invalid_redirect_uri`.'),
+      '413': refused('`invalid_client_metadata`: the body is too large.'),
+      '429': TOO_MANY,
+      '503': refused('`temporarily_unavailable`: there are too many clients.'),
+    },
+  }),
+}
+
+const TOKENS: Json = {
+  post: operation('issueOauthToken', 'Exchange a code or a refresh token for tokens', {
+    requestBody: {
+      required: true,
+      content: form(
+        object(['grant_type', 'client_id'], {
+          grant_type: text('What is exchanged.', { enum: ['authorization_code', 'refresh_token'] }),
+          client_id: text('Who asks: the id that was registered, or the URL of the client’s metadata document.'),
+          code: text('With authorization_code: what came back with the person.'),
+          code_verifier: text('With authorization_code: what the S256 challenge was made of.'),
+          redirect_uri: text('With authorization_code: the same as in the request for the code.'),
+          refresh_token: text('With refresh_token.'),
+          resource: text('What the token is for (RFC 8707); /mcp when absent.'),
+        }),
+      ),
+    },
+    responses: {
+      '200': { description: 'Issued.', content: json(TOKEN) },
+      '400': refused('`invalid_request`, `invalid_grant`, `invalid_target` or `unsupported_grant_type`.'),
+      '401': {
+        ...refused('`invalid_client`: the client is not known.'),
+        headers: { 'WWW-Authenticate': { description: 'Bearer.', schema: { type: 'string' } } },
+      },
+      '413': refused('`invalid_request`: the body is too large.'),
+      '429': TOO_MANY,
+    },
+  }),
+}
+
+const REVOKE: Json = {
+  post: operation('revokeOauthToken', 'Give a token back (RFC 7009)', {
+    requestBody: {
+      required: true,
+      content: form(
+        object(['token', 'client_id'], {
+          token: text('An access token, which ends, or a refresh token, with which all that was allowed ends.'),
+          token_type_hint: text('Not needed.'),
+          client_id: text('Whose token it is.'),
+        }),
+      ),
+    },
+    responses: {
+      '200': { description: 'The token is not valid, whether or not it was.' },
+      '400': refused('`invalid_request`, or `invalid_grant`: the token is another client’s.'),
+      '401': refused('`invalid_client`: the client is not known.'),
+      '413': refused('`invalid_request`: the body is too large.'),
+      '429': TOO_MANY,
+    },
+  }),
+}
+
 /** Path items outside the API, by path. */
 export function oauthPaths(publicUrl: string): Record<string, Json> {
   const servers = [{ url: publicUrl, description: 'This server, beside the API.' }]
   const paths: Record<string, Json> = {
-    '/oauth/register': {
-      post: operation('registerOauthClient', 'Register an MCP client (RFC 7591)', {
-        requestBody: {
-          required: true,
-          content: json(
-            object(['redirect_uris'], {
-              redirect_uris: { ...texts('Each on an allowed origin.'), minItems: 1 },
-              client_name: text('What people are shown.'),
-              grant_types: texts('authorization_code, refresh_token.'),
-              response_types: texts('code.'),
-              token_endpoint_auth_method: text('none.'),
-              scope: text('mcp:use.'),
-            }),
-          ),
-        },
-        responses: {
-          '201': { description: 'Registered.', content: json(CLIENT) },
-          '400': refused('`invalid_client_metadata` or `invalid_redirect_uri`.'),
-          '413': refused('`invalid_client_metadata`: the body is too large.'),
-          '429': TOO_MANY,
-          '503': refused('`temporarily_unavailable`: there are too many clients.'),
-        },
-      }),
-    },
-    '/oauth/token': {
-      post: operation('issueOauthToken', 'Exchange a code or a refresh token for tokens', {
-        requestBody: {
-          required: true,
-          content: form(
-            object(['grant_type', 'client_id'], {
-              grant_type: text('What is exchanged.', { enum: ['authorization_code', 'refresh_token'] }),
-              client_id: text('Who asks: the id that was registered, or the URL of the client’s metadata document.'),
-              code: text('With authorization_code: what came back with the person.'),
-              code_verifier: text('With authorization_code: what the S256 challenge was made of.'),
-              redirect_uri: text('With authorization_code: the same as in the request for the code.'),
-              refresh_token: text('With refresh_token.'),
-              resource: text('What the token is for (RFC 8707); /mcp when absent.'),
-            }),
-          ),
-        },
-        responses: {
-          '200': { description: 'Issued.', content: json(TOKEN) },
-          '400': refused('`invalid_request`, `invalid_grant`, `invalid_target` or `unsupported_grant_type`.'),
-          '401': {
-            ...refused('`invalid_client`: the client is not known.'),
-            headers: { 'WWW-Authenticate': { description: 'Bearer.', schema: { type: 'string' } } },
-          },
-          '413': refused('`invalid_request`: the body is too large.'),
-          '429': TOO_MANY,
-        },
-      }),
-    },
-    '/oauth/revoke': {
-      post: operation('revokeOauthToken', 'Give a token back (RFC 7009)', {
-        requestBody: {
-          required: true,
-          content: form(
-            object(['token', 'client_id'], {
-              token: text('An access token, which ends, or a refresh token, with which all that was allowed ends.'),
-              token_type_hint: text('Not needed.'),
-              client_id: text('Whose token it is.'),
-            }),
-          ),
-        },
-        responses: {
-          '200': { description: 'The token is not valid, whether or not it was.' },
-          '400': refused('`invalid_request`, or `invalid_grant`: the token is another client’s.'),
-          '401': refused('`invalid_client`: the client is not known.'),
-          '413': refused('`invalid_request`: the body is too large.'),
-          '429': TOO_MANY,
-        },
-      }),
-    },
+    '/oauth/register': REGISTER,
+    '/oauth/token': TOKENS,
+    '/oauth/revoke': REVOKE,
     '/.well-known/oauth-authorization-server': metadata(
       'getOauthServerMetadata',
       'Metadata of the authorization server (RFC 8414)',

@@ -4,7 +4,7 @@
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
-import type { SmtpRefusal } from '../smtp/listener.ts'
+import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { Reader } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 

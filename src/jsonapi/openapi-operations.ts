@@ -4,6 +4,7 @@ import { JSON_API } from './media.ts'
 import { hasTag } from './changed.ts'
 import { exampleOf } from './openapi-examples.ts'
 import { errorDocument, refusalsOf, type AnyAction } from './openapi-errors.ts'
+import { filtersOf, IF_MATCH, pathParametersOf, query } from './openapi-parameters.ts'
 import { namesOf, type Json, type Schemas } from './openapi-schemas.ts'
 import { paramsOf, sortable, type Resource } from './resource.ts'
 
@@ -164,33 +165,9 @@ export class Operations {
   }
 
   #parametersOf(resource: Resource<never>, action: AnyAction): Json[] {
-    const inPath = [...action.path.matchAll(/:(\w+)/g)].map(([, name]) => ({
-      name,
-      in: 'path',
-      required: true,
-      description: PATH[name!] ?? `The id of one of ${idOf(name!)}.`,
-      schema: { type: 'string' },
-    }))
-    const query = (name: string, description: string, example?: string): Json => ({
-      name,
-      in: 'query',
-      required: false,
-      description,
-      schema: { type: 'string', ...(example === undefined ? {} : { examples: [example] }) },
-    })
     const related = Object.keys(resource.relationships ?? {})
     const each: Record<string, () => Json[]> = {
-      filter: () =>
-        Object.entries(resource.filters ?? {}).map(([name, { about, flag, type }]) =>
-          query(
-            `filter[${name}]`,
-            about !== undefined
-              ? about
-              : type === undefined
-                ? `Only those with this \`${name}\`; commas mean any of${flag ? '; true or false' : ''}.`
-                : `Only those of this one of ${type}, by its id; commas mean any of.`,
-          ),
-        ),
+      filter: () => filtersOf(resource),
       sort: () => [
         query(
           'sort',
@@ -227,17 +204,9 @@ export class Operations {
         }),
       ],
     }
-    const match = {
-      name: 'If-Match',
-      in: 'header',
-      required: false,
-      description:
-        'The ETag of the state that the change is for; 412 when it is another by now. An extension of the interface.',
-      schema: { type: 'string' },
-    }
     return [
-      ...inPath,
-      ...(action.kind === 'update' ? [match] : []),
+      ...pathParametersOf(action),
+      ...(action.kind === 'update' ? [IF_MATCH] : []),
       ...paramsOf(action).flatMap((param) => each[param]!()),
     ]
   }
@@ -249,18 +218,6 @@ export class Operations {
 }
 
 const lower = (text: string): string => (/^[A-Z][a-z]/.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text)
-
-/** Path parameters that are not the id of a resource of their name. */
-const PATH: Record<string, string> = {
-  recipient: 'An email address.',
-  attachment: 'The id of an attachment of this mail.',
-  outboundWebhook: 'The id of a delivery.',
-}
-/** "outboundEmail" -> "outbound-emails". */
-const idOf = (name: string): string => {
-  const words = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
-  return words.endsWith('x') ? `${words}es` : `${words}s`
-}
 
 /** Names of responses by status (RFC 9110 §15). */
 const REFUSALS: Record<string, string> = {

@@ -12,7 +12,8 @@ import { SECOND, type Clock } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { asNodeDns, askType, type Resolver } from '../base/resolver.ts'
-import { startListener, type SmtpListener, type SmtpRefusal } from '../smtp/listener.ts'
+import type { SmtpRefusal } from '../smtp/answers.ts'
+import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import { bounceOf, complaintOf, post, replyOf, type Arrived } from './answers.ts'
 
 export interface ReceivedMail {

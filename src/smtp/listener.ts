@@ -4,17 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { domainToASCII } from 'node:url'
 import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
-import { codeOf } from '../base/errors.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { TLS_POLICY } from '../base/tls.ts'
+import { judge, signIn, type SmtpRefusal } from './answers.ts'
 import { HANDSHAKE, Server } from './server.ts'
-import { BARE_LINE_END } from './session.ts'
-
-/** A refusal: 550 and "5.1.1 No such mailbox". A text without an enhanced code gets the library's. */
-export interface SmtpRefusal {
-  code: number
-  text: string
-}
+import { BARE_LINE_END, type InboundSession } from './session.ts'
 
 /** The facts about a message before and while it is received. */
 export interface InboundEnvelope {
@@ -95,75 +89,23 @@ const SIGN_IN_DEADLINE = 30 * SECOND
  */
 const BLOCK = 16 * 1024
 
+/** Listens at an address. Throws the error of the system call, such as EADDRINUSE. */
 export async function startListener(
   { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
   options: ListenerOptions,
 ): Promise<SmtpListener> {
-  const { certificate, clock, login, maxConnections = MAX_CONNECTIONS, hostname } = options
+  const { clock, handshake = HANDSHAKE, maxConnections = MAX_CONNECTIONS } = options
   const { maxPerAddress = maxConnections } = options
-  const fault = (thrown: unknown): void => options.fault?.(thrown)
-  const settings: SMTPServerOptions = {
-    name: hostname,
-    banner: 'Postrider',
-    size: options.maxBytes,
-    maxRecipients: options.maxRecipients ?? MAX_RECIPIENTS,
-    socketTimeout: options.idle ?? IDLE,
-    logger: false,
-    secure: options.implicitTls === true,
-    authOptional: !login,
-    authMethods: ['PLAIN', 'LOGIN'],
-    disabledCommands: [
-      'XCLIENT',
-      'XFORWARD',
-      'WIZ',
-      'SHELL',
-      'KILL',
-      ...(login ? [] : ['AUTH']),
-      ...(certificate ? [] : ['STARTTLS']),
-    ],
-    hideENHANCEDSTATUSCODES: false,
-    disableReverseLookup: true,
-    ...(certificate ? { ...certificate, ...TLS_POLICY } : {}),
-    onAuth({ password }, { remoteAddress }, done) {
-      void signIn(done, fault, () => login!(password ?? '', remoteAddress))
+  const server: Server = new Server(
+    {
+      ...settingsOf(options),
+      ...handlersOf(options, (id) => server.sessions.get(id)),
+      onClose: ({ id }) => void server.sessions.delete(id),
     },
-    // At once: the library's own answer comes a turn later, and clients that pipeline would have talked too soon.
-    onConnect: (_, done) => done(),
-    onSecure: (_, __, done) => done(),
-    onClose: ({ id }) => void server.sessions.delete(id),
-    onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
-    onRcptTo(address, session, done) {
-      judge(done, fault, () => options.recipient(address.address, senderOf(session), whoOf(session)))
-    },
-    onData(stream, session, done) {
-      const own = server.sessions.get(session.id)
-      const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
-      // A client that disconnects in the middle is no error of this program.
-      const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
-      judge(done, here, async () => {
-        const answer = await options.message(bytesOf(stream), envelopeOf(session), sound, whoOf(session))
-        // A message found malformed at its end was not kept either.
-        const judged = sound() ?? answer
-        if (judged === undefined || 'accepted' in judged) own?.carried()
-        return judged
-      })
-    },
-  }
-  const { deadline = DEADLINE, handshake = HANDSHAKE, signInDeadline = SIGN_IN_DEADLINE } = options
-  const server = new Server(settings, { connections: maxConnections, perAddress: maxPerAddress, handshake })
+    { connections: maxConnections, perAddress: maxPerAddress, handshake },
+  )
   server.on('error', () => {})
-  const patience = {
-    request: deadline,
-    handshake,
-    signIn: login ? Math.min(signInDeadline, deadline) : deadline,
-    rate: MIN_RATE,
-  }
-  const watch = setInterval(
-    () => {
-      for (const session of server.sessions.values()) if (session.overdue(patience)) session.expire()
-    },
-    Math.min(patience.signIn, deadline, handshake) / 10,
-  ).unref()
+  const watch = watchDeadlines(server, options)
   await new Promise<void>((resolve, reject) => {
     server.server.once('error', reject)
     server.listen({ port, host, ipv6Only }, resolve)
@@ -186,6 +128,86 @@ export async function startListener(
         for (const session of server.sessions.values()) session.retire()
       }),
   }
+}
+
+/** What the library is told; without a certificate or a login, what needs one is switched off. */
+function settingsOf(options: ListenerOptions): SMTPServerOptions {
+  const { certificate, login } = options
+  return {
+    name: options.hostname,
+    banner: 'Postrider',
+    size: options.maxBytes,
+    maxRecipients: options.maxRecipients ?? MAX_RECIPIENTS,
+    socketTimeout: options.idle ?? IDLE,
+    logger: false,
+    secure: options.implicitTls === true,
+    authOptional: !login,
+    authMethods: ['PLAIN', 'LOGIN'],
+    disabledCommands: [
+      'XCLIENT',
+      'XFORWARD',
+      'WIZ',
+      'SHELL',
+      'KILL',
+      ...(login ? [] : ['AUTH']),
+      ...(certificate ? [] : ['STARTTLS']),
+    ],
+    hideENHANCEDSTATUSCODES: false,
+    disableReverseLookup: true,
+    ...(certificate ? { ...certificate, ...TLS_POLICY } : {}),
+  }
+}
+
+/** The answers to a client's commands; `sessionOf` gives the session of an id. */
+function handlersOf(
+  options: ListenerOptions,
+  sessionOf: (id: string) => InboundSession | undefined,
+): SMTPServerOptions {
+  const fault = (thrown: unknown): void => options.fault?.(thrown)
+  return {
+    onAuth({ password }, { remoteAddress }, done) {
+      void signIn(done, fault, () => options.login!(password ?? '', remoteAddress))
+    },
+    // At once: the library's own answer comes a turn later, and clients that pipeline would have talked too soon.
+    onConnect: (_, done) => done(),
+    onSecure: (_, __, done) => done(),
+    onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
+    onRcptTo(address, session, done) {
+      judge(done, fault, () => options.recipient(address.address, senderOf(session), whoOf(session)))
+    },
+    onData(stream, session, done) {
+      const own = sessionOf(session.id)
+      const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
+      // A client that disconnects in the middle is no error of this program.
+      const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
+      judge(done, here, async () => {
+        const answer = await options.message(bytesOf(stream), envelopeOf(session), sound, whoOf(session))
+        // A message found malformed at its end was not kept either.
+        const judged = sound() ?? answer
+        if (judged === undefined || 'accepted' in judged) own?.carried()
+        return judged
+      })
+    },
+  }
+}
+
+/** Ends sessions that wait too long. The timer does not keep the process alive. */
+function watchDeadlines(
+  server: Server,
+  { deadline = DEADLINE, handshake = HANDSHAKE, login, signInDeadline = SIGN_IN_DEADLINE }: ListenerOptions,
+): NodeJS.Timeout {
+  const patience = {
+    request: deadline,
+    handshake,
+    signIn: login ? Math.min(signInDeadline, deadline) : deadline,
+    rate: MIN_RATE,
+  }
+  return setInterval(
+    () => {
+      for (const session of server.sessions.values()) if (session.overdue(patience)) session.expire()
+    },
+    Math.min(patience.signIn, deadline, handshake) / 10,
+  ).unref()
 }
 
 /** Writes the domain as A-label, as everywhere in this program; the library gives Unicode. */
@@ -231,53 +253,5 @@ async function* bytesOf(stream: SMTPServerDataStream): AsyncIterable<Buffer> {
     if (octets > 0) yield Buffer.concat(block)
   } finally {
     stream.resume()
-  }
-}
-
-const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code })
-
-/** Tells smtp-server the owner of a password; an error of this program is a temporary refusal (RFC 4954 §4). */
-async function signIn(
-  done: (error: Error | null, answer?: { user: object }) => void,
-  hear: (thrown: unknown) => void,
-  question: () => Promise<{ who: Who } | SmtpRefusal>,
-): Promise<void> {
-  let answer: { who: Who } | SmtpRefusal
-  try {
-    answer = await question()
-  } catch (thrown) {
-    hear(thrown)
-    answer = { code: 454, text: '4.7.0 Something went wrong here; try again later' }
-  }
-  if ('who' in answer) done(null, { user: answer })
-  else done(asError(answer))
-}
-
-/** Tells smtp-server the answer to a question. An error of this program is a temporary refusal; a full disk has its
- *  own. */
-function judge(
-  done: (error?: Error | null, text?: string) => void,
-  hear: (thrown: unknown) => void,
-  question: () => Promise<SmtpRefusal | { accepted: string } | undefined> | SmtpRefusal | undefined,
-): void {
-  const answer = (judged: SmtpRefusal | { accepted: string } | undefined): void => {
-    if (judged === undefined) done(null)
-    else if ('accepted' in judged) done(null, judged.accepted)
-    else done(asError(judged))
-  }
-  const fault = (thrown: unknown): void => {
-    hear(thrown)
-    answer(
-      /^(?:ENOSPC|EDQUOT|SQLITE_FULL)$/.test(codeOf(thrown))
-        ? { code: 452, text: '4.3.1 Out of storage; try again later' }
-        : { code: 451, text: '4.3.0 Something went wrong here; try again later' },
-    )
-  }
-  try {
-    const result = question()
-    if (result instanceof Promise) result.then(answer, fault)
-    else answer(result)
-  } catch (thrown) {
-    fault(thrown)
   }
 }

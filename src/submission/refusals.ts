@@ -1,6 +1,6 @@
 // The refusals of POST /outbound-emails as SMTP replies (docs/smtp.md): one table, so that each rule has one meaning.
 import type { Code, Refusal } from '../base/errors.ts'
-import type { SmtpRefusal } from '../smtp/listener.ts'
+import type { SmtpRefusal } from '../smtp/answers.ts'
 
 /** Code and enhanced code by the API's error code (RFC 5321 §4.2.3, RFC 3463). */
 const REPLIES: Partial<Record<Code, readonly [code: number, enhanced: string]>> = {

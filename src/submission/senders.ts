@@ -7,7 +7,7 @@ import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { findToken, liveToken, noteUse, scopesOf, type KnownToken } from '../accounts/tokens.ts'
-import type { SmtpRefusal } from '../smtp/listener.ts'
+import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { Store } from '../store/database.ts'
 
 export interface SendersDeps {
