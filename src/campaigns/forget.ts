@@ -12,7 +12,7 @@ export const forgetInContacts = redacting('contacts', ['name', 'preferences', 'c
 export const forgetInAudiences = redacting('audiences', ['name', 'description'])
 /** A campaign that may still send gets a working sender address of its domain instead of a mark. */
 export const forgetSenders: Step = (tx, { address, userKey }, after) => {
-  const end = sliceEnd(tx, 'campaigns', 'user_key = ?', userKey, after)
+  const end = sliceEnd(tx, { table: 'campaigns', userKey, after })
   if (end === null) return null
   const open = tx.all(
     raw<{ key: number; from_address: string | null; reply_to: string | null }>(

@@ -42,13 +42,11 @@ export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   }
 }
 
+/** Adds a key to a domain; the private key is sealed. */
 export function insertKey(
   tx: Tx,
   keyring: Keyring,
-  domainKey: number,
-  role: 'signing' | 'standby',
-  pair: KeyPair,
-  now: number,
+  { domainKey, now, pair, role }: { domainKey: number; role: 'signing' | 'standby'; pair: KeyPair; now: number },
 ): void {
   const id = newId(now)
   tx.run(
@@ -95,7 +93,7 @@ export function rotateKeys(tx: Tx, keyring: Keyring, domainKey: number, fresh: K
     db.updateTable('dkim_keys').where('domain_key', '=', domainKey).where('role', '=', role)
   tx.run(ofRole('signing').set({ role: 'retired', erase_at: now + KEY_RETENTION }))
   tx.run(ofRole('standby').set({ role: 'signing' }))
-  insertKey(tx, keyring, domainKey, 'standby', fresh, now)
+  insertKey(tx, keyring, { domainKey, role: 'standby', pair: fresh, now })
 }
 
 export function scheduleErasure(tx: Tx, domainKey: number, now: number): void {

@@ -109,8 +109,8 @@ export async function registerDomain(deps: DomainsDeps, userKey: number, given: 
         updated_at: now,
       }),
     )
-    insertKey(tx, keyring, key, 'signing', signing, now)
-    insertKey(tx, keyring, key, 'standby', standby, now)
+    insertKey(tx, keyring, { domainKey: key, role: 'signing', pair: signing, now })
+    insertKey(tx, keyring, { domainKey: key, role: 'standby', pair: standby, now })
     const domain = domainByKey(tx, key)!
     syncRecords(tx, domain, config, now)
     deps.registered?.(tx, domain)

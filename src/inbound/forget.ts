@@ -31,7 +31,7 @@ export function forgetInInbound(
   read: (file: string) => Uint8Array,
 ): { next: number | null; files: string[] } {
   const { userKey } = erasing
-  const end = sliceEnd(tx, 'inbound_messages', OWNED, userKey, after, AT_ONCE)
+  const end = sliceEnd(tx, { table: 'inbound_messages', owned: OWNED, userKey, after, most: AT_ONCE })
   if (end === null) return { next: null, files: [] }
   const found = tx.all(
     raw<Stored>(

@@ -107,7 +107,7 @@ export function record(tx: Tx, deps: RecordDeps, message: InboundMessage, readin
     heedComplaint(tx, deps, complaintOf(message, recipients, report, reading), now)
   }
   const stored =
-    [...inboxes].filter(([key, addresses]) => deliverTo(tx, key, addresses, message, reading, now)).length > 0
+    [...inboxes].filter(([key, addresses]) => deliverTo(tx, { key, addresses }, message, reading, now)).length > 0
   if (!stored) {
     tx.run(db.deleteFrom('inbound_messages').where('key', '=', message.key))
     return message.spool
@@ -131,17 +131,15 @@ export function record(tx: Tx, deps: RecordDeps, message: InboundMessage, readin
 /** Counts the message, after the commit. */
 const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))
 
+/** Writes the row of one inbox and its event. False when the inbox was deleted meanwhile. */
 function deliverTo(
   tx: Tx,
-  inboxKey: number,
-  addresses: string[],
+  to: { key: number; addresses: string[] },
   message: InboundMessage,
   reading: Read,
   now: number,
 ): boolean {
-  const inbox = tx.first(
-    db.selectFrom('inboxes').selectAll().where('key', '=', inboxKey).where('deleted_at', 'is', null),
-  )
+  const inbox = tx.first(db.selectFrom('inboxes').selectAll().where('key', '=', to.key).where('deleted_at', 'is', null))
   if (!inbox) return false
   const { header } = reading
   const { status, reason } = statusOf(message, reading)
@@ -156,7 +154,7 @@ function deliverTo(
       status,
       reason,
       sender: message.mail_from,
-      recipients: JSON.stringify([...new Set(addresses)]),
+      recipients: JSON.stringify([...new Set(to.addresses)]),
       subject: header?.subject ?? null,
       from: header?.from ?? null,
       to: JSON.stringify(header?.to ?? []),

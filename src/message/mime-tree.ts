@@ -54,7 +54,11 @@ const MAX_LOOKALIKES = 1_000_000
 
 /** Parses a message into a tree. Throws MalformedMessage when it exceeds a limit. */
 export function parseTree(message: Buffer): Node {
-  return parseNode(message, 0, message.length, 0, { parts: 0, lookalikes: 0 }, 'text/plain')
+  return parseNode(
+    message,
+    { start: 0, end: message.length, depth: 0, fallback: 'text/plain' },
+    { parts: 0, lookalikes: 0 },
+  )
 }
 
 /** The offset at which a header's body begins; `end` when there is no empty line. Reads no further than the limit. */
@@ -84,7 +88,17 @@ export function parseFields(block: string): Field[] {
   return fields
 }
 
-function parseNode(message: Buffer, start: number, end: number, depth: number, budget: Budget, fallback: string): Node {
+/** Where a part stands in its message. */
+interface Place {
+  start: number
+  end: number
+  /** Parts around it. */
+  depth: number
+  /** Its type when it names none (RFC 2045 §5.2, RFC 2046 §5.1.5). */
+  fallback: string
+}
+
+function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budget: Budget): Node {
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its parts are nested more than ${MAX_DEPTH} deep.`)
   if (++budget.parts > MAX_PARTS) throw new MalformedMessage(`It has more than ${MAX_PARTS} parts.`)
   const body = bodyStart(message, start, end)
@@ -99,9 +113,9 @@ function parseNode(message: Buffer, start: number, end: number, depth: number, b
   if (type.startsWith('multipart/') && boundary) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
     for (const [from, to] of partsBetween(message, body, end, boundary, budget))
-      node.children.push(parseNode(message, from, to, depth + 1, budget, inside))
+      node.children.push(parseNode(message, { start: from, end: to, depth: depth + 1, fallback: inside }, budget))
   } else if (isMessage(type) && (encoding === '7bit' || encoding === '8bit' || encoding === 'binary'))
-    node.children.push(parseNode(message, body, end, depth + 1, budget, 'text/plain'))
+    node.children.push(parseNode(message, { start: body, end, depth: depth + 1, fallback: 'text/plain' }, budget))
   return node
 }
 

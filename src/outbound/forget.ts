@@ -40,7 +40,7 @@ export interface Forgotten {
 /** Works on some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
 export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const { address, userKey } = erasing
-  const end = sliceEnd(tx, 'outbound_emails', 'user_key = ?', userKey, after, AT_ONCE)
+  const end = sliceEnd(tx, { table: 'outbound_emails', userKey, after, most: AT_ONCE })
   if (end === null) return { next: null, files: [] }
   const needle = needleOf(address)
   const quoted = COLUMNS.map((name) => `e."${name}"`)

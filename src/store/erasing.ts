@@ -187,15 +187,22 @@ export const holds = (column: string): string => `instr(lower(${column}), ?) > 0
 
 /** Rows that one transaction reads. */
 const AT_ONCE = 500
+const OWNED = 'user_key = ?'
 
-/** The last key of an account's next rows after `after`; null at the end. */
+/** A part of an account's rows: at most `most` of those behind the key `after`. */
+interface Slice {
+  table: string
+  /** A condition of SQL that holds for the account's rows; its one parameter is the key of the user. */
+  owned?: string
+  userKey: number
+  after: number
+  most?: number
+}
+
+/** The last key of a slice; null when it has no row. */
 export function sliceEnd(
   reader: Reader,
-  table: string,
-  owned: string,
-  userKey: number,
-  after: number,
-  most = AT_ONCE,
+  { after, most = AT_ONCE, owned = OWNED, table, userKey }: Slice,
 ): number | null {
   return reader.first(
     raw<{ last: number | null }>(
@@ -209,11 +216,11 @@ export function sliceEnd(
 export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
 
 /** A step that replaces the address by the mark in the given columns of an account's rows. */
-export function redacting(table: string, columns: readonly string[], owned = 'user_key = ?'): Step {
+export function redacting(table: string, columns: readonly string[], owned = OWNED): Step {
   const quoted = columns.map((name) => `"${name}"`)
   return (tx, erasing, after) => {
     const { address, userKey } = erasing
-    const end = sliceEnd(tx, table, owned, userKey, after)
+    const end = sliceEnd(tx, { table, owned, userKey, after })
     if (end === null) return null
     const needle = needleOf(address)
     const rows = tx.all(

@@ -33,7 +33,7 @@ const ERASED = `(w.event like 'email.%' and exists (select 1 from outbound_email
 /** Must run after mails were erased. */
 export const forgetInPushed: Step = (tx, erasing, after) => {
   const { address, mark, userKey } = erasing
-  const end = sliceEnd(tx, 'outbound_webhooks', 'user_key = ?', userKey, after)
+  const end = sliceEnd(tx, { table: 'outbound_webhooks', userKey, after })
   if (end === null) return null
   const needle = needleOf(address)
   const found = tx.all(

@@ -72,17 +72,14 @@ export function settle(tx: Tx, { at, config, delivery, duration, now, response }
   else if (webhook?.status === 'active')
     move(tx, webhookDeliveryMachine, delivery.key, 'retry', { ...set, next_attempt_at: now + delay })
   else move(tx, webhookDeliveryMachine, delivery.key, 'hold', set)
-  return webhook && note(tx, webhook, status, config, at, now)
+  return webhook && noteFailure(tx, webhook, { at, config, now, status })
 }
 
 /** Counts a failure of an endpoint: held and probed from the third in a row, disabled at the tenth or by 410. */
-function note(
+function noteFailure(
   tx: Tx,
   webhook: Webhook,
-  status: number | null,
-  config: Pick<Config, 'webhooks'>,
-  at: number,
-  now: number,
+  { at, config, now, status }: Pick<Settling, 'at' | 'config' | 'now'> & { status: number | null },
 ): string | undefined {
   // Requests that were under way when the endpoint was held belong to the failure that held it.
   const known = webhook.held_until !== null && at < webhook.held_until

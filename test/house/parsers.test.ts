@@ -66,7 +66,7 @@ const REASONS: Record<string, readonly string[]> = {
     'console/browser/chart.ts',
     'console/browser/editor.ts',
     'console/visit.ts',
-    'jsonapi/openapi-operations.ts',
+    'jsonapi/openapi-parameters.ts',
     'store/database.ts',
     'store/effects.ts',
   ],

@@ -100,15 +100,14 @@ export function stopsNow(
   return free && generation === reader.generation('suppressions', 'changed') ? stops : stopsOf(reader, ...asked)
 }
 
-/** Why mail from a domain to one address is stopped; undefined: it is not. See `stopsOf`. */
+/** Why all mail from a domain to one address is stopped; undefined: it is not. See `stopsOf`. */
 export const suppressedFor = (
   reader: Reader,
   keyring: Keyring,
   domain_key: number,
   address: string,
   now: number,
-  scope: Suppression['scope'] = 'all',
-): Stop | undefined => stopsOf(reader, keyring, [{ domain_key, address }], now, scope)[0]
+): Stop | undefined => stopsOf(reader, keyring, [{ domain_key, address }], now)[0]
 
 const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),

@@ -1,0 +1,100 @@
+// Limits of functions in src: their length, and how many arguments they take by position. The linter counts both.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+
+const ROOT = join(import.meta.dirname, '../..')
+const LINES = 60
+const ARGUMENTS = 5
+
+/** Functions over a limit: "file function rule", and why. */
+const EXCEPTIONS: Record<string, string> = {
+  'jsonapi/listing.ts condition max-params': 'called for every key of a sort: an object each time would cost',
+  'jsonapi/query.ts parseQuery max-lines': 'every request passes it; its parts share what was found so far',
+  'outbound/accept/submit.ts submitEmail max-lines': 'the steps of one promise, from the judgement to the commit',
+  'outbound/accept/submit.ts (anonymous) max-lines': 'its transaction',
+  'outbound/delivery/attempt-log.ts attemptsOf max-lines': 'one statement of SQL, and the shape of its rows',
+  'outbound/delivery/attempt.ts attemptFree max-params': 'called for every mail',
+  'outbound/delivery/attempt.ts talk max-params': 'called for every mail',
+  'outbound/delivery/settle.ts settle max-lines': 'called for every mail: one pass over its recipients',
+  'outbound/delivery/settle.ts hold max-params': 'called for every recipient',
+  'outbound/delivery/settle.ts moveEmail max-params': 'called for every mail',
+  'outbound/delivery/settle.ts emit max-params': 'called for every recipient',
+}
+
+/** Every function below a folder that is over a limit, as a key of EXCEPTIONS. */
+function overLimits(folder: string): string[] {
+  const place = mkdtempSync(join(tmpdir(), 'postrider-lint-'))
+  try {
+    const config = join(place, 'oxlint.json')
+    writeFileSync(
+      config,
+      JSON.stringify({
+        categories: { correctness: 'off' },
+        rules: {
+          'max-lines-per-function': ['error', { max: LINES }],
+          'max-params': ['error', { max: ARGUMENTS }],
+        },
+      }),
+    )
+    const linter = join(ROOT, 'node_modules/oxlint/bin/oxlint')
+    const { stderr, stdout } = spawnSync(process.execPath, [linter, '-c', config, '--format', 'unix', '.'], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    assert.match(stdout, /^(?:$|\S+:\d+:\d+: |\d+ problems?)/m, stderr)
+    return [...stdout.matchAll(/^(?:\.\/)?(\S+):\d+:\d+: (.*) \[Error\/eslint\((max-\w+)/gm)].map(
+      ([, file, words, rule]) => `${file} ${/[`']([^`']+)[`']/.exec(words!)?.[1] ?? '(anonymous)'} ${rule}`,
+    )
+  } finally {
+    rmSync(place, { recursive: true, force: true })
+  }
+}
+
+describe('functions of src', () => {
+  test(`have at most ${LINES} lines and ${ARGUMENTS} arguments by position`, () => {
+    const found = overLimits(join(ROOT, 'src'))
+    assert.deepEqual(
+      found.filter((place) => !(place in EXCEPTIONS)),
+      [],
+      'give the pieces names; of many arguments make one object with named fields',
+    )
+    assert.deepEqual(
+      Object.keys(EXCEPTIONS).filter((place) => !found.includes(place)),
+      [],
+      'exceptions that nothing needs',
+    )
+  })
+
+  test('are counted whatever their form', () => {
+    const place = mkdtempSync(join(tmpdir(), 'postrider-functions-'))
+    try {
+      const body = '  step()\n'.repeat(LINES)
+      const six = 'a, b, c, d, e, f'
+      mkdirSync(join(place, 'deep'))
+      writeFileSync(
+        join(place, 'deep/long.ts'),
+        `export function one() {\n${body}}\nexport const two = () => {\n${body}}\nexport class A {\n  three() {\n${body}}\n}\n`,
+      )
+      writeFileSync(
+        join(place, 'wide.ts'),
+        `export function one(${six}) {}\nexport const two = (${six}) => {}\nexport class A {\n  #three(${six}) {}\n}\n`,
+      )
+      writeFileSync(
+        join(place, 'fine.ts'),
+        `export function one(a, b, c, d, e) {\n${body.slice(0, -'  step()\n'.length * 2)}}\n`,
+      )
+      assert.deepEqual(
+        overLimits(place)
+          .map((found) => found.replace(/ .* /, ' '))
+          .toSorted(),
+        [...Array(3).fill('deep/long.ts max-lines'), ...Array(3).fill('wide.ts max-params')],
+      )
+    } finally {
+      rmSync(place, { recursive: true, force: true })
+    }
+  })
+})
