@@ -2,6 +2,7 @@
 // without secret, limited to mcp:use, redirected only to targets that the operator allows.
 import { DAY, type Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
+import { isObject, textsOf } from '../base/json.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -37,12 +38,8 @@ export interface Registration {
 /** Checks the metadata of a registration. Unknown members are ignored (RFC 7591 §2). */
 export function readRegistration(body: unknown, allowed: Allowed): Registration | RegistrationFault {
   const wrong = (error: RegistrationFault['error'], description: string): RegistrationFault => ({ error, description })
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    return wrong('invalid_client_metadata', 'The body must be a JSON object.')
-  const { client_name, grant_types, redirect_uris, response_types, token_endpoint_auth_method } = body as Record<
-    string,
-    unknown
-  >
+  if (!isObject(body)) return wrong('invalid_client_metadata', 'The body must be a JSON object.')
+  const { client_name, grant_types, redirect_uris, response_types, token_endpoint_auth_method } = body
   if (!Array.isArray(redirect_uris) || redirect_uris.length === 0)
     return wrong('invalid_redirect_uri', '"redirect_uris" must be a list of at least one URI.')
   if (redirect_uris.length > MAX_URIS)
@@ -63,7 +60,7 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
     ['response_types', response_types, ['code']],
   ]
   for (const [name, value, known] of lists)
-    if (value !== undefined && (!Array.isArray(value) || !value.every((each) => known.includes(each as string))))
+    if (value !== undefined && (!Array.isArray(value) || !value.every((each) => known.some((one) => one === each))))
       return wrong('invalid_client_metadata', `"${name}" may hold ${known.join(', ')}.`)
   // The RFC's default is client_secret_basic; here every client is public, and the answer says so.
   if (token_endpoint_auth_method !== undefined && token_endpoint_auth_method !== 'none')
@@ -112,7 +109,7 @@ export const isAllowedOrigin = (url: URL, allowedOrigins: readonly string[]): bo
 
 /** Whether a redirect URI is one of the client's: the same text, or on loopback the same but for the port. */
 export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>, uri: string): boolean {
-  return (JSON.parse(redirect_uris) as string[]).some((known) => {
+  return textsOf(redirect_uris).some((known) => {
     if (known === uri) return true
     const url = new URL(known)
     if (!LOOPBACK.includes(url.hostname) || url.protocol !== 'http:') return false
@@ -124,7 +121,7 @@ export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris
 
 /** Whether every redirect URI leads to the device of whoever is asked, where any program may listen. */
 export const isLoopbackOnly = ({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>): boolean =>
-  (JSON.parse(redirect_uris) as string[]).every((uri) => LOOPBACK.includes(new URL(uri).hostname))
+  textsOf(redirect_uris).every((uri) => LOOPBACK.includes(new URL(uri).hostname))
 
 /** SQL for a client without a valid grant. */
 const ungranted =

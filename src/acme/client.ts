@@ -10,6 +10,7 @@ import {
   type KeyObject,
 } from 'node:crypto'
 import { SECOND, type Clock } from '../base/clock.ts'
+import { pemOf } from '../base/certificate.ts'
 import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
 import {
   isAddress,
@@ -98,7 +99,7 @@ export class AcmeClient {
     const answer = await this.#post(newAccount, payload, { key })
     const url = answer.headers['location']
     if (!isAddress(url)) throw new NoAnswer(`${directory} gave the account no address`)
-    this.#account = { directory, url, key: key.export({ type: 'pkcs8', format: 'pem' }) as string }
+    this.#account = { directory, url, key: pemOf(key) }
     return this.#account
   }
 

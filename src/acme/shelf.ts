@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf } from '../base/errors.ts'
+import { pemOf } from '../base/certificate.ts'
 import type { Account } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
@@ -175,5 +176,4 @@ export class Shelf {
   }
 }
 
-const fresh = (): string =>
-  generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
+const fresh = (): string => pemOf(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey)

@@ -1,9 +1,9 @@
 // Records that make a domain's mail safer and that graders look for, beside those that it cannot do without (D78).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import type { Domain } from '../domains/find.ts'
 import { define } from './deps.ts'
 import { count, EXTENSION, words, wordsOrNull } from './extension.ts'
+import { rowOf } from '../store/list.ts'
 
 export const advisedRecords = define('advised-records', {
   table: 'records',
@@ -33,7 +33,7 @@ export const advisedRecords = define('advised-records', {
       scope: 'domains:read',
       about: `List the DNS records that are advised for a domain. ${EXTENSION}`,
       async run({ parent, parts }) {
-        const advised = await parts.operations.advised(parent as unknown as Domain)
+        const advised = await parts.operations.advised(rowOf<'domains'>(parent))
         return advised.map((record, index) => ({
           ...record,
           dns_type: record.type,

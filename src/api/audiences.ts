@@ -8,7 +8,7 @@ import { addAudience, audienceById, changeAudience, removeAudience, type Audienc
 import { addContact, changeContact, removeContact } from '../campaigns/contacts.ts'
 import { importContacts, type ImportItem } from '../campaigns/import.ts'
 import { normalised } from '../outbound/suppressions/stops.ts'
-import { findOwned, type ListedRow } from '../store/list.ts'
+import { findOwned, type ListedRow, rowOf } from '../store/list.ts'
 import { holding } from './extension.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { line, name, text } from './schemas.ts'
@@ -126,7 +126,7 @@ const contactFields = {
   custom_fields: object(MAX_FIELDS),
 }
 
-const parentOf = (call: { parent: ListedRow }): Audience => call.parent as unknown as Audience
+const parentOf = (call: { parent: ListedRow }): Audience => rowOf<'audiences'>(call.parent)
 
 export const contacts = define('contacts', {
   table: 'contacts',

@@ -3,6 +3,7 @@
 import { z } from 'zod'
 import { semaphore } from '../base/semaphore.ts'
 import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
+import { rowOf } from '../store/list.ts'
 import { field } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
 import { compose } from '../message/compose.ts'
@@ -49,7 +50,7 @@ export const campaignLinks = define('campaign-links', {
       about: `Ask the first ${MOST_LINKS} links of a campaign whether they answer; takes seconds. ${EXTENSION}`,
       run: async ({ parent, parts }) =>
         Promise.all(
-          linksOf(parent as unknown as Campaign).map(async (url, index) => {
+          linksOf(rowOf<'campaigns'>(parent)).map(async (url, index) => {
             const { ok, words: found } = await oneOf(() => reach(parts.fetching, url))
             return { key: index + 1, id: `link-${index + 1}`, url, ok, found }
           }),
@@ -85,7 +86,7 @@ export const spamVerdicts = define('spam-verdicts', {
       scope: 'campaigns:write',
       about: `Have SpamAssassin judge a campaign, where it is installed on the server. ${EXTENSION}`,
       async run({ now, parent, parts }) {
-        const campaign = parent as unknown as Campaign
+        const campaign = rowOf<'campaigns'>(parent)
         const domain = domainByKey(parts.store, campaign.domain_key)!
         const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
         const letter = compose({

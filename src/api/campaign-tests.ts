@@ -1,6 +1,5 @@
 // One mail of a campaign to an address, before it is started (D81): the campaign stays as it is.
 import { field } from '../jsonapi/resource.ts'
-import type { Campaign } from '../campaigns/edit.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { parseAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
@@ -10,6 +9,8 @@ import { domainByKey } from '../domains/find.ts'
 import { define } from './deps.ts'
 import { EXTENSION, words } from './extension.ts'
 import { address } from './schemas.ts'
+import { textsOf } from '../base/json.ts'
+import { rowOf } from '../store/list.ts'
 
 export const campaignTests = define('campaign-tests', {
   table: 'outbound_emails',
@@ -28,7 +29,7 @@ export const campaignTests = define('campaign-tests', {
       refuses: ['not_found', 'subscription_inactive', 'recipient_suppressed', 'domain_not_active', 'volume_exceeded'],
       about: `Send one mail of a campaign to an address, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
       async run({ attributes, caller, parent, parts }) {
-        const campaign = parent as unknown as Campaign
+        const campaign = rowOf<'campaigns'>(parent)
         requireSubscription(parts.store, caller.userKey)
         const to = parseAddress(attributes.email)!
         const domain = domainByKey(parts.store, campaign.domain_key)!
@@ -40,7 +41,7 @@ export const campaignTests = define('campaign-tests', {
           subject: `[Test] ${mail.subject}`,
           html: mail.html,
           text: mail.text,
-          reply_to: campaign.reply_to === null ? null : (JSON.parse(campaign.reply_to) as string[]),
+          reply_to: campaign.reply_to === null ? null : textsOf(campaign.reply_to),
           track_opens: false,
           track_clicks: false,
         })

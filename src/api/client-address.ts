@@ -4,7 +4,7 @@ import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
 import type { Config } from '../base/config.ts'
-import { customerOf } from '../base/network.ts'
+import { customerOf, addNetwork } from '../base/network.ts'
 
 /**
  * The trusted proxies.
@@ -18,18 +18,13 @@ type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 /**
  * The client's address; '' without a socket (tests). Without `http`: the address at the other end of the connection.
  */
-export function clientAddress(context: Context, http?: Http): string {
+export function clientAddress(context: Context<{ Bindings: Partial<HttpBindings> }>, http?: Http): string {
   const trusted = http ? proxiesOf(http) : []
-  const bindings = context.env as Partial<HttpBindings> | undefined
+  const bindings = context.env
   const peer = bindings?.incoming?.socket.remoteAddress?.replace(/^::ffff:/, '') ?? ''
   if (trusted.length === 0) return peer
   const proxies = new BlockList()
-  for (const network of trusted) {
-    const [address, bits] = network.split('/') as [string, string | undefined]
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
-    if (bits === undefined) proxies.addAddress(address, family)
-    else proxies.addSubnet(address, Number(bits), family)
-  }
+  for (const network of trusted) addNetwork(proxies, network)
   const isProxy = (address: string): boolean =>
     isIP(address) !== 0 && proxies.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
   const hops = (context.req.header('x-forwarded-for') ?? '').split(',').map((hop) => hop.trim())

@@ -37,7 +37,7 @@ export function createInside(deps: ApiDeps, base: () => string, resources: reado
   )
   app.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, deps)
-    return context.body(body, status as 400, headers)
+    return context.body(body, status, headers)
   })
   return async (caller, request) => app.fetch(request, { caller })
 }

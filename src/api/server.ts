@@ -1,7 +1,6 @@
 // The HTTP application as one function Request -> Response, and the listener that serves it on a socket.
 import type { Server } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { Hono, type MiddlewareHandler } from 'hono'
@@ -10,7 +9,7 @@ import type { Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import { codeOf, OperatorError, refuse } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
-import { formatEndpoint } from '../base/network.ts'
+import { formatEndpoint, portOf } from '../base/network.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
@@ -140,7 +139,7 @@ export function createApp(deps: ApiDeps): App {
     // The client disconnected in the middle: no error of ours, and nobody to answer.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, deps)
-    return context.body(body, status as 400, headers)
+    return context.body(body, status, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
@@ -258,7 +257,7 @@ export async function listen(
   })
   return {
     host,
-    port: (server.address() as AddressInfo).port,
+    port: portOf(server),
     renew: (renewed) => (server as TlsServer).setSecureContext({ ...renewed, ...TLS_POLICY }),
     close: (patience) =>
       new Promise((resolve) => {

@@ -1,6 +1,6 @@
 // Makes a self-signed TLS certificate (X.509 v3, RFC 5280) for listeners without a configured one: it encrypts, but
 // proves no identity. Node makes keys but no certificates, so the few structures needed are written in DER here.
-import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
+import { generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto'
 import { DAY } from './clock.ts'
 import { bits, der, ECDSA_SHA256, octets, oid, pem, sequence, SUBJECT_ALT_NAME, yes } from './der.ts'
 
@@ -10,6 +10,9 @@ export interface Certificate {
   /** PKCS #8 PEM. */
   key: string
 }
+
+/** A private key as PKCS #8 in PEM, not encrypted. */
+export const pemOf = (privateKey: KeyObject): string => privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
 
 const LIFETIME = 3650 * DAY
 
@@ -48,6 +51,6 @@ export function makeCertificate(hostname: string, now: number, more: readonly Ui
   const whole = sequence(body, ECDSA_SHA256, bits(sign('sha256', body, privateKey)))
   return {
     cert: pem('CERTIFICATE', whole),
-    key: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
+    key: pemOf(privateKey),
   }
 }

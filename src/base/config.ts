@@ -22,6 +22,7 @@ import {
 import { OperatorError } from './errors.ts'
 import { issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
+import { isObject } from './json.ts'
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
@@ -207,10 +208,11 @@ function applyEnvironment(
     const variable = `POSTRIDER_${path.join('_').toUpperCase()}`
     const raw = environment[variable]
     if (raw === undefined) continue
-    const [head, key] = path as [string, string | undefined]
+    const [head, key] = path
+    if (head === undefined) continue
     const place = key === undefined ? tree : (tree[head] ??= {})
     // A value in the place of a section is refused later.
-    if (!isTable(place)) continue
+    if (!isObject(place)) continue
     place[key ?? head] = fromText(raw, path)
     origin.set(path.join('.'), variable)
   }
@@ -222,7 +224,7 @@ export function scalarPaths(): string[][] {
   return Object.entries(parseConfigTree()).flatMap(([head, value]) =>
     head === 'plans'
       ? []
-      : isTable(value)
+      : isObject(value)
         ? Object.keys(value)
             .filter((key) => key !== 'routes')
             .map((key) => [head, key])
@@ -231,8 +233,6 @@ export function scalarPaths(): string[][] {
 }
 
 const parseConfigTree = (): Config => schema.parse({})
-const isTable = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A variable's text as the type of the default value; lists are separated by commas. */
 function fromText(raw: string, path: readonly string[]): unknown {

@@ -56,6 +56,9 @@ export const CODES = {
 
 export type Code = keyof typeof CODES
 
+/** The HTTP status of a code (RFC 9110 §15). */
+export type Status = (typeof CODES)[Code][0]
+
 /** The place of the fault in the request (D6): one of the three members of JSON:API's error source. */
 export interface Source {
   pointer?: string
@@ -83,7 +86,8 @@ export class Refusal extends Error {
     this.headers = headers
   }
 
-  get status(): number {
+  /** The HTTP status of the answer: that of the first problem. */
+  get status(): Status {
     return CODES[this.problems[0]!.code][0]
   }
 }
@@ -115,8 +119,19 @@ export function messageOf(thrown: unknown): string {
 
 /** The `code` of a system, DNS or SQLite error ("ENOENT", "SQLITE_FULL"), else ''. */
 export function codeOf(thrown: unknown): string {
-  const code = (thrown as { code?: unknown } | null | undefined)?.code
-  return typeof code === 'string' ? code : ''
+  return textIn(thrown, 'code') ?? ''
+}
+
+/** The path and the name of the system call of a failed call on a file, where the error names them. */
+export const failedCall = (thrown: unknown): { path: string | undefined; syscall: string | undefined } => ({
+  path: textIn(thrown, 'path'),
+  syscall: textIn(thrown, 'syscall'),
+})
+
+function textIn(thrown: unknown, name: 'code' | 'path' | 'syscall'): string | undefined {
+  if (typeof thrown !== 'object' || thrown === null || !(name in thrown)) return undefined
+  const value: unknown = Reflect.get(thrown, name)
+  return typeof value === 'string' ? value : undefined
 }
 
 /** Codes of system errors that are about this machine and not about the other server (D72). */

@@ -6,3 +6,14 @@ export function jsonOf(text: string): unknown {
     return undefined
   }
 }
+
+/** Whether a value that was read from JSON is an object, and neither null nor a list. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** The texts of a JSON list, as the database holds lists. Throws a SyntaxError or TypeError for anything else. */
+export function textsOf(json: string): string[] {
+  const list: unknown = JSON.parse(json)
+  if (Array.isArray(list) && list.every((each) => typeof each === 'string')) return list
+  throw new TypeError('The JSON is no list of texts.')
+}

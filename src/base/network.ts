@@ -1,6 +1,6 @@
 // Which addresses we may connect to. Strangers name mail exchangers, attachment URLs and webhook URLs; none of these
 // may lead to this machine or its private network, unless the operator lists it in `network.allow_private` (D28, D55).
-import { BlockList, isIP, isIPv6 } from 'node:net'
+import { BlockList, isIP, isIPv6, type AddressInfo } from 'node:net'
 
 /** IPv4 networks that are not public: the IANA special-purpose address registry, multicast and the reserved class E. */
 const SPECIAL_V4 = new BlockList()
@@ -38,8 +38,9 @@ for (const network of ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']) 
 const EMBEDDING = new BlockList()
 for (const network of ['::ffff:0:0/96', '64:ff9b::/96']) addNetwork(EMBEDDING, network)
 
-function addNetwork(list: BlockList, network: string): void {
-  const [address, bits] = network.split('/') as [string, string | undefined]
+/** Adds a network in CIDR form (RFC 4291 §2.3), such as 192.0.2.0/24, or a single address. */
+export function addNetwork(list: BlockList, network: string): void {
+  const [address = '', bits] = network.split('/')
   const family = isIPv6(address) ? 'ipv6' : 'ipv4'
   list.addSubnet(address, Number(bits ?? (family === 'ipv6' ? 128 : 32)), family)
 }
@@ -128,3 +129,10 @@ export const isBeside = (
   endpoint: { host: string; port: number },
   all: readonly { host: string; port: number }[],
 ): boolean => endpoint.host === '::' && all.some(({ host, port }) => host === '0.0.0.0' && port === endpoint.port)
+
+/** The port of a server that listens on a TCP or UDP address. Throws an Error before it listens. */
+export function portOf(server: { address(): AddressInfo | string | null }): number {
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('The server does not listen on a port.')
+  return address.port
+}

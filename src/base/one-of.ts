@@ -1,5 +1,14 @@
-// A check for texts from outside against a list of the texts that a type allows.
+// Texts from outside, checked against the texts that a type allows.
 
 /** Whether a text is one of a list; afterwards its type is that of the list. */
 export const isOneOf = <Text extends string>(list: readonly Text[], text: string): text is Text =>
   list.some((each) => each === text)
+
+/** The names of a table whose type lists all of them. */
+export const namesIn = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] =>
+  // Object.keys returns string[], for an object may have more names than its type.
+  Object.keys(table) as Name[]
+
+/** Whether a text is a name of a table; names that every object inherits are none. */
+export const isNameIn = <Name extends string>(table: Readonly<Record<Name, unknown>>, text: string): text is Name =>
+  Object.hasOwn(table, text)

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import { textsOf } from '../base/json.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
 import { withFooter } from '../message/footer.ts'
@@ -108,7 +109,7 @@ export class CampaignLetters implements Source {
     return {
       id: name,
       from: address(campaignSender(campaign.from_address, domain)),
-      replyTo: campaign.reply_to === null ? [] : (JSON.parse(campaign.reply_to) as string[]).map(address),
+      replyTo: campaign.reply_to === null ? [] : textsOf(campaign.reply_to).map(address),
       subject: campaign.subject,
       ...withFooter({ html: campaign.body_html, text: campaign.body_text }, campaign.test_mode === 0),
       extra: [

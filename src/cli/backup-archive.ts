@@ -5,7 +5,7 @@ import { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { crc32 } from 'node:zlib'
 import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
@@ -31,7 +31,7 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
   } catch (thrown) {
     if (thrown instanceof OperatorError) throw thrown
     // The place could not be written, which says nothing of the backup.
-    if (String((thrown as NodeJS.ErrnoException).path ?? '').startsWith(place) || isWrite(thrown))
+    if (failedCall(thrown).path?.startsWith(place) || isWrite(thrown))
       throw new OperatorError(
         `${dirname(place)} cannot take what is in the backup (${codeOf(thrown)}); see that its disk has room. Nothing is wrong with ${file} so far.`,
       )
@@ -44,7 +44,7 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
   return seen.size
 }
 
-const isWrite = (thrown: unknown): boolean => /^(?:write|fsync)/.test((thrown as NodeJS.ErrnoException).syscall ?? '')
+const isWrite = (thrown: unknown): boolean => /^(?:write|fsync)/.test(failedCall(thrown).syscall ?? '')
 
 const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
 

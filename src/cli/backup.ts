@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Command } from 'commander'
 import { ZipFile } from 'yazl'
@@ -122,13 +122,10 @@ async function writeZip(target: string, files: readonly { path: string; name: st
   zip.on('error', failed.reject)
   for (const { name, path } of files) zip.addFile(path, name)
   zip.end()
-  const written = pipeline(
-    zip.outputStream as unknown as NodeJS.ReadableStream,
-    createWriteStream(target, { mode: 0o600, flags: 'wx' }),
-  )
+  const written = pipeline(zip.outputStream, createWriteStream(target, { mode: 0o600, flags: 'wx' }))
   await Promise.race([written, failed.promise]).catch(async (thrown: unknown) => {
     // The unfinished zip is closed before its folder is removed.
-    ;(zip.outputStream as unknown as Readable).destroy()
+    if (zip.outputStream instanceof Readable) zip.outputStream.destroy()
     await written.catch(() => {})
     throw thrown
   })

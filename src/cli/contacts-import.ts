@@ -3,6 +3,7 @@
 // of its rows says unsubscribed, that counts.
 import { iso } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
+import { namesIn } from '../base/one-of.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from '../campaigns/bring.ts'
 import type { Source } from './csv-source.ts'
@@ -122,7 +123,7 @@ export async function importFile(
     lot = []
     const contacts = sent.map(({ contact }) => contact)
     const { counts, problems } = await bringContacts(deps, audience, contacts, dry)
-    for (const name of Object.keys(counts) as (keyof BroughtCounts)[]) total[name] += counts[name]
+    for (const name of namesIn(counts)) total[name] += counts[name]
     for (const { index, reason } of problems) wrong(sent[index]!.line, reason)
   }
   source.checkUnchanged()

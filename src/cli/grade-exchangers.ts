@@ -170,7 +170,7 @@ async function probe(ask: AskDns, place: Place, authority: string | undefined): 
   const old = await shaken({ minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' })
   const weak = await shaken({ maxVersion: 'TLSv1.2', ciphers: `${WEAK}@SECLEVEL=0` })
   const tlsa = (await ask(`_25._tcp.${place.host}`, 'TLSA'))?.answers.flatMap((each) =>
-    each.type === 'TLSA' ? [(each as unknown as { data: Tlsa }).data] : [],
+    each.type === 'TLSA' ? [each.data] : [],
   )
   return { place, best, old, weak, caa: await hasCaa(ask, place.host), tlsa: tlsa ?? [] }
 }
@@ -180,10 +180,7 @@ async function hasCaa(ask: AskDns, host: string): Promise<boolean> {
   const labels = host.split('.')
   for (let at = 0; at < labels.length - 1; at++) {
     const found = (await ask(labels.slice(at).join('.'), 'CAA'))?.answers ?? []
-    if (
-      found.some((each) => each.type === 'CAA' && (each as unknown as { data: { tag: string } }).data.tag === 'issue')
-    )
-      return true
+    if (found.some((each) => each.type === 'CAA' && each.data.tag === 'issue')) return true
   }
   return false
 }

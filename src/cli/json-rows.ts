@@ -1,6 +1,7 @@
 // Reads a list of JSON objects as rows, the first with the names of their members: some programs export only JSON
 // (Amazon SES, Postmark's API). Accepted are a document that holds one list, a list, or one object per line.
 import { OperatorError } from '../base/errors.ts'
+import { isObject } from '../base/json.ts'
 import type { Source } from './csv-source.ts'
 import type { Row } from './csv.ts'
 
@@ -51,8 +52,7 @@ function itemsOf(source: Source, whole: Item | unknown[] | undefined, text: stri
       .filter((line) => line.trim() !== '')
       .map(parsed)
   const items = (list ?? lines()) as unknown[]
-  if (items.every((item): item is Item => typeof item === 'object' && item !== null && !Array.isArray(item)))
-    return items
+  if (items.every(isObject)) return items
   throw new OperatorError(
     `${source.name} is no JSON that can be read: it must be a list of objects, or an object on each line.`,
   )

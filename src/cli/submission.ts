@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { listenError } from '../api/server.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
-import { Senders, type Sender } from '../submission/senders.ts'
+import { Senders } from '../submission/senders.ts'
 import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
 import type { Certificates } from './certificates.ts'
 import { openEach } from './families.ts'
@@ -49,9 +49,9 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         maxPerAddress: submission.max_connections_per_address,
         maxRecipients: submission.max_recipients,
         login: (password, client) => senders.login(password, client),
-        welcome: (_, who) => submissions.welcome(who as Sender),
-        recipient: (recipient, from, who) => submissions.recipient(recipient, from, who as Sender),
-        message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who as Sender),
+        welcome: (_, who) => submissions.welcome(who),
+        recipient: (recipient, from, who) => submissions.recipient(recipient, from, who),
+        message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
         fault: (thrown) => void log.fault('submission', thrown),
       }).catch((thrown: unknown) => {
         throw listenError(thrown, key, address.host, address.port)

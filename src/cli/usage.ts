@@ -8,6 +8,7 @@ import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
+import { isNameIn } from '../base/one-of.ts'
 
 interface TableUsage {
   table: string
@@ -91,8 +92,8 @@ function tablesOf(reader: Reader): TableUsage[] {
   )
   return rows.map(({ index_octets, octets, owner }) => ({
     table: owner,
-    kind: KINDS[owner as TableName] ?? 'else',
-    rows: Object.hasOwn(OWNERS, owner) ? countOf(reader, owner as TableName) : 0,
+    kind: (isNameIn(OWNERS, owner) ? KINDS[owner] : undefined) ?? 'else',
+    rows: isNameIn(OWNERS, owner) ? countOf(reader, owner) : 0,
     octets,
     index_octets,
   }))

@@ -4,6 +4,7 @@ import { SECOND, iso } from '../base/clock.ts'
 import { authoritiesOf } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { isNameIn } from '../base/one-of.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
 import { Poster } from '../webhooks/post.ts'
 import { newSecret, signatureHeader } from '../webhooks/sign.ts'
@@ -21,8 +22,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
     .option('--event <type>', 'the event type', 'email.delivered')
     .action((url: string, { secret = newSecret(), event }: { secret?: string; event: string }) =>
       withDeps(invocation(), async (deps) => {
-        const sample = SAMPLES[event as keyof typeof SAMPLES]
-        if (!sample)
+        if (!isNameIn(SAMPLES, event))
           throw new OperatorError(`"${event}" is not an event type; there are ${Object.keys(SAMPLES).join(', ')}.`)
         if (!URL.canParse(url) || new URL(url).protocol !== 'https:')
           throw new OperatorError(`"${url}" is not an https URL.`)
@@ -32,7 +32,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
         const now = clock.now()
         const id = newId(now)
         const seconds = Math.floor(now / SECOND)
-        const body = JSON.stringify({ type: event, timestamp: iso(now), data: sample })
+        const body = JSON.stringify({ type: event, timestamp: iso(now), data: SAMPLES[event] })
         const headers = {
           'content-type': 'application/json',
           'webhook-id': id,

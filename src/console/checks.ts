@@ -2,7 +2,7 @@
 import { unknownTags } from '../campaigns/render.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { readAttributes, readTargets } from '../message/tracking.ts'
-import { text, type Thing, type Visit } from './visit.ts'
+import { text, type Thing, type Visit, record } from './visit.ts'
 
 export interface Check {
   ok: boolean
@@ -31,7 +31,7 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
   const audience = campaign.relationships?.['audience']?.data?.id
   const contacts =
     audience === undefined ? [] : (await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=100`)).many
-  const fields = new Set(contacts.flatMap((each) => Object.keys((each.attributes['custom_fields'] ?? {}) as object)))
+  const fields = new Set(contacts.flatMap((each) => Object.keys(record(each, 'custom_fields'))))
   const content = { subject: text(campaign, 'subject'), body_html, body_text: text(campaign, 'body_text') || null }
   const unknown = unknownTags(content, [...fields])
   const size = Buffer.byteLength(body_html)

@@ -1,6 +1,7 @@
 // The frame of every page: its head, the way around, and the headers that keep it to itself.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Cell, Html } from './parts.ts'
 import { refusals } from './parts.ts'
 import type { Answer, Visit } from './visit.ts'
@@ -47,7 +48,7 @@ export interface Page {
   errors?: Answer['errors']
   /** What was just done. */
   done?: string | undefined
-  status?: number
+  status?: ContentfulStatusCode
   /** Further scripts, by the name of their asset. */
   scripts?: readonly string[]
 }
@@ -124,7 +125,7 @@ export function page(
           </div>
         </body>
       </html>`,
-    status as 200,
+    status,
   )
 }
 
@@ -145,6 +146,6 @@ export function plainPage(
           </main>
         </body>
       </html>`,
-    status as 200,
+    status,
   )
 }

@@ -1,5 +1,6 @@
 // What a place of the console is: its address, what it shows, and what its forms do.
 import { refuse } from '../base/errors.ts'
+import { isNameIn } from '../base/one-of.ts'
 import type { Answer, Visit } from './visit.ts'
 
 /** What a person has sent with a form. */
@@ -63,7 +64,7 @@ export const DONE = {
 
 export const done = (visit: Visit): string | undefined => {
   const name = visit.query('done')
-  return Object.hasOwn(DONE, name) ? DONE[name as keyof typeof DONE] : undefined
+  return isNameIn(DONE, name) ? DONE[name] : undefined
 }
 
 /** Leads on after something was done, so that a reload does not do it again. */

@@ -1,6 +1,7 @@
 // The forms of signing in: password, code of the second factor, link; and the form that was interrupted.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { People, Person } from '../api/person.ts'
 import { plainPage } from './frame.ts'
 import { field } from './parts.ts'
@@ -36,7 +37,7 @@ export interface SignInForm {
   said?: string
   email?: string
   held?: string
-  status?: number
+  status?: ContentfulStatusCode
 }
 
 export function signInPage(
@@ -78,7 +79,7 @@ export interface CodeForm {
   step: string
   held: string
   said?: string
-  status?: number
+  status?: ContentfulStatusCode
 }
 
 export function codePage(

@@ -8,6 +8,7 @@ import { userByKey, type User } from '../accounts/users.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import type { People, Person } from '../api/person.ts'
+import { isObject } from '../base/json.ts'
 
 /** A resource of the API, as pages read it. */
 export interface Thing {
@@ -174,4 +175,10 @@ export const objects = <T>({ attributes }: Thing, name: string): T[] =>
 export const texts = ({ attributes }: Thing, name: string): string[] => {
   const list = attributes[name]
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
+}
+
+/** An attribute that holds an object, by the names in it; empty when there is none. */
+export const record = ({ attributes }: Thing, name: string): Record<string, unknown> => {
+  const value = attributes[name]
+  return isObject(value) ? value : {}
 }

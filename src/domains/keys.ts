@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { DAY } from '../base/clock.ts'
 import { base32, newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { pemOf } from '../base/certificate.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -38,7 +39,7 @@ export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   return {
     selector: newSelector(),
     publicKey: spki.toString('base64'),
-    privateKey: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
+    privateKey: pemOf(privateKey),
   }
 }
 

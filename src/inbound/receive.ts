@@ -153,7 +153,7 @@ export class Reception {
       this.#open < MANY ? store.write(work) : store.writeSoon(work)
     return write((tx) => {
       const recipients = envelope.to
-        .map((address) => judgeRecipient({ store: tx as unknown as Store, keyring }, address))
+        .map((address) => judgeRecipient({ store: tx, keyring }, address))
         // Recipients deleted since RCPT are dropped; the others get their mail.
         .filter((judged): judged is InboundRecipient => !isRefusal(judged))
       if (recipients.length === 0) return false

@@ -1,13 +1,13 @@
 // The one place that answers errors. Everything thrown becomes an ErrorDocument (D6): a refusal with all its problems,
 // a fault of this program with only the id of its line in the log.
 import type { Clock } from '../base/clock.ts'
-import { CODES, codeOf, Refusal, type Problem } from '../base/errors.ts'
+import { CODES, codeOf, Refusal, type Problem, type Status } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Log } from '../base/log.ts'
 import { JSON_API } from './media.ts'
 
 export interface ErrorAnswer {
-  status: number
+  status: Status
   headers: Record<string, string>
   body: string
 }
@@ -33,7 +33,7 @@ export const MAX_ERRORS = 100
 
 function respond(
   problems: readonly Problem[],
-  status: number,
+  status: Status,
   headers: Record<string, string>,
   now: number,
   id?: string,

@@ -1,6 +1,7 @@
 // The error codes of an action, by its kind, its parameters and its own list, grouped by status;
 // and the schemas of refusals.
 import { CODES, type Code } from '../base/errors.ts'
+import { namesIn } from '../base/one-of.ts'
 import type { Json, Schemas } from './openapi-schemas.ts'
 import { paramsOf, type Action, type Field, type Param } from './resource.ts'
 
@@ -44,7 +45,7 @@ export function refusalsOf(action: AnyAction): Map<string, Code[]> {
   if (action.kind === 'update') add('id_mismatch', 'too_long', 'changed_meanwhile')
   if (action.operator) add('not_found')
   add(...(action.refuses ?? []))
-  const inOrder = (Object.keys(CODES) as Code[]).filter((code) => codes.has(code))
+  const inOrder = namesIn(CODES).filter((code) => codes.has(code))
   const byStatus = Map.groupBy(inOrder, (code) => String(CODES[code][0]))
   return new Map([...byStatus].toSorted(([a], [b]) => Number(a) - Number(b)))
 }
@@ -79,7 +80,7 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
 
 /** The schema of refusals with this status. */
 export function errorDocument(schemas: Schemas, status: string): Json {
-  const all = Object.keys(CODES) as Code[]
+  const all = namesIn(CODES)
   const document = (name: string, about: string, error: () => Json): Json =>
     schemas.component(`${name}Document`, () => ({
       type: 'object',

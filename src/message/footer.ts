@@ -4,6 +4,7 @@ import { plainText } from './compose.ts'
 import { hasUnsubscribeLink } from './leave-link.ts'
 import { cutTemplate, tagsOf } from './template.ts'
 import { endOfBody } from './tracking.ts'
+import { namesIn } from '../base/one-of.ts'
 
 interface Words {
   ask: string
@@ -56,7 +57,7 @@ export function languageOf(html: string): Language {
     const frequent = new Set(FREQUENT[language].split(' '))
     return words.slice(0, MAX_WORDS).filter((word) => frequent.has(word)).length
   }
-  const [first] = (Object.keys(WORDS) as Language[])
+  const [first] = namesIn(WORDS)
     .map((language) => ({ language, count: hits(language) }))
     .toSorted((a, b) => b.count - a.count)
   return first!.count >= MIN_HITS ? first!.language : 'en'

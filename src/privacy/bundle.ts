@@ -150,7 +150,7 @@ export async function writeBundle(
   const name = `${id}.zip`
   const draft = join(directory, `${name}.part`)
   const target = createWriteStream(draft, { mode: 0o600, flush: true })
-  const written = pipeline(zip.outputStream as unknown as NodeJS.ReadableStream, target)
+  const written = pipeline(zip.outputStream, target)
   try {
     await Promise.race([written, failed.promise])
   } catch (thrown) {

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { isObject, jsonOf } from '../base/json.ts'
 
 export const LEDGER = 'erasures.ledger'
 
@@ -124,14 +125,14 @@ export function readContent(path: string): Content {
 }
 
 function lineOf(text: string): Line | undefined {
-  let value: Record<string, unknown>
-  try {
-    value = JSON.parse(text) as Record<string, unknown>
-  } catch {
-    return undefined
-  }
-  const holds = (...names: string[]): boolean => names.every((name) => typeof value?.[name] === 'string')
-  return holds('id', 'user', 'recipient_hash', 'at') || holds('ledger', 'at') ? (value as unknown as Line) : undefined
+  const value = jsonOf(text)
+  return isLine(value) ? value : undefined
+}
+
+function isLine(value: unknown): value is Line {
+  if (!isObject(value)) return false
+  const holds = (...names: string[]): boolean => names.every((name) => typeof value[name] === 'string')
+  return holds('id', 'user', 'recipient_hash', 'at') || holds('ledger', 'at')
 }
 
 /** The beginning of a line, as an append leaves it that a crash cut. */

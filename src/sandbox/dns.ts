@@ -1,8 +1,8 @@
 // The sandbox's DNS: a UDP server on loopback. It publishes the records that the sandbox's domains need, so that they
 // are verified at once, and names the built-in exchanger for every other domain.
 import { createSocket, type Socket } from 'node:dgram'
-import type { AddressInfo } from 'node:net'
 import dnsPacket, { type Answer, type Packet } from 'dns-packet'
+import { portOf } from '../base/network.ts'
 
 export interface Zone {
   /**
@@ -33,7 +33,7 @@ export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
     socket.once('error', reject)
     socket.bind(port, '127.0.0.1', resolve)
   })
-  return { port: (socket.address() as AddressInfo).port, close: () => closeSocket(socket) }
+  return { port: portOf(socket), close: () => closeSocket(socket) }
 }
 
 const closeSocket = (socket: Socket): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))

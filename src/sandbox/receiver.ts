@@ -1,9 +1,9 @@
 // The sandbox's webhook receiver: an HTTPS endpoint on loopback that shows the events it gets. The path chooses its
 // answer: /200 (or anything), /500, /410, /429, /slow.
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { makeCertificate } from '../base/certificate.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
+import { portOf } from '../base/network.ts'
 
 export interface PushedEvent {
   path: string
@@ -51,7 +51,7 @@ export async function startReceiver(
     server.listen(0, '127.0.0.1', resolve)
   })
   return {
-    port: (server.address() as AddressInfo).port,
+    port: portOf(server),
     certificate: certificate.cert,
     close: () =>
       new Promise((resolve) => {

@@ -1,11 +1,11 @@
 // A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It
 // answers 250 after the final dot only once the second was answered with yes (RFC 5321 §6.1).
-import type { AddressInfo } from 'node:net'
 import { domainToASCII } from 'node:url'
 import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { TLS_POLICY } from '../base/tls.ts'
+import { portOf } from '../base/network.ts'
 import { judge, signIn, type SmtpRefusal } from './answers.ts'
 import { HANDSHAKE, Server } from './server.ts'
 import { BARE_LINE_END, type InboundSession } from './session.ts'
@@ -23,10 +23,8 @@ export interface InboundEnvelope {
   protocol: string
 }
 
-/** The signed-in client, as `login` returned it; undefined without sign-in. */
-export type Who = unknown
-
-export interface ListenerOptions {
+/** `Who` is the signed-in client, as `login` returns it; undefined without sign-in. */
+export interface ListenerOptions<Who = unknown> {
   hostname: string
   clock: Clock
   certificate?: Certificate
@@ -90,9 +88,9 @@ const SIGN_IN_DEADLINE = 30 * SECOND
 const BLOCK = 16 * 1024
 
 /** Listens at an address. Throws the error of the system call, such as EADDRINUSE. */
-export async function startListener(
+export async function startListener<Who>(
   { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
-  options: ListenerOptions,
+  options: ListenerOptions<Who>,
 ): Promise<SmtpListener> {
   const { clock, handshake = HANDSHAKE, maxConnections = MAX_CONNECTIONS } = options
   const { maxPerAddress = maxConnections } = options
@@ -112,7 +110,7 @@ export async function startListener(
   })
   return {
     host,
-    port: (server.server.address() as AddressInfo).port,
+    port: portOf(server.server),
     renew: (renewed) => server.updateSecureContext({ ...renewed, ...TLS_POLICY }),
     close: (patience = 0) =>
       new Promise((resolve) => {
@@ -131,7 +129,7 @@ export async function startListener(
 }
 
 /** What the library is told; without a certificate or a login, what needs one is switched off. */
-function settingsOf(options: ListenerOptions): SMTPServerOptions {
+function settingsOf<Who>(options: ListenerOptions<Who>): SMTPServerOptions {
   const { certificate, login } = options
   return {
     name: options.hostname,
@@ -159,8 +157,8 @@ function settingsOf(options: ListenerOptions): SMTPServerOptions {
 }
 
 /** The answers to a client's commands; `sessionOf` gives the session of an id. */
-function handlersOf(
-  options: ListenerOptions,
+function handlersOf<Who>(
+  options: ListenerOptions<Who>,
   sessionOf: (id: string) => InboundSession | undefined,
 ): SMTPServerOptions {
   const fault = (thrown: unknown): void => options.fault?.(thrown)
@@ -194,7 +192,12 @@ function handlersOf(
 /** Ends sessions that wait too long. The timer does not keep the process alive. */
 function watchDeadlines(
   server: Server,
-  { deadline = DEADLINE, handshake = HANDSHAKE, login, signInDeadline = SIGN_IN_DEADLINE }: ListenerOptions,
+  {
+    deadline = DEADLINE,
+    handshake = HANDSHAKE,
+    login,
+    signInDeadline = SIGN_IN_DEADLINE,
+  }: Pick<ListenerOptions, 'deadline' | 'handshake' | 'signInDeadline'> & { login?: unknown },
 ): NodeJS.Timeout {
   const patience = {
     request: deadline,
@@ -218,8 +221,8 @@ function withALabels(address: string): string {
     : address
 }
 
-/** The signed-in client. */
-const whoOf = ({ user }: SMTPServerSession): Who => (user as { who: Who } | undefined)?.who
+/** The signed-in client: what `signIn` gave the library as the user. Undefined where nobody signs in. */
+const whoOf = <Who>({ user }: SMTPServerSession): Who => ((user ?? { who: undefined }) as { who: Who }).who
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>
   mailFrom ? withALabels(mailFrom.address) : ''

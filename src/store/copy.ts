@@ -40,7 +40,7 @@ function look<T>(file: string, work: (database: Database.Database) => T): T {
 export function sqliteVersion(dataDir: string): string {
   const database = new Database(':memory:', sqliteAddon(dataDir))
   try {
-    return (database.prepare('select sqlite_version() as version').get() as { version: string }).version
+    return database.prepare<[], { version: string }>('select sqlite_version() as version').get()!.version
   } finally {
     database.close()
   }

@@ -4,7 +4,7 @@
 // offset: rows that are added or deleted meanwhile neither repeat nor hide others.
 import type { Reader } from './database.ts'
 import { raw } from './query.ts'
-import type { TableName } from './tables.ts'
+import type { RowOf, TableName } from './tables.ts'
 
 export interface Order {
   column: string
@@ -41,6 +41,9 @@ export interface ListQuery {
 }
 
 export type ListedRow = Record<string, unknown> & { key: number }
+
+/** A listed row as a row of its table, for who knows the table: it was read with all columns. */
+export const rowOf = <Name extends TableName>(row: ListedRow): RowOf<Name> => row as ListedRow & RowOf<Name>
 
 export interface Page {
   rows: ListedRow[]

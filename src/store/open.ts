@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
@@ -89,8 +89,9 @@ export function explained(thrown: unknown, dataDir: string): unknown {
 
 /** Turns a failed system call on a file into an OperatorError; other errors are returned unchanged. */
 export function explainedFile(thrown: unknown): unknown {
-  const { code, path, syscall } = (thrown ?? {}) as NodeJS.ErrnoException
-  if (code === undefined || !/^E[A-Z]+$/.test(code) || path === undefined) return thrown
+  const code = codeOf(thrown)
+  const { path, syscall } = failedCall(thrown)
+  if (!/^E[A-Z]+$/.test(code) || path === undefined) return thrown
   if (code === 'EACCES' || code === 'EPERM')
     return new OperatorError(
       `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); run this with sudo, or as the user who owns it.`,
@@ -120,7 +121,7 @@ const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'out
  * right one lacks.
  */
 function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
-  const tables = database.prepare(`select name from sqlite_schema where type = 'table'`).pluck().all() as string[]
+  const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
   const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
   const ways =
     'Is its disk mounted? If the database is lost, put a backup back with "postrider restore --replace FILE", or begin anew with "postrider init --new", which moves what is there aside.'

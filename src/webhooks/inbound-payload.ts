@@ -1,6 +1,7 @@
 // The payload for a received mail (D50): envelope, main header fields, authentication results, list of attachments, and
 // the beginning of the text. The whole mail is available through the API.
 import { iso } from '../base/clock.ts'
+import { textsOf } from '../base/json.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { InboundAttachment } from '../message/parse.ts'
@@ -53,7 +54,10 @@ const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(valu
 
 function summaryOf(email: NonNullable<ReturnType<typeof firstInbound>>, max: number, members: number) {
   const line = (text: string | null): string | null => text && text.slice(0, max).toWellFormed()
-  const list = (json: string): string[] => (JSON.parse(json) as string[]).slice(0, members).map((text) => line(text)!)
+  const list = (json: string): string[] =>
+    textsOf(json)
+      .slice(0, members)
+      .map((text) => line(text)!)
   const attachments = JSON.parse(email.attachments ?? '[]') as InboundAttachment[]
   return {
     inbound_email_id: email.id,

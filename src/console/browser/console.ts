@@ -12,7 +12,7 @@ function localTimes(root: ParentNode): void {
 }
 
 document.addEventListener('click', (event) => {
-  const button = (event.target as Element).closest<HTMLButtonElement>('[data-copy]')
+  const button = event.target instanceof Element && event.target.closest<HTMLButtonElement>('[data-copy]')
   const text = button && document.getElementById(button.dataset['copy']!)?.textContent
   if (!button || !text) return
   void navigator.clipboard.writeText(text).then(() => {
@@ -23,17 +23,16 @@ document.addEventListener('click', (event) => {
 })
 
 document.addEventListener('submit', (event) => {
-  const form = event.target as HTMLFormElement
-  const question = form.dataset['confirm']
+  const question = event.target instanceof HTMLFormElement ? event.target.dataset['confirm'] : undefined
   if (question !== undefined && !confirm(question)) event.preventDefault()
 })
 
 // "/" leads to the search box, as in many programs.
 document.addEventListener('keydown', (event) => {
   const box = document.getElementById('q')
+  const { target } = event
   const typing =
-    /^(?:input|textarea|select)$/i.test((event.target as Element).tagName) ||
-    (event.target as HTMLElement).isContentEditable
+    target instanceof HTMLElement && (/^(?:input|textarea|select)$/i.test(target.tagName) || target.isContentEditable)
   if (event.key !== '/' || !box || typing || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
   box.focus()
@@ -67,13 +66,13 @@ const opened = new Set<string>()
 document.addEventListener('htmx:beforeSwap', () => {
   opened.clear()
   document
-    .querySelectorAll('#live details')
-    .forEach((each, at) => (each as HTMLDetailsElement).open && opened.add(String(at)))
+    .querySelectorAll<HTMLDetailsElement>('#live details')
+    .forEach((each, at) => each.open && opened.add(String(at)))
 })
 document.addEventListener('htmx:afterSwap', () => {
   document
-    .querySelectorAll('#live details')
-    .forEach((each, at) => ((each as HTMLDetailsElement).open = opened.has(String(at))))
+    .querySelectorAll<HTMLDetailsElement>('#live details')
+    .forEach((each, at) => (each.open = opened.has(String(at))))
   localTimes(document)
   document.dispatchEvent(new Event('drawn'))
 })

@@ -4,7 +4,7 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { field, form, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
 const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
 
@@ -51,8 +51,7 @@ async function mergeTags(visit: Visit, campaign: Thing | undefined): Promise<Set
   const contacts =
     audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
   const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of contacts?.many ?? [])
-    for (const name of Object.keys((each.attributes['custom_fields'] ?? {}) as object)) tags.add(name)
+  for (const each of contacts?.many ?? []) for (const name of Object.keys(record(each, 'custom_fields'))) tags.add(name)
   return tags
 }
 

@@ -3,10 +3,10 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, facts, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { faultIn, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
 const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
-  Object.entries((contact.attributes['custom_fields'] ?? {}) as Record<string, unknown>).map(
+  Object.entries(record(contact, 'custom_fields')).map(
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
 

@@ -200,7 +200,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   ])
   const campaign = one.relationships?.['campaign']?.data
   const figures = stats.one
-  const files = ((one.attributes['attachments'] ?? []) as unknown[]).length
+  const files = objects(one, 'attachments').length
   return page(visit, {
     title: text(one, 'subject') || '(no subject)',
     about: 'One mail: its way, what was said to it, and what it holds.',

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { count, live, pageOf, pager, percent, table } from '../parts.ts'
 import type { Place } from '../place.ts'
-import { number, text } from '../visit.ts'
+import { number, text, objects } from '../visit.ts'
 import { periodOf, periods } from './overview.ts'
 
 const MEDIANS: Record<string, string> = {
@@ -21,7 +21,7 @@ export const receivers: Place = {
     const answer = await visit.get(`/statistics/receivers?filter%5Bperiod%5D=${period}&${pageOf(visit)}`)
     const rows = answer.many.map((each) => {
       const volume = number(each, 'volume')
-      const refusals = each.attributes['refusals'] as { words: string; times: number }[]
+      const refusals = objects<{ words: string; times: number }>(each, 'refusals')
       return [
         html`<a href="/mail?q=${encodeURIComponent(`to:@${text(each, 'name')}`)}">${text(each, 'name')}</a>`,
         count(volume),

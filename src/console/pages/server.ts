@@ -4,7 +4,7 @@ import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
 import { badge, button, count, facts, field, form, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../visit.ts'
 
 interface Finding {
   check: string
@@ -19,9 +19,9 @@ const health: Place = {
   async show(visit) {
     const { one } = found(await visit.get('/server'))
     const [samples, lines] = await Promise.all([visit.all('/server/samples', 360), visit.all('/server/log', 500)])
-    const findings = one.attributes['findings'] as Finding[]
-    const troubles = one.attributes['troubles'] as string[]
-    const storage = one.attributes['storage'] as { kind: string; octets: number }[]
+    const findings = objects<Finding>(one, 'findings')
+    const troubles = texts(one, 'troubles')
+    const storage = objects<{ kind: string; octets: number }>(one, 'storage')
     return page(visit, {
       title: 'Server',
       about:
@@ -143,7 +143,7 @@ function log(visit: Visit, lines: readonly Thing[]): Html {
         time(each.attributes['at']),
         badge(text(each, 'level')),
         text(each, 'event'),
-        pairs(each.attributes['fields'] as Record<string, unknown>),
+        pairs(record(each, 'fields')),
       ]),
       'Nothing was written.',
     )}`
