@@ -56,5 +56,5 @@ export function addMonths(time: number, months: number): number {
 /** The last time that a Date can hold (ECMA-262, time values). */
 export const LAST_TIME = 8.64e15
 
-/** Whether `iso` takes it. */
+/** Whether a value is a time in ms that `iso` can write. */
 export const isTime = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= LAST_TIME

@@ -21,7 +21,7 @@ export const size = () =>
     return value ?? z.NEVER
   })
 
-/** The same, more than 0: with no time or no room nothing could ever be done. */
+/** A duration or a size that is more than 0. */
 export const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
   unit.refine((value) => value > 0, 'must be more than 0')
 

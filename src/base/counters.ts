@@ -17,6 +17,7 @@ export class Counter {
     for (const labels of known) this.#sums.set(keyOf(labels), [labels, 0])
   }
 
+  /** Adds to the sum of a set of labels; a new set begins at 0. */
   add(labels: Labels = {}, amount = 1): void {
     const key = keyOf(labels)
     const sum = this.#sums.get(key)
@@ -24,6 +25,7 @@ export class Counter {
     else this.#sums.set(key, [labels, amount])
   }
 
+  /** Every set of labels with its sum. */
   values(): readonly (readonly [Labels, number])[] {
     return [...this.#sums.values()]
   }
@@ -49,6 +51,7 @@ export class Histogram {
     this.help = help
   }
 
+  /** Counts one value, in seconds. */
   observe(labels: Labels, seconds: number): void {
     const key = keyOf(labels)
     const observed = this.#observed.get(key) ?? { labels, buckets: BOUNDS.map(() => 0).concat(0), sum: 0 }

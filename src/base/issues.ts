@@ -12,7 +12,7 @@ const KINDS: Record<string, string> = {
 
 const BOUNDS: Record<string, string> = { '>=': 'at least', '<=': 'at most', '>': 'more than', '<': 'less than' }
 
-/** Rewrites a message of the library; one of ours is returned unchanged. */
+/** A message of zod in the words of this program; any other message is returned unchanged. */
 export function issueWords(message: string): string {
   const [, kind] = /^Invalid input: expected (\w+)/.exec(message) ?? []
   if (kind !== undefined) return `must be ${KINDS[kind] ?? kind}`

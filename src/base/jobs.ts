@@ -124,7 +124,7 @@ export function ask<Answer>(question: unknown, patience?: number): Promise<Answe
   })
 }
 
-/** Tells the server something that is no job's: it belongs to no turn, and has no answer. */
+/** Sends news to the server. It belongs to no job, and has no answer. */
 export const tell = (news: unknown): void => parentPort!.postMessage({ question: 0, ask: news } satisfies Question)
 
 /**

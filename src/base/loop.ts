@@ -26,6 +26,7 @@ export class Loop {
     this.#options = options
   }
 
+  /** Begins to run what is due, with a first look at once. Before it, rings do nothing. */
   start(): void {
     this.#started = true
     this.ring()
@@ -43,6 +44,7 @@ export class Loop {
     }
   }
 
+  /** Ends the loop. Resolves when the run under way has ended. */
   async stop(): Promise<void> {
     this.#started = false
     this.#cancel?.()

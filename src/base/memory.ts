@@ -25,6 +25,7 @@ export class Budget {
     return true
   }
 
+  /** Returns octets that `take` reserved. */
   giveBack(octets: number): void {
     this.#taken -= octets
   }

@@ -110,6 +110,7 @@ export class Pool<Job, Result> {
     })
   }
 
+  /** Ends all threads. Jobs that have not ended reject with NoWorker. */
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#look)

@@ -19,6 +19,7 @@ export interface SpamVerdict {
   rules: string[]
 }
 
+/** Whether the program at this path exists and may be run. */
 export function hasSpamAssassin(program: string): boolean {
   try {
     accessSync(program, constants.X_OK)

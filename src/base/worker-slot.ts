@@ -73,6 +73,7 @@ export class WorkerSlot<Each extends Task = Task> {
     this.worker.on('exit', () => ears.ended(this, cause))
   }
 
+  /** Gives the thread a job; jobs of one turn of the event loop go in one message. */
   take(task: Each): void {
     const { id, job } = task
     this.pending.set(id, task)

@@ -33,6 +33,7 @@ export function checkMatch(header: string | null, present: string): void {
 export class Turns {
   readonly #last = new Map<string, Promise<unknown>>()
 
+  /** Runs `work` after all earlier work of this name. Resolves and rejects as `work` does. */
   async take<T>(name: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(name) ?? Promise.resolve()
     const mine = before.then(work, work)

@@ -54,6 +54,7 @@ export class Operations {
     this.#schemas = schemas
   }
 
+  /** The operation object of an action. Adds the shared headers, parameters and responses that it refers to. */
   operation(resource: Resource<never>, action: AnyAction): Json {
     const id = operationId(resource, action)
     const writes = action.kind === 'create' || action.kind === 'update'

@@ -163,6 +163,7 @@ export class Schemas {
     }
   }
 
+  /** A reference to the schema of a resource identifier of this type. */
   identifier(type: string): Json {
     return this.component(`${namesOf(type).one}Identifier`, () => ({
       type: 'object',
@@ -199,6 +200,7 @@ export class Schemas {
     }))
   }
 
+  /** A reference to the schema of a page of this resource. */
   collection(resource: Resource<never>): Json {
     return this.component(`${namesOf(resource.type).one}CollectionDocument`, () => ({
       type: 'object',

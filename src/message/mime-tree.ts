@@ -223,6 +223,7 @@ export function textOf(message: Buffer, node: Node, max: number): string {
   }
 }
 
+/** The octets of quoted-printable text (RFC 2045 §6.7); malformed escapes stay as they are. */
 export const fromQuotedPrintable = (text: string): Buffer =>
   Buffer.from(
     text

@@ -36,12 +36,11 @@ export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: str
   ],
 }
 
-/**
- * Reasons on their way out of a worker, which gives octets: those of a mail end with a final dot, a reason is one
- * octet.
- */
+/** A worker thread answers in octets. A mail has more than one octet, so that one octet can stand for a reason. */
 const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies readonly Fixed[]
+/** The octet that stands for a reason. */
 export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
+/** The reason that an octet stands for; undefined for the octets of a mail. */
 export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
   octets.length === 1 ? REASONS[octets[0]!] : undefined
 

@@ -20,7 +20,7 @@ export interface Sized {
 }
 
 /**
- * An upper bound: within some kilobytes of the truth, but for attachments of ASCII text, which are counted as their
+ * The size in octets that a mail has at most, within some kilobytes. Attachments of ASCII text are counted in their
  * longest form.
  */
 export function encodedSize({ html, text, headers, attachments }: Sized): number {

@@ -77,6 +77,7 @@ export class Channel {
     this.#dialogue = ''
   }
 
+  /** Adds a line to the recorded dialogue, cut; beyond the limit of the dialogue nothing is added. */
   note(line: string): void {
     if (this.#dialogue.length < MAX_DIALOGUE) this.#dialogue += `${line.slice(0, MAX_NOTE)}\n`
   }
@@ -171,6 +172,7 @@ export class Channel {
     })
   }
 
+  /** Ends the connection at once, without QUIT. */
   destroy(): void {
     this.#cut(ENDED)
   }

@@ -37,6 +37,7 @@ export class ReplyReader {
   /** What came is no SMTP: nothing more can be read. */
   broken = false
 
+  /** Takes the next octets. Returns the replies that are complete now (RFC 5321 §4.2.1). */
   push(chunk: Buffer): Reply[] {
     const replies: Reply[] = []
     this.#rest += this.#decoder.write(chunk)

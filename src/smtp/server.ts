@@ -53,6 +53,7 @@ export class Server extends SMTPServer {
     return super._acceptSocket(socket, handshake)
   }
 
+  /** Begins the session of an accepted connection. */
   override connect(socket: Socket | TLSSocket, options?: ConstructorParameters<typeof InboundSession>[2]): void {
     const session = new InboundSession(this, socket, options)
     this.connections.add(session)

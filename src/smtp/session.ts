@@ -63,6 +63,7 @@ export class InboundSession extends SMTPConnection {
     this._setListeners(() => this.connectionReady())
   }
 
+  /** Makes the parser of what the client sends: ours, which refuses bare line ends. */
   override _createParser(): SMTPStream {
     const parser = new StrictStream({ maxCommandLength: MAX_COMMAND })
     parser.oncommand = (command, callback) => this._onCommand(command, callback)
@@ -87,27 +88,33 @@ export class InboundSession extends SMTPConnection {
     else super.handler_MAIL(command, callback)
   }
 
+  /** Refuses parameters: no extension that is offered has one for RCPT (RFC 5321 §4.1.1.11). */
   override handler_RCPT(command: Buffer, callback: () => void): void {
     if (this.session.envelope.mailFrom && this.#refuses('rcpt to', command, [])) callback()
     else super.handler_RCPT(command, callback)
   }
 
+  /** NOOP counts as a command without mail (RFC 5321 §4.1.1.9). */
   override handler_NOOP(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => super.handler_NOOP(command, callback))
   }
 
+  /** RSET counts as a command without mail (RFC 5321 §4.1.1.5). */
   override handler_RSET(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => super.handler_RSET(command, callback))
   }
 
+  /** VRFY counts as a command without mail (RFC 5321 §4.1.1.6). */
   override handler_VRFY(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => super.handler_VRFY(command, callback))
   }
 
+  /** HELP counts as a command without mail (RFC 5321 §4.1.1.8). */
   override handler_HELP(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => super.handler_HELP(command, callback))
   }
 
+  /** EHLO counts as a command without mail. Its answer does not offer AUTH in clear text; see `_isSupported`. */
   override handler_EHLO(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => {
       this.#hello = true
@@ -121,6 +128,7 @@ export class InboundSession extends SMTPConnection {
     return super._isSupported(command) && !(command === 'AUTH' && this.#hello && !this.secure)
   }
 
+  /** HELO counts as a command without mail (RFC 5321 §4.1.1.1). */
   override handler_HELO(command: Buffer, callback: () => void): void {
     this.#spend(callback, () => super.handler_HELO(command, callback))
   }
@@ -169,6 +177,7 @@ export class InboundSession extends SMTPConnection {
     super._armTimeout(socket)
   }
 
+  /** EXPN is refused; the library does not know it (RFC 5321 §3.5.2). */
   handler_EXPN(_: Buffer, callback: () => void): void {
     this.send(502, '5.5.1 Lists are not expanded here')
     callback()

@@ -29,6 +29,7 @@ export class StrictStream extends SMTPStream {
   /** The next octet of the message is at the beginning of a line. */
   #lineBegins = false
 
+  /** Looks for bare line ends in each chunk before the library reads it. */
   override _write(chunk: Buffer, encoding: BufferEncoding | 'buffer', next: (error?: Error | null) => void): void {
     // The library calls again with the rest of a chunk, after a final dot or after DATA:
     // that rest was checked with the chunk.
@@ -109,5 +110,6 @@ export class StrictStream extends SMTPStream {
   /** Text without a line end is no command. */
   override _flushData(): void {}
 
+  /** Called at a bare line end outside a message; the session sets it. */
   onbroken(): void {}
 }

@@ -28,6 +28,7 @@ export class Batches<Job> {
     this.#commit = commit
   }
 
+  /** Adds a job: it is committed in the next turn of the event loop, under load a little later. */
   add(job: Job): void {
     this.#queue.push(job)
     this.#schedule()

@@ -14,6 +14,7 @@ export interface Job {
   sums: Sums
 }
 
+/** A write that waits for its commit: `resolve` and `reject` are called with its result. */
 export function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (error: unknown) => void): Job {
   return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [], sums: new Sums() }
 }

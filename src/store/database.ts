@@ -50,18 +50,22 @@ export class Store implements Reader {
     this.#batches = new Batches((jobs) => this.#commits.commit(jobs))
   }
 
+  /** See `Reader.all`. */
   all<Output>(query: Runnable<Output>): Output[] {
     return this.#statements.all(query.compile())
   }
 
+  /** See `Reader.first`. */
   first<Output>(query: Runnable<Output>): Output | undefined {
     return this.#statements.first(query.compile())
   }
 
+  /** See `Reader.fact`. */
   fact<Output>(query: Runnable<Output>): Output | undefined {
     return this.#statements.fact(query.compile())
   }
 
+  /** See `Reader.generation`. */
   generation(table: TableName, by: 'changed' | 'removed'): number {
     return this.#statements.generation(table, by)
   }

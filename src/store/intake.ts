@@ -28,6 +28,7 @@ export class Intake {
     this.#all = all
   }
 
+  /** Adds octets. Resolves when they are held or in the file; rejects with the system's error. */
   async add(chunk: Buffer): Promise<void> {
     this.#chunks.push(chunk)
     this.#held += chunk.length

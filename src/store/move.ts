@@ -103,7 +103,7 @@ export function moveAll<Status extends string, On extends string>(
   return tx.run(raw(statementOf(machine, on, many), [...many.parameters])).changes
 }
 
-/** The same, and returns the rows after the move. */
+/** Moves every selected row whose status allows it; returns the rows after the move. */
 export function takeAll<Output>(tx: Tx, machine: Machine<string, string>, on: string, many: Many): Output[] {
   return tx.all(raw<Output>(`${statementOf(machine, on, many)} returning *`, [...many.parameters]))
 }

@@ -28,9 +28,7 @@ export function makeDataDir(dataDir: string): void {
   demandClosed(dataDir)
 }
 
-/**
- * Mails, addresses and the hashes of tokens lie in it. Throws an OperatorError for a directory that others may read.
- */
+/** Throws an OperatorError for a data directory that other users may read: it holds mails and hashes of tokens. */
 export function demandClosed(dataDir: string): void {
   if ((statSync(dataDir).mode & 0o007) !== 0)
     throw new OperatorError(`Other users may read the data directory ${dataDir}; close it with "chmod 700 ${dataDir}".`)

@@ -88,6 +88,7 @@ export class Spool {
     }
   }
 
+  /** The octets of a file, unchecked. Rejects with the system's error. */
   read(name: string): Promise<Buffer> {
     return readFile(this.path(name))
   }

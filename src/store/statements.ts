@@ -36,6 +36,7 @@ export class Statements {
     this.#version = this.#dataVersion()
   }
 
+  /** Runs a statement and returns all its rows. Throws the error of SQLite. */
   all<Output>({ parameters, sql }: Compiled): Output[] {
     const effects = this.#effects.of(sql)
     this.before?.(effects)
@@ -45,6 +46,7 @@ export class Statements {
     return rows
   }
 
+  /** Runs a statement and returns its first row. Throws the error of SQLite. */
   first<Output>({ parameters, sql }: Compiled): Output | undefined {
     const effects = this.#effects.of(sql)
     this.before?.(effects)
@@ -54,6 +56,7 @@ export class Statements {
     return row
   }
 
+  /** Runs a statement that changes rows. Throws the error of SQLite. */
   run({ parameters, sql }: Compiled): Change {
     const effects = this.#effects.of(sql)
     this.before?.(effects)

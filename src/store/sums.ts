@@ -52,6 +52,7 @@ export class Sums {
       run(statementOf(sum), JSON.stringify([...rows.values()].map(({ place, amounts }) => [...place, ...amounts])))
   }
 
+  /** Forgets everything that is pending. */
   clear(): void {
     this.#pending.clear()
   }

@@ -4,7 +4,9 @@ import type { SumTable } from './sums.ts'
 import type { TableName } from './tables.ts'
 
 export interface Reader {
+  /** All rows of a query. Throws the error of SQLite. */
   all<Output>(query: Runnable<Output>): Output[]
+  /** The first row of a query; undefined when it has none. Throws the error of SQLite. */
   first<Output>(query: Runnable<Output>): Output | undefined
   /**
    * The first row of a query that is asked often and whose tables rarely change: kept in memory until they do, by this
@@ -31,6 +33,7 @@ export interface Tx extends Reader {
    * statement that names the table.
    */
   add(sum: SumTable, place: readonly (string | number)[], amounts: readonly number[]): void
+  /** Runs a statement that changes rows. Throws the error of SQLite. */
   run(query: { compile(): Compiled }): Change
   /** Calls the listeners of this name (`Store.on`), once for the whole commit. */
   signal(news: string): void
