@@ -94,8 +94,8 @@ export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): vo
 }
 
 /**
- * After an attempt. A notice that was refused for good is tried once a day: the owner may mend the mailbox.
- * True after the last attempt.
+ * After an attempt. A notice that was refused permanently is tried again once a day, because the mailbox may be
+ * repaired. True after the last attempt.
  */
 export function endAttempt(
   tx: Tx,

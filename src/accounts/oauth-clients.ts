@@ -119,7 +119,7 @@ export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris
   })
 }
 
-/** Whether every redirect URI leads to the device of whoever is asked, where any program may listen. */
+/** Whether every redirect URI is on the device of the person who is asked. Any program may listen there. */
 export const isLoopbackOnly = ({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>): boolean =>
   textsOf(redirect_uris).every((uri) => LOOPBACK.includes(new URL(uri).hostname))
 

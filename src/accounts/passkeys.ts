@@ -85,7 +85,7 @@ export class Passkeys {
     return options
   }
 
-  /** Whom an answer proves; undefined when it proves nobody. */
+  /** The user that an answer proves; undefined when it proves none. */
   async answered(response: AuthenticationResponseJSON): Promise<User | undefined> {
     const { clock, store } = this.#deps
     const known =

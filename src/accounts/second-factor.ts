@@ -28,7 +28,7 @@ export function newFactor({ email }: Pick<User, 'email'>): { secret: string; uri
   return { secret, uri: totpOf(secret, email).toString() }
 }
 
-/** The step whose code was given; undefined when it is none of now, or not later than `after`. */
+/** The time step of the given code; undefined when no present step has it, or the step is not later than `after`. */
 function stepOf(secret: string, code: string, now: number, after: number): number | undefined {
   const delta = totpOf(secret).validate({ token: code.replaceAll(/\s/g, ''), timestamp: now, window: 1 })
   if (delta === null) return undefined

@@ -21,7 +21,10 @@ export function makeLink(tx: Tx, user: Pick<User, 'key'>, now: number): string {
   return token
 }
 
-/** Uses a link up; the user whom it signs in, undefined when it was used, is over, or never was. */
+/**
+ * Uses a link. Returns the user who is signed in by it; undefined when it was used before, has expired or never
+ * existed.
+ */
 export function useLink({ clock, store }: { store: Store; clock: Clock }, token: string): Promise<User | undefined> {
   return store.write((tx) => {
     const link = tx.first(

@@ -1,5 +1,5 @@
-// The documents of a certificate authority (RFC 8555 §7.1): what is used of them, checked before it is used, because an
-// authority, or whoever stands between, may answer anything.
+// The documents of a certificate authority (RFC 8555 §7.1): what is used of them, checked before it is used, because
+// the authority, or an attacker on the way, may send anything.
 import type { CaAnswer } from './http.ts'
 
 /** The error of an order, a challenge or an answer (RFC 7807). */

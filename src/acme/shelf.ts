@@ -51,8 +51,8 @@ export class Shelf {
   }
 
   /**
-   * Names that are to have a certificate, by the last look of the server; those of certificates that nobody wants any
-   * more are not among them.
+   * Names that are to have a certificate, by the last look of the server; names of certificates that are no longer
+   * needed are left out.
    */
   wanted(): string[] {
     const names = this.#json('wanted.json')

@@ -22,7 +22,7 @@ const AT_ONCE = 6
 const oneOf = semaphore(AT_ONCE)
 
 const within = { type: 'campaigns', column: 'campaign_key' } as const
-/** A mail as nobody gets it, for a look at its form. */
+/** A mail that is never sent: only its form is checked. */
 const SOMEBODY = { email: 'ann@example.net', name: 'Ann', custom_fields: null }
 
 /** The links of a page that lead to the web and have no tag in them, each once. */

@@ -9,7 +9,7 @@ import { createGate } from './auth.ts'
 import type { ApiDeps } from './deps.ts'
 import { promise } from './promise.ts'
 
-/** Performs a request as somebody. Its path is below the API's base. */
+/** Performs a request with the rights of a caller. Its path is below the API's base. */
 export type Inside = (caller: Caller, request: Request) => Promise<Response>
 
 export function createInside(deps: ApiDeps, base: () => string, resources: readonly Resource<ApiDeps>[]): Inside {

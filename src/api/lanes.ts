@@ -1,4 +1,4 @@
-// The queue by receiving domain, for operators (D81): what waits and why, and a hand on it.
+// The queue by receiving domain, for operators (D81): what waits and why, and actions on it.
 import { toAscii } from '../message/address.ts'
 import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
@@ -30,7 +30,7 @@ const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
   return waitingLanes(store, held, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
 }
 
-/** Does something with one lane, and answers how it stands then. */
+/** Performs an action on one lane and returns its state afterwards. */
 async function act(call: Call<ApiDeps>, run: (parts: ApiDeps, domain: string) => Promise<unknown>): Promise<Written> {
   const domain = toAscii(call.params['lane']!)
   if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')

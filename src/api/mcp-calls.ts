@@ -92,7 +92,7 @@ export function calledIn(
     : { fault: `There is no tool "${call.data.name.slice(0, 100)}"; see tools/list.`, named: true }
 }
 
-/** A document as a tool's result; a refusal as an error that says what to mend. */
+/** A document as a tool's result; a refusal as an error that says what to correct. */
 export function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallToolResult {
   if (status < 400)
     return { content: [{ type: 'text', text: JSON.stringify(document, null, 2) }], structuredContent: document }

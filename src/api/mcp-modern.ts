@@ -167,7 +167,10 @@ const listTools = (): object[] =>
     return { name, title, description, inputSchema, outputSchema: z.toJSONSchema(outputOf(output)), annotations }
   })
 
-/** Arguments that do not fit are an error of the tool, for the agent to mend; an unknown tool is one of the wire. */
+/**
+ * Arguments that do not fit are an error of the tool, which the agent can correct; an unknown tool is an error of the
+ * protocol.
+ */
 async function callTool({ access, inside }: Exchange, params: object): Promise<Outcome> {
   const call = calledIn(params)
   if ('fault' in call) return fault(200, INVALID_PARAMS, call.fault)

@@ -1,4 +1,4 @@
-// How the server is, for operators: what stands in the way, what is used (D76).
+// How the server is, for operators: what prevents its work, what is used (D76).
 import { z } from 'zod'
 import { version } from '../base/version.ts'
 import { field } from '../jsonapi/resource.ts'

@@ -136,7 +136,7 @@ export function createApp(deps: ApiDeps): App {
   app.route('/', createAuthorize(deps))
   app.route('/', createMcp(deps, apiInside(deps)))
   app.onError((thrown, context) => {
-    // The client disconnected in the middle: no error of ours, and nobody to answer.
+    // The client disconnected during the request: this is no error of this program, and no answer can be sent.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status, headers)
@@ -211,8 +211,8 @@ export interface Shown {
 }
 
 /**
- * Whoever offers acme-tls/1 alone is shown the proof, and nobody else; all others speak HTTP/1.1, or nothing (RFC 7301
- * §3.2).
+ * Only a client that offers acme-tls/1 alone is shown the proof. All other clients get HTTP/1.1 or no protocol (RFC
+ * 7301 §3.2).
  */
 const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
   function agree(this: TLSSocket, { protocols, servername }) {

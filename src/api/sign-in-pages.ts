@@ -69,7 +69,7 @@ export function codePage(
 export interface Consent {
   email: string
   redirectUri: string
-  /** Whether the program can be led back to nowhere but the device of whoever is asked. */
+  /** Whether every redirect address of the program is on the device of the person who is asked. */
   onlyHere: boolean
 }
 

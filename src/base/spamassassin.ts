@@ -1,5 +1,5 @@
-// SpamAssassin as a judge of one mail, where it is installed. It asks nobody (-L): what it says is about the words and
-// the form of the mail, not about the sender's name.
+// SpamAssassin as a judge of one mail, where it is installed. It asks no server (-L): it judges the words and the form
+// of the mail, not the reputation of the sender.
 import { execFile } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { tmpdir } from 'node:os'

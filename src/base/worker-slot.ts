@@ -13,7 +13,7 @@ export interface Task<Job = unknown> {
 
 /** A question of a worker to the server. */
 export interface Question {
-  /** 0: it wants no answer. */
+  /** 0: it expects no answer. */
   question: number
   ask: unknown
 }

@@ -177,7 +177,7 @@ async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: S
 
 ${error ?? 'The last try has not failed.'}
 
-The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what stands in the way; port 80 or 443 of ${name} must lead here.
+The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what prevents it; port 80 or 443 of ${name} must lead here.
 `
     await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
     noticed()

@@ -42,7 +42,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
         const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
         const { faults, files } = await backUp(deps, target, force === true, tell)
-        // For the monitoring system, which wants to know when there was one. The backup is there without it.
+        // The time of the last backup, for the monitoring system. The backup is there without it.
         try {
           writeFileSync(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`, { mode: 0o600 })
         } catch (thrown) {
@@ -67,7 +67,7 @@ interface Made {
   faults: string[]
 }
 
-/** Writes the zip. Throws an OperatorError, also where something is damaged and nobody forces it. */
+/** Writes the zip. Throws an OperatorError, also where something is damaged and `force` is not set. */
 async function backUp(
   { clock, config, keyring, store }: Deps,
   target: string,

@@ -17,7 +17,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
   program
     .command('dev')
     .description(
-      'the sandbox: everything real, DNS and receiving exchangers built in; of the configuration it heeds [storage]',
+      'the sandbox: everything real, DNS and receiving exchangers built in; of the configuration it uses only [storage]',
     )
     .option('--http <address>', 'where the API listens; a port alone is one of 127.0.0.1', '127.0.0.1:8025')
     .option(

@@ -14,7 +14,7 @@ export interface Finding {
   status: 'ok' | 'warn' | 'fail'
   /** The observed facts. */
   detail: string
-  /** How to mend it; null when nothing is wrong. */
+  /** How to correct it; null when nothing is wrong. */
   mend: string | null
 }
 
@@ -157,7 +157,7 @@ function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judge
   const end = Date.parse(certificate.validTo)
   const days = Math.floor((end - now) / DAY)
   const renew = brought
-    ? `It is renewed by itself; "certificate not had" in the log says what stands in the way.`
+    ? `It is renewed by itself; "certificate not had" in the log says what prevents it.`
     : 'Renew it, then "systemctl reload postrider" (SIGHUP).'
   if (now >= end) return bad(check, `${file} has expired on ${certificate.validTo}`, renew)
   if (Date.parse(certificate.validFrom) > now)

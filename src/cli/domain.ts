@@ -146,7 +146,7 @@ function showRecords({ invocation, one, withDomain }: Making): void {
 }
 
 function showDomain({ invocation, one, withDomain }: Making): void {
-  one('show <name>', 'one domain with its records, keys and what stands in its way').action(
+  one('show <name>', 'one domain with its records, its keys and what prevents sending').action(
     (name: string, which: Whose) =>
       withDomain(name, which, async (deps, found) => {
         await followConfig(deps)

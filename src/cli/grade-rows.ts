@@ -1,4 +1,4 @@
-// A row of the grade: the test, its result, and the mend.
+// A row of the grade: the test, its result, and the remedy.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../base/resolver.ts'
 import type { AskDns } from './grade-dns.ts'
@@ -7,7 +7,7 @@ export interface Row {
   category: 'ipv6' | 'dnssec' | 'auth' | 'starttls' | 'certificate' | 'dane' | 'rpki'
   test: string
   result: 'pass' | 'fail' | 'not_ours' | 'not_asked'
-  /** The mend; null when there is none. */
+  /** The remedy; null when there is none. */
   mend: string | null
 }
 
@@ -27,17 +27,17 @@ export const judged =
     mend: passes ? null : mend,
   })
 
-/** What another has to mend: the DNS host, or whoever is named. */
+/** A failed row that somebody else has to correct: the DNS host, or the operator that `who` names. */
 export const theirs = (row: Row, who?: string): Row =>
   row.result === 'fail'
     ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} has this to mend: ${row.mend}` }
     : row
 
-/** Our own exchanger: every other one is another's to mend. */
+/** Whether an exchanger is this server; all others are run by somebody else. */
 export const isOurs = ({ config }: Pick<GradeDeps, 'config'>, host: string): boolean =>
   host.toLowerCase() === config.hostname.toLowerCase()
 
 const ORDER: readonly Row['result'][] = ['fail', 'not_ours', 'not_asked', 'pass']
 
-/** Of two rows of one test the one that has more to mend. */
+/** Of two rows of one test the worse result. */
 export const worse = (a: Row, b: Row): Row => (ORDER.indexOf(a.result) <= ORDER.indexOf(b.result) ? a : b)

@@ -1,5 +1,5 @@
 // `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. Each row passes, fails with
-// its mend, is for somebody else to mend (the DNS host), or is not tested.
+// its remedy, is for somebody else to correct (the DNS host), or is not tested.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'

@@ -22,7 +22,7 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
         answer(
           invocation().terminal,
           { name, origins, addresses },
-          () => `${name} may lead back to ${[...addresses, ...origins].join(', ')}.`,
+          () => `${name} may redirect people to ${[...addresses, ...origins].join(', ')}.`,
         )
       }),
     )
@@ -32,12 +32,12 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
     .action((given: string) =>
       withDeps(invocation(), async (deps) => {
         const name = await disallow(deps, given)
-        answer(invocation().terminal, { name, disallowed: true }, () => `${name} may ask nobody any more.`)
+        answer(invocation().terminal, { name, disallowed: true }, () => `${name} is not allowed any more.`)
       }),
     )
   oauth
     .command('list')
-    .description('list whom programs may lead back to')
+    .description('list the addresses that programs may redirect people to')
     .action(() =>
       withDeps(invocation(), ({ config, store }) => {
         const entries = listAllowed(store, config).map(({ addresses, created_at, name, origins }) => ({

@@ -123,7 +123,7 @@ async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<
   return spool
 }
 
-/** Says which relays nobody can sign in to: their mail waits until the file is there. */
+/** Reports the relays whose password file is missing: their mail waits until the file exists. */
 function lookAtRoutes({ delivery }: Config, log: Log): void {
   for (const { host, password_file } of delivery.routes)
     try {

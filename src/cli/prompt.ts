@@ -24,7 +24,7 @@ export class Prompt {
     return (await this.#ask(text)).trim()
   }
 
-  /** The same for what nobody may read on the screen. */
+  /** The same for a secret: what is typed is not shown. */
   async secret(text: string): Promise<string> {
     drawn(text)
     this.#hidden = true

@@ -105,7 +105,7 @@ function whyNothing(id: string, mail: QueuedMail | undefined): string {
     : `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
 }
 
-/** Asks before a mail is given up; one that has nobody left is refused later. */
+/** Asks before a mail is given up. A mail without an undecided recipient is not asked about; it is refused later. */
 async function sureToDrop(asked: Invocation, sure: Sure, mail: QueuedMail | undefined): Promise<void> {
   const open = mail?.deliveries.filter(({ status }) => status === 'queued' || status === 'held') ?? []
   if (!mail || open.length === 0) return

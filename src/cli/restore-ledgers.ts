@@ -1,5 +1,6 @@
-// Who was forgotten since a backup was made (D67): the ledgers that can tell, whose they are and how far they go. Only
-// a ledger of the backup's own installation that goes as far as the backup counts as known.
+// The addresses that were erased since a backup was made (D67): which ledgers list them, which installation each
+// belongs to, and its last date. Only a ledger of the backup's own installation that goes as far as the backup counts
+// as known.
 import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { iso, systemClock } from '../base/clock.ts'
@@ -38,7 +39,7 @@ const FOREIGN = 'belongs to another installation'
 /**
  * Writes all known erasures into the ledger beside an unpacked database; returns how many. `copies` are the configured
  * copies of the ledger. Throws an OperatorError for a named file that is no ledger or another installation's, and where
- * nobody knows who was forgotten since.
+ * no ledger tells which addresses were erased since.
  */
 export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishes, copies: readonly string[]): number {
   const backup = backupIn(place)
@@ -77,7 +78,7 @@ function unknown(dataDir: string, judged: readonly { path: string; lacks?: strin
     judged.length === 0
       ? `${dataDir} has no ledger of erasures`
       : judged.map(({ lacks, path }) => `the ledger ${path} ${lacks}`).join(', ')
-  return `${why[0]!.toUpperCase()}${why.slice(1)}, so nobody knows who was forgotten since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`
+  return `${why[0]!.toUpperCase()}${why.slice(1)}, so it is unknown which addresses were erased since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`
 }
 
 function backupIn(place: string): Backup {

@@ -32,7 +32,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
       'the erasures.ledger of the installation that made the backup, as it was last; may be said again',
       (file: string, before: string[] | undefined) => [...(before ?? []), file],
     )
-    .option('--without-ledger', 'restore although nobody knows who was forgotten since the backup')
+    .option('--without-ledger', 'restore although it is unknown which addresses were erased since the backup')
     .option('--force', 'restore although something in the backup is damaged')
     .option('--replace', 'move what is in the data directory aside first')
     .action(async (file: string, wishes: Wishes) => {
@@ -135,8 +135,8 @@ function confirm(dataDir: string, place: string): void {
 }
 
 /**
- * What is damaged in an unpacked backup: all that `verify` looks at. Throws an OperatorError where there is damage that
- * nobody forces, or a key or a database of no use.
+ * What is damaged in an unpacked backup: all that `verify` looks at. Throws an OperatorError where there is damage and
+ * `force` is not set, or where the key or the database cannot be used.
  */
 async function prove(place: string, file: string, { force }: Wishes): Promise<string[]> {
   const keyring = openKeyring(place)

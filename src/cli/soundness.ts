@@ -32,7 +32,7 @@ export async function faultsOf({ keyring, spool, store }: Whole): Promise<string
   }
 }
 
-/** The same of a copy: a folder that holds a database and its spool, and on which nobody works. */
+/** The same of a copy: a folder that holds a database and its spool, and that no process uses. */
 export const faultsOfCopy = (place: string, keyring: Keyring): Promise<string[]> =>
   withCopy(join(place, DATABASE), (store) => faultsOf({ store, keyring, spool: new Spool(place) }))
 

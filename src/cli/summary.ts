@@ -44,7 +44,7 @@ function summaryOf(reader: Reader, user: User, period: Period): string | undefin
   const hands = handsOf(reader, user, period.to)
   if (figures.length + stopped.length + hands.length === 0) return undefined
   const sections = [
-    hands.length > 0 ? `What needs a hand:\n\n${lines(hands)}` : 'Nothing needs a hand.',
+    hands.length > 0 ? `What needs attention:\n\n${lines(hands)}` : 'Nothing needs attention.',
     figures.length > 0 ? `Mail of ${spanOf(period)}, by domain:\n\n${lines(figures)}` : '',
     stopped.length > 0 ? `Addresses that are written to no more:\n\n${lines(stopped)}` : '',
     `"postrider user set ${user.email} --summary none" on the server ends these summaries.`,

@@ -170,7 +170,7 @@ export function standingIn(
       return {
         reason:
           cell === ''
-            ? `${printable(title)} is empty, so that nobody knows whether they are subscribed`
+            ? `${printable(title)} is empty, so it is unknown whether they are subscribed`
             : `${printable(title)} says "${printable(cell).slice(0, 60)}", which is not understood`,
       }
     said ||= one !== 'subscribed'

@@ -90,7 +90,7 @@ export class Live {
     const [first] = this.#streams
     if (this.#cancel || !first) return
     const now = this.#clock.now()
-    // Who was told longest ago has missed something if anybody has.
+    // The stream that was told longest ago is the first to have missed an event.
     this.#awaited = first.news < this.#news
     const at = this.#awaited ? Math.max(now, this.#next, first.told + SECOND) : now + SILENCE
     this.#cancel = this.#clock.wake(at, () => {

@@ -48,7 +48,10 @@ export interface Place {
   act?: (visit: Visit, form: Form) => Shown
 }
 
-/** What is said after something was done; the address names it, so that nobody can put words of theirs there. */
+/**
+ * What is said after something was done; the address holds only its name, so that a link from elsewhere cannot show a
+ * text of its own.
+ */
 export const DONE = {
   saved: 'Saved.',
   added: 'Added.',

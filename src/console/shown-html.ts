@@ -1,6 +1,6 @@
-// HTML of strangers, made harmless (D81): an allow-list of elements and attributes, on the server, before it comes
-// near a browser; and then a sandboxed frame whose policy loads nothing. Styles are left out, and so are pictures from
-// elsewhere, unless a person asks for them (pictures.ts).
+// HTML of strangers, made harmless (D81): the server keeps only allowed elements and attributes; the browser shows them
+// in a sandboxed frame whose policy loads nothing. Styles are left out, and so are pictures from elsewhere, unless a
+// person asks for them (pictures.ts).
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
 import { guard } from './frame.ts'

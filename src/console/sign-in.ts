@@ -203,7 +203,7 @@ async function addPasskey({ ours, passkeys, people }: Shared, context: Context):
     : context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
 }
 
-/** Mails a link, where the address has an account; nobody is told whether it has. */
+/** Mails a link, where the address has an account. The answer does not tell whether it has one. */
 async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
   const user = findUser(deps.store, email)
   if (!user) return

@@ -104,7 +104,7 @@ async function fromSpf(
   const terms = present.split(/\s+/)
   if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism))
     return { value: present, answered, observed: present }
-  // Before "all", behind which nobody reads (RFC 7208 §5.1).
+  // Before "all": what follows it is not read (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
   const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
   return { value, answered, observed: present }

@@ -64,7 +64,7 @@ export interface Published {
 }
 
 /**
- * Looks at the host, then at those above it up to the organisation's (RFC 9989 §4.10). Null: nobody has a record;
+ * Looks at the host, then at those above it up to the organisation's (RFC 9989 §4.10). Null: there is no record;
  * undefined: DNS does not answer. `host` begins with "_dmarc.".
  */
 export async function publishedDmarc(
@@ -97,7 +97,7 @@ export function judgeDmarc(wanted: DmarcPolicy, observed: string | null): { valu
     const policy = policyOf(observed)
     return { value: withPolicy(observed, stronger(policy, wanted)), fits: !isWeaker(policy, wanted) }
   }
-  // One of its own has to name again whom reports go to.
+  // A record of its own has to repeat the addresses that reports go to.
   return {
     value: withPolicy(ofSubdomain(inherited), wanted),
     fits: !isWeaker(policyOf(inherited, true), wanted),

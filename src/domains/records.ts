@@ -34,8 +34,7 @@ const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
 })
 
 /**
- * The records of retired keys that may still sign:
- * nobody is asked to publish them, but they are checked while they count.
+ * The records of retired keys that may still sign: nothing asks to publish them, but they are checked while they count.
  */
 export function retiredKeyRecords(
   reader: Reader,
@@ -83,7 +82,7 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
   ]
 }
 
-/** What is published is kept but for its policy: reports go on to whom they went. */
+/** What is published is kept, except for its policy: reports go to the same addresses as before. */
 function dmarcRecord(reader: Reader, { dmarc_policy, key, name }: RowOf<'domains'>): Wanted {
   const host = dmarcHost(name, dmarc_policy)
   const observed = recordsOf(reader, key).find((row) => row.record_type === 'DMARC' && row.name === host)?.observed

@@ -39,7 +39,7 @@ export interface SubmittedReading {
   body: ParsedBody
   /** `"a.exe" is of a type …`, for the first refused attachment. */
   refused: string | null
-  /** Why nobody can tell what is in it: a sentence; null when it was read. */
+  /** Why its content cannot be read, in a sentence; null when it was read. */
   unreadable: string | null
   /** With shorter lines, where that was asked for; null: it cannot be. */
   octets: Uint8Array | null
@@ -100,7 +100,10 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
 
 const NO_BODY: ParsedBody = { text: null, html: null, attachments: [] }
 
-/** What the header says of a message whose structure is beyond the limits; null when it is the header that is. */
+/**
+ * What the header says of a message whose structure is beyond the limits; null when the header itself is beyond the
+ * limits.
+ */
 function headerAlone(message: Buffer): ParsedHeader | null {
   const end = message.indexOf('\r\n\r\n')
   try {

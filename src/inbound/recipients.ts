@@ -51,7 +51,7 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 const ROLES = ['postmaster', 'abuse']
 export const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
 const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
-/** A server without any domain may be one whose data is not there yet: nothing is refused for good on its word. */
+/** A server without any domain may be one whose data is not there yet. It refuses nothing permanently. */
 const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet' }
 
 const anyDomain = raw<{ key: number }>('select key from domains limit 1')

@@ -24,7 +24,7 @@ export async function scan(
   }
 }
 
-/** The name that stands in the database, for people; damage may have left what is none. */
+/** The name of a virus from the database, for people; "a virus" where damage left no name. */
 export const nameOfVirus = (kept: string): string => (/^[\x20-\x7e]{1,200}$/.test(kept) ? kept : 'a virus')
 
 function judge(answer: string): ScanResult {

@@ -1,5 +1,5 @@
-// Two people at one resource (RFC 9110 §13.1.1): its ETag says which state somebody has seen, If-Match that only that
-// state may be changed.
+// Two people edit one resource (RFC 9110 §13.1.1): the ETag names the state that was read, and If-Match lets only that
+// state be changed.
 import { createHash } from 'node:crypto'
 import { refuse } from '../base/errors.ts'
 import type { ListedRow } from '../store/list.ts'

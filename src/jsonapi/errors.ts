@@ -28,7 +28,7 @@ export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
 }
 
-/** A document with more errors than this tells nobody more; whoever finds problems one by one stops here. */
+/** The most errors in a document. Code that finds problems one by one stops at this number. */
 export const MAX_ERRORS = 100
 
 function respond(

@@ -33,7 +33,7 @@ export interface PerformDeps<Parts> {
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
 type Of<Parts, Kind> = Extract<AnyAction<Parts>, { kind: Kind }>
 
-/** A request by somebody who may. */
+/** A request that has passed authentication and the check of its scope. */
 export interface Asked {
   context: Context
   self: Resource<never>

@@ -78,7 +78,7 @@ function asciiAddresses(value: string): string | undefined {
   return list.trim()
 }
 
-/** A word of a display name; undefined for what is an address, or a sign that stands in none. */
+/** A word of a display name; undefined for an address, and for a character that a display name cannot have. */
 function wordOf(token: string): string | undefined {
   if (token.startsWith('"') && token.length > 1) return token.slice(1, -1).replace(/\\([\s\S])/g, '$1')
   return /[<@]/.test(token) ? undefined : token

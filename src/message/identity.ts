@@ -34,7 +34,7 @@ export function valuesOf({ custom_fields, email, name }: Tagged): Values {
   return values
 }
 
-/** Whom a campaign's mail goes to: the contact, or in a test (`test_mode`) nobody but the address; else undefined. */
+/** The recipient of a campaign's mail: the contact, in a test (`test_mode`) the address alone; else undefined. */
 export const taggedOf = (
   contact: { email: string | null; name: string | null; custom_fields: string | null },
   { test_mode, to }: { test_mode: number | null; to: string },

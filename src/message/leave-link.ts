@@ -78,7 +78,7 @@ export function hasUnsubscribeLink(html: string): boolean {
   const rules = hidingRules(html)
   const open: Open[] = []
   const counts = new Map<string, number>()
-  /** Open elements that are hidden, and what was hidden where nobody knows how far. */
+  /** Open elements that are hidden, and hidden elements whose end is not known. */
   let hidden = 0
   let leaving = 0
   const pop = (): Open => {

@@ -16,7 +16,7 @@ const [TAB, LF, CR, SPACE, DOT, EQUALS, F, DASH] = [9, 10, 13, 32, 46, 61, 70, 4
 /** The size in octets of `size` bytes as base64, in lines of 76 with their line ends. */
 export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
 
-/** Up to so many octets a text is never base64: whoever looks at the source of a mail can read it. */
+/** Up to so many octets a text is never base64, so that it can be read in the source of a mail. */
 const SMALL = 8 * 1024
 /** Octets that an attachment of so many octets takes at most, however it is encoded. */
 export const mostOctets = (size: number): number => (size <= SMALL ? size * 7 + 64 : base64Octets(size))

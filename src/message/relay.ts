@@ -1,4 +1,4 @@
-// A mail that came by SMTP on its way out: the octets as they came, with the tracking that they can bear, signed.
+// A mail that came by SMTP on its way out: the octets as they came, with tracking where it does no harm, signed.
 import { withAsciiHeader } from './ascii-header.ts'
 import { stuffDots } from './compose.ts'
 import { signRelayed, type Signature } from './dkim.ts'

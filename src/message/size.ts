@@ -5,7 +5,7 @@ import { mostOctets } from './octets.ts'
 /** A message must have fewer octets than this. */
 export const MAX_MESSAGE = 40 * 1024 * 1024
 
-/** The most characters of html that a text is made from: more takes long, and nobody reads it. */
+/** The most characters of html that a text is made from: more would take long. */
 export const MAX_CONVERTED = 1024 * 1024
 
 /** Octets allowed for our header fields, the signature, and each part's header and boundary; generous. */

@@ -1,5 +1,5 @@
-// Carries out privacy requests: erasures until nothing is left, exports into a bundle whose owner is told. At the start
-// the ledger is read: an erased address that an older backup brought back is erased again.
+// Carries out privacy requests: erasures until nothing is left, exports into a bundle; the owner gets a notice. At the
+// start the ledger is read: an erased address that an older backup brought back is erased again.
 import { existsSync, readdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -79,7 +79,7 @@ const IDLE = 5 * MINUTE
  *  smtpd_min_data_rate). */
 const DEADLINE = 5 * MINUTE
 const MIN_RATE = 500
-/** Programs have their password at hand. */
+/** A program has its password ready, so that it gets less time than a person would need. */
 const SIGN_IN_DEADLINE = 30 * SECOND
 /**
  * A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has

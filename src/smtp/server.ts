@@ -8,7 +8,7 @@ import { counters } from '../base/counters.ts'
 import { customerOf } from '../base/network.ts'
 import { InboundSession } from './session.ts'
 
-/** How long a TLS handshake may take, ms; nobody's takes longer who means it. */
+/** How long a TLS handshake may take, in ms. An honest client takes less. */
 export const HANDSHAKE = 30 * SECOND
 
 const TOO_MANY = '421 4.7.0 Too many connections; try again later\r\n'
@@ -33,11 +33,12 @@ export class Server extends SMTPServer {
     this.#limits = limits
   }
 
-  /** The first moment of a connection; false: it is turned away. */
+  /** Called when a connection is accepted. False: the connection is refused. */
   override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
     const customer = customerOf(socket.remoteAddress ?? '')
     const open = (this.#byAddress.get(customer) ?? 0) + 1
-    // Who is turned away takes no place, or whoever tries again at once would find it taken by themselves.
+    // A refused connection takes no place: else a client that tries again at once would be refused because of its own
+    // last try.
     if (this.#places.size >= this.#limits.connections || open > this.#limits.perAddress) {
       turnAway(socket, handshake)
       return false
@@ -46,7 +47,7 @@ export class Server extends SMTPServer {
     this.#places.set(socket, customer)
     this.#follow(socket)
     if (handshake) {
-      // Through the uppermost socket: TLS does not bear to lose the one below it.
+      // The TLS socket is destroyed, not the socket below it: TLS fails with an error when it loses that one.
       const late = setTimeout(() => this._pendingSockets.get(socket)?.destroy(), this.#limits.handshake).unref()
       socket.once('close', () => clearTimeout(late))
     }

@@ -147,7 +147,7 @@ export class InboundSession extends SMTPConnection {
     this.#junk = 0
   }
 
-  /** Whether the client takes longer than it may. What we ourselves take our time over does not count. */
+  /** Whether the client takes longer than it may. The time that this server takes to answer does not count. */
   overdue({ handshake, rate, request, signIn }: Patience): boolean {
     if (this._handlerPending) return false
     const spent = performance.now() - this.#answered
@@ -158,7 +158,7 @@ export class InboundSession extends SMTPConnection {
 
   /** Ends a session that is overdue. */
   expire(): void {
-    // Nothing can be said in the middle of a handshake; TLS does not bear to lose the socket below it.
+    // No reply can be sent during a handshake. `destroy` ends the TLS socket, not the one below it.
     if (this._upgrading) return this.destroy()
     super.send(421, '4.4.2 Too slow; goodbye', false)
     this._socket.destroySoon()
@@ -171,7 +171,7 @@ export class InboundSession extends SMTPConnection {
     this.emit('upgrade', below)
   }
 
-  /** The library arms it on each socket that comes to stand uppermost. */
+  /** The library calls this for each new socket of the session, also for the TLS socket. */
   override _armTimeout(socket = this._socket): void {
     this.#top = socket
     super._armTimeout(socket)

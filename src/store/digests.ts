@@ -1,6 +1,6 @@
-// Digests of what is sent, pushed to or authorises: such texts stand in rows whose octets SQLite's own check does not
-// look at. Triggers keep a digest of them in a table of its own, so that no statement can forget it; `verify` computes
-// it once more. Rows of version 0.1.0 have none and are believed.
+// Digests of what is sent, pushed to or authorises: SQLite's own check does not look at the octets of such texts.
+// Triggers keep a digest of them in a table of its own, so that no statement can forget it; `verify` computes it once
+// more. Rows of version 0.1.0 have none and are believed.
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 

@@ -176,6 +176,8 @@ export function malformedRows(database: Database.Database): string[] {
     .pluck()
     .all() as number[]
   if (strayed.length > 0)
-    found.push(`The recipient of a campaign's mail is not whom it names: row ${strayed.join(', ')} of deliveries`)
+    found.push(
+      `The recipient of a campaign's mail is not the one that the mail names: row ${strayed.join(', ')} of deliveries`,
+    )
   return found
 }

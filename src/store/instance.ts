@@ -18,8 +18,8 @@ const BELONGINGS = [KEY_FILE, LEDGER, `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
   /**
-   * Called when committed transactions in the log can no longer be read.
-   * Only for the holder of the lock: nobody else may write.
+   * Called when committed transactions in the log can no longer be read. Only for the holder of the lock: no other
+   * process may write.
    */
   logDamaged?: (damage: LogDamage) => void
 }

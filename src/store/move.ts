@@ -26,8 +26,8 @@ export function move<Status extends string, On extends string>(
 export type Steps<On extends string> = readonly (readonly [on: On, set: Columns])[]
 
 /**
- * Moves one row by several events, one after the other, in one statement when it stands where the first begins. Returns
- * the table's rows of the moves that were made.
+ * Moves one row by several events, one after the other, in one statement when its status is the one that the first move
+ * starts from. Returns the table's rows of the moves that were made.
  */
 export function moveThrough<Status extends string, On extends string>(
   tx: Tx,
@@ -65,7 +65,7 @@ function rowFor<Status extends string, On extends string>(
   return current && machine.next(current.status, on)
 }
 
-/** Moves a row that stands where the first of these rows begins to where the last one ends. */
+/** Moves a row from the status that the first of these moves starts from to the status that the last one leads to. */
 function along<Status extends string, On extends string>(
   tx: Tx,
   { table }: Machine<Status, On>,

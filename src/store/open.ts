@@ -41,7 +41,9 @@ export interface OpenOptions {
   migrates?: boolean
   /** Called before the first migration of an existing database, with the old and the new schema number. */
   migrating?: (from: number, to: number) => void
-  /** What already lies beside a database that has no tables yet, by names: such a database is not believed. */
+  /**
+   * What already lies beside a database that has no tables yet, by names: such a database is taken for the wrong one.
+   */
   newBeside?: () => string[]
 }
 

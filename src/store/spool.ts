@@ -1,6 +1,6 @@
-// Letters too large for the database: files in the data directory's spool, on the disk before anybody is told yes. A
-// file is named by the row that refers to it; one that no row refers to is moved into the quarantine at start, and
-// removed 30 days later, unless a row of a later start refers to it: then it is moved back.
+// Letters too large for the database: files in the data directory's spool, on the disk before their acceptance is
+// answered. A file is named by the row that refers to it; one that no row refers to is moved into the quarantine at
+// start, and removed 30 days later, unless a row of a later start refers to it: then it is moved back.
 import { createHash } from 'node:crypto'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -101,8 +101,8 @@ export class Spool {
   }
 
   /**
-   * Removes the files whose removal has failed: no row names them, so that nobody else would. After a restart they are
-   * in quarantine. Throws the system's error.
+   * Removes the files whose removal has failed: no row names them, so that nothing else would remove them. After a
+   * restart they are in quarantine. Throws the system's error.
    */
   async removeLeft(): Promise<void> {
     for (const name of this.#left) await this.remove(name)
@@ -110,8 +110,8 @@ export class Spool {
 
   /**
    * Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its
-   * row. Should the database be the one that is wrong, nothing is lost: what the right one knows is moved back. Answers
-   * the names of both.
+   * row. If the database was the wrong one, nothing is lost: files that the right database knows are moved back.
+   * Answers the names of both.
    */
   async sweep(known: (name: string) => boolean): Promise<{ unknown: string[]; back: string[] }> {
     const here = await filesIn(this.#directory)

@@ -16,7 +16,7 @@ export class OctetCheck {
     return this.#fault
   }
 
-  /** A sentence about a line that is too long, which another encoding may mend; undefined: there is none. */
+  /** A sentence about a line that is too long and that another encoding would shorten; undefined: there is none. */
   get longLine(): string | undefined {
     return this.#long
   }

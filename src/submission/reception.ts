@@ -269,8 +269,8 @@ export class Submissions {
 }
 
 /**
- * A message that takes the reader too long, or kills it, is not taken: nobody knows what is in it. Throws what is wrong
- * with this server.
+ * A message that takes the reader too long, or kills it, is refused, because its content is not known. Throws what is
+ * wrong with this server.
  */
 async function read(
   reader: SubmissionDeps['reader'],

@@ -1,5 +1,5 @@
-// Makes deliveries from the event log: one row for each event and each endpoint that wants it, in the order of the log.
-// The position in the log moves in the same transaction, so that a crash neither loses nor repeats an event.
+// Makes deliveries from the event log: one row for each event and each endpoint that subscribes to it, in the order of
+// the log. The position in the log moves in the same transaction, so that a crash neither loses nor repeats an event.
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Log } from '../base/log.ts'
@@ -86,7 +86,7 @@ function step(tx: Tx, log: Log, now: number): number {
   return events.length
 }
 
-/** An event whose text is damaged is told to nobody, and holds up no other. */
+/** An event whose text is damaged is sent to no endpoint, and does not delay other events. */
 function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
   try {
     return payloadOf(tx, event)

@@ -65,7 +65,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
     await first.stop()
   }
   assert.match(await refused(dataDir, 'restore', file), /holds a database.*--replace/)
-  // Into an empty place without any ledger nobody knows who was forgotten since.
+  // Into an empty place without any ledger it is unknown which addresses were erased since.
   assert.match(await refused(place(), 'restore', file), /--ledger.*--without-ledger/)
   const unknowing = place()
   await well(unknowing, 'restore', file, '--without-ledger')

@@ -40,7 +40,7 @@ const nextDay = async (): Promise<void> => {
   )
 }
 
-test('nobody gets a summary who did not ask; then one each day on which something happened, with what needs a hand', async () => {
+test('nobody gets a summary who did not ask; then one each day on which something happened, with what needs attention', async () => {
   exchanger.script = { answer: (line) => (line.startsWith('RCPT TO:<gone') ? '550 5.1.1 No such user' : undefined) }
   await become(await post({ to: 'bob@there.test' }), 'delivered')
   await nextDay()
@@ -55,7 +55,7 @@ test('nobody gets a summary who did not ask; then one each day on which somethin
   assert.equal(email, 'ann@owner.test')
   assert.match(text, /here\.test: 1 delivered, 1 bounced \(50\.0 %\), 0 complaints/)
   assert.match(text, /gone@there\.test \(hard bounce, here\.test\)/)
-  assert.match(text, /Nothing needs a hand/)
+  assert.match(text, /Nothing needs attention/)
   // A quiet day has none; a day with nothing but work for a hand has one.
   await nextDay()
   const added = await postrider.api('POST', '/domains', document('domains', { name: 'waiting.test', purpose: 'both' }))

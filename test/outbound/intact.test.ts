@@ -116,7 +116,7 @@ test('verify finds a campaign’s mail that goes to somebody else than it names'
   delete exchanger.script.answer
   assert.deepEqual(store.verify(), [])
   await write('outbound_emails', `"to" = replace("to", 'strayed', 'streyed') where "to" like '%strayed.test'`)
-  assert.match(store.verify().join(), /is not whom it names/)
+  assert.match(store.verify().join(), /is not the one that the mail names/)
   await write('outbound_emails', `"to" = replace("to", 'streyed', 'strayed') where "to" like '%streyed.test'`)
   assert.deepEqual(store.verify(), [])
 })

@@ -1,4 +1,4 @@
-// Domains: each record with what it should say and what DNS says, and what stands in the way.
+// Domains: each record with what it should say and what DNS says, and what prevents sending.
 import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
@@ -67,7 +67,7 @@ async function domainNamed(visit: Visit): Promise<Thing> {
   return many[0]
 }
 
-/** What stands in the way, in a sentence. */
+/** What prevents sending, in one sentence. */
 function wayOf(domain: Thing, records: readonly Thing[]): string {
   const needed = records.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
   const missing = needed.filter((record) => isAnswered(record, domain)).length

@@ -1,4 +1,4 @@
-// Overview: how the mail of the account is doing, and what needs a hand.
+// Overview: how the mail of the account is doing, and what needs attention.
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
@@ -136,7 +136,7 @@ export const overview: Place = {
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
     return page(visit, {
       title: 'Overview',
-      about: 'How your mail is doing, and what needs a hand.',
+      about: 'How your mail is doing, and what needs attention.',
       done: done(visit),
       scripts: ['chart.js'],
       body: html`${periods(visit, period)}
@@ -154,7 +154,7 @@ export const overview: Place = {
                 </div>`
               : chart(series)
           }
-          <h2>What needs a hand</h2>
+          <h2>What needs attention</h2>
           ${
             open.length === 0
               ? html`<p>Nothing. All is well.</p>`

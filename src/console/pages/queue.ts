@@ -1,4 +1,4 @@
-// The queue (operator): what waits by receiving domain, why, and a hand on it.
+// The queue (operator): what waits by receiving domain, why, and actions on it.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'

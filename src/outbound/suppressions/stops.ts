@@ -12,7 +12,7 @@ type Suppression = RowOf<'suppressions'>
 /** The form in which addresses are compared; the domain of `address` is an A-label already. */
 export const normalised = (address: string): string => address.trim().toLowerCase()
 
-/** Entries of pairs of domain and address, given as JSON. A campaign heeds those of every scope. */
+/** Entries of pairs of domain and address, given as JSON. A campaign is stopped by entries of every scope. */
 const entries = statement<{ pairs: string; scope: Suppression['scope']; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')

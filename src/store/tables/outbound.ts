@@ -155,7 +155,7 @@ export interface DomainReputations {
   warned_at: number | null
 }
 
-/** Attempts that were followed by another; what the last one came to stands in `deliveries`. */
+/** Attempts that were followed by another; the result of the last one is in `deliveries`. */
 export interface Attempts {
   key: Key
   delivery_key: number
