@@ -11,7 +11,7 @@ import { normalised } from '../outbound/suppressions/stops.ts'
 import { findOwned, type ListedRow, rowOf } from '../store/list.ts'
 import { holding } from './extension.ts'
 import { define, type ApiDeps } from './deps.ts'
-import { line, name, text } from './schemas.ts'
+import { line, text, nameField } from './schemas.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
@@ -37,13 +37,7 @@ export const audiences = define('audiences', {
   only: 'deleted_at is null',
   about: 'Lists of contacts, each for one sending domain.',
   attributes: {
-    name: field(name(), {
-      create: 'required',
-      update: true,
-      sort: true,
-      about: 'What you call it.',
-      example: 'Readers',
-    }),
+    name: nameField('Readers'),
     description: field(text(10_000).nullable(), { create: 'optional', update: true, about: 'What it is for.' }),
     contacts_count: field(z.int(), { about: 'How many contacts it holds.' }),
     created_at: time('When it was made.'),

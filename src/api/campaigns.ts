@@ -8,7 +8,7 @@ import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from '
 import { campaignCounts, concludedOf } from '../campaigns/stats.ts'
 import { EXTENSION, holding } from './extension.ts'
 import { define, type ApiDeps } from './deps.ts'
-import { address, addresses, line, name, text } from './schemas.ts'
+import { address, addresses, line, text, nameField } from './schemas.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10
@@ -51,13 +51,7 @@ export const campaigns = define('campaigns', {
   only: 'deleted_at is null',
   about: 'Mail to the contacts of an audience. A campaign is edited as a draft and then moved by its status.',
   attributes: {
-    name: field(name(), {
-      create: 'required',
-      update: true,
-      sort: true,
-      about: 'What you call it.',
-      example: 'Spring',
-    }),
+    name: nameField('Spring'),
     subject: field(line(998), {
       create: 'required',
       update: true,

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { addInbox, changeInbox, removeInbox, type InboxDeps } from '../inbound/inboxes.ts'
 import { define, type ApiDeps } from './deps.ts'
-import { line, name } from './schemas.ts'
+import { line, nameField } from './schemas.ts'
 
 const depsOf = ({ bells, clock, config, store }: ApiDeps): InboxDeps => ({ clock, config, store, ring: bells.domains })
 
@@ -12,13 +12,7 @@ export const inboxes = define('inboxes', {
   only: 'deleted_at is null',
   about: 'Addresses on your sending domains whose mail is kept and shown.',
   attributes: {
-    name: field(name(), {
-      create: 'required',
-      update: true,
-      sort: true,
-      about: 'What you call it.',
-      example: 'Support',
-    }),
+    name: nameField('Support'),
     address: field(line(254), {
       create: 'required',
       update: true,

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { parseAddress } from '../message/address.ts'
 import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
+import { field } from '../jsonapi/resource.ts'
 
 const octets = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })
@@ -111,3 +112,7 @@ export const attachment = () =>
 
 /** A name for a resource. */
 export const name = () => line(255).refine((value) => value.trim() !== '', 'must not be empty')
+
+/** The attribute `name` of a resource that its owner names. */
+export const nameField = (example: string) =>
+  field(name(), { create: 'required', update: true, sort: true, about: 'What you call it.', example })

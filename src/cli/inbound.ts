@@ -1,14 +1,9 @@
 // Assembles the receiving of mail: the listeners, the engine that processes messages, and its worker threads.
 import { availableParallelism } from 'node:os'
-import { SECOND, type Clock } from '../base/clock.ts'
-import type { Config } from '../base/config.ts'
-import type { Keyring } from '../base/keyring.ts'
-import type { Log } from '../base/log.ts'
+import { SECOND } from '../base/clock.ts'
 import { Pool } from '../base/pool.ts'
 import { remembering } from '../base/remembered.ts'
 import type { Space } from '../base/space.ts'
-import type { Troubles } from '../base/trouble.ts'
-import type { Resolver } from '../base/resolver.ts'
 import { listenError } from '../api/server.ts'
 import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
@@ -16,20 +11,11 @@ import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import { inTurns } from '../inbound/turns.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
-import type { Store } from '../store/database.ts'
-import type { Spool } from '../store/spool.ts'
 import type { Certificates } from './certificates.ts'
+import type { EngineDeps } from './engine.ts'
 import { openEach } from './families.ts'
 
-export interface InboundParts {
-  store: Store
-  spool: Spool
-  clock: Clock
-  keyring: Keyring
-  log: Log
-  config: Config
-  resolver: Resolver
-  troubles: Troubles
+export interface InboundParts extends EngineDeps {
   space: Space
   certificates: Certificates
 }
