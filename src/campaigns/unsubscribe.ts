@@ -39,7 +39,7 @@ function leaveDomain(
   suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing' }, now)
   const sent = tx.first(db.selectFrom('deliveries').select('email_key').where('key', '=', delivery))
   const mail = sent && tx.first(emailOf({ key: sent.email_key }))
-  if (mail) emit(tx, 'email.unsubscribed', mail, { key: delivery }, {}, now)
+  if (mail) emit(tx, { email: mail, delivery: { key: delivery }, now }, 'email.unsubscribed', {})
   return true
 }
 

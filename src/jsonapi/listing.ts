@@ -56,7 +56,7 @@ export async function list(
     where.push({ column: action.within.column, values: [key] })
   }
   for (const [name, values] of query.filters)
-    where.push(await condition({ keyring, reader }, resource, caller, name, values, writer))
+    where.push(await condition({ keyring, reader, resource, caller, writer }, name, values))
 
   const scope = scopeOf(caller, path, query)
   const now = clock.now()
@@ -113,14 +113,15 @@ export function pageLinks(
   }
 }
 
+interface Filtering extends Pick<ListDeps, 'keyring' | 'reader'>, Pick<Listing, 'caller' | 'writer'> {
+  resource: Resource<never>
+}
+
 /** A filter as a condition on a column; ids of related resources become keys. */
 function condition(
-  { keyring, reader }: { keyring: Keyring; reader: Reader },
-  resource: Resource<never>,
-  caller: Caller,
+  { caller, keyring, reader, resource, writer }: Filtering,
   name: string,
   values: string[],
-  writer: Writer,
 ): Condition | Promise<Condition> {
   const { cheaper, column, type, flag, forms, means, sql } = resource.filters![name]!
   if (sql) return sql(values[0]!, reader, caller.userKey)

@@ -47,11 +47,6 @@ export function parseQuery(
     cursor: undefined,
   }
   const seen = new Set<string>()
-  const addFilter = (name: string, values: string[]): void => {
-    if (query.filters.has(name))
-      throw wrong('invalid_query', name, `"${name}" and "filter[${name}]" are the same; give one.`)
-    query.filters.set(name, values)
-  }
   for (const [name, value] of search) {
     const [, family, member] = /^([a-z_]+)(?:\[([^[\]]*)\])?$/.exec(name) ?? []
     const nested = family === 'filter' || family === 'fields' || family === 'page'
@@ -60,37 +55,54 @@ export function parseQuery(
     if (seen.has(name)) throw wrong('invalid_query', name, `The parameter "${name}" is given more than once.`)
     seen.add(name)
     if (name !== 'page[cursor]') query.kept.push([name, value])
-    switch (family as Param) {
-      case 'filter':
-        addFilter(member!, parseFilter(name, member!, value, resource))
-        break
-      case 'fields':
-        query.fields.set(member!, new Set(value.split(',').filter(Boolean)))
-        break
-      case 'page':
-        if (member === 'cursor') query.cursor = value
-        else if (member === 'size') query.size = parseSize(value)
-        else
-          throw wrong(
-            'unknown_page_parameter',
-            name,
-            `Pages are asked for with page[cursor] and page[size], not "${name}".`,
-          )
-        break
-      case 'sort':
-        query.sort = value
-        query.order = parseSort(value, resource)
-        break
-      case 'inbox':
-        addFilter(name, parseFilter(name, name, value, resource))
-        break
-      case 'include':
-        query.include = parseInclude(value, resource, types)
-        break
-    }
+    readParam(query, { name, family: family as Param, member: member ?? name, value }, resource, types)
   }
   checkFields(query, resource, types)
   return query
+}
+
+/** A parameter: `filter[status]=queued` has the family `filter` and the member `status`. */
+interface Given {
+  name: string
+  family: Param
+  member: string
+  value: string
+}
+
+function readParam(
+  query: Query,
+  { family, member, name, value }: Given,
+  resource: Resource<never>,
+  types: Types,
+): void {
+  switch (family) {
+    case 'filter':
+    case 'inbox':
+      if (query.filters.has(member))
+        throw wrong('invalid_query', member, `"${member}" and "filter[${member}]" are the same; give one.`)
+      query.filters.set(member, parseFilter(name, member, value, resource))
+      break
+    case 'fields':
+      query.fields.set(member, new Set(value.split(',').filter(Boolean)))
+      break
+    case 'page':
+      if (member === 'cursor') query.cursor = value
+      else if (member === 'size') query.size = parseSize(value)
+      else
+        throw wrong(
+          'unknown_page_parameter',
+          name,
+          `Pages are asked for with page[cursor] and page[size], not "${name}".`,
+        )
+      break
+    case 'sort':
+      query.sort = value
+      query.order = parseSort(value, resource)
+      break
+    case 'include':
+      query.include = parseInclude(value, resource, types)
+      break
+  }
 }
 
 /** The resources that a request includes. */

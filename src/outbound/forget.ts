@@ -111,8 +111,8 @@ function withhold(tx: Tx, emailKey: number, { key, role }: Waiting, { at }: Eras
   const email = tx.first(emailOf({ key: emailKey }))!
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL)
   const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }
-  if (role === 'to') moveEmail(tx, email, 'suppressed', at, { key }, details)
-  else emit(tx, 'email.rejected', email, { key }, details, at)
+  if (role === 'to') moveEmail(tx, { email, delivery: { key }, now: at }, 'suppressed', details)
+  else emit(tx, { email, delivery: { key }, now: at }, 'email.rejected', details)
 }
 
 /**

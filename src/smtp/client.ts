@@ -92,6 +92,7 @@ export class SmtpSession {
     return this.#channel.quit()
   }
 
+  /** Ends the connection at once, without a word. */
   destroy(): void {
     this.#channel.destroy()
   }

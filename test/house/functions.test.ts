@@ -10,22 +10,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const LINES = 60
 const ARGUMENTS = 5
 
-/** Functions over a limit: "file function rule", and why. */
-const EXCEPTIONS: Record<string, string> = {
-  'jsonapi/listing.ts condition max-params': 'called for every key of a sort: an object each time would cost',
-  'jsonapi/query.ts parseQuery max-lines': 'every request passes it; its parts share what was found so far',
-  'outbound/accept/submit.ts submitEmail max-lines': 'the steps of one promise, from the judgement to the commit',
-  'outbound/accept/submit.ts (anonymous) max-lines': 'its transaction',
-  'outbound/delivery/attempt-log.ts attemptsOf max-lines': 'one statement of SQL, and the shape of its rows',
-  'outbound/delivery/attempt.ts attemptFree max-params': 'called for every mail',
-  'outbound/delivery/attempt.ts talk max-params': 'called for every mail',
-  'outbound/delivery/settle.ts settle max-lines': 'called for every mail: one pass over its recipients',
-  'outbound/delivery/settle.ts hold max-params': 'called for every recipient',
-  'outbound/delivery/settle.ts moveEmail max-params': 'called for every mail',
-  'outbound/delivery/settle.ts emit max-params': 'called for every recipient',
-}
-
-/** Every function below a folder that is over a limit, as a key of EXCEPTIONS. */
+/** Every function below a folder that is over a limit: "file function rule". */
 function overLimits(folder: string): string[] {
   const place = mkdtempSync(join(tmpdir(), 'postrider-lint-'))
   try {
@@ -56,16 +41,10 @@ function overLimits(folder: string): string[] {
 
 describe('functions of src', () => {
   test(`have at most ${LINES} lines and ${ARGUMENTS} arguments by position`, () => {
-    const found = overLimits(join(ROOT, 'src'))
     assert.deepEqual(
-      found.filter((place) => !(place in EXCEPTIONS)),
+      overLimits(join(ROOT, 'src')),
       [],
       'give the pieces names; of many arguments make one object with named fields',
-    )
-    assert.deepEqual(
-      Object.keys(EXCEPTIONS).filter((place) => !found.includes(place)),
-      [],
-      'exceptions that nothing needs',
     )
   })
 

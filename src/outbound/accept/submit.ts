@@ -10,10 +10,10 @@ import { useVolume } from '../../accounts/usage.ts'
 import { parseAddress } from '../../message/address.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
-import type { Store } from '../../store/database.ts'
+import type { Store, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
-import { admit, requireSendingDomain, type Submission } from './admit.ts'
+import { admit, requireSendingDomain, type SendingDomain, type Submission } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
 import { filesOf, type StoredBody } from '../body.ts'
@@ -84,16 +84,14 @@ const insertDelivery = statement<{
 
 /** Submits one mail. Throws a Refusal (403, 404, 409, 422). */
 export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewEmail): Promise<Submitted> {
-  const { clock, config, keyring, spool, store } = deps
+  const { clock, spool, store } = deps
   const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
   // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
   // For a received message the transaction alone asks: it has nothing to fetch, and its file goes when it is a repeat.
   const earlier = hash && !given.message && acceptedBefore(store, userKey, given.idempotency_key!, hash)
   if (earlier) return { email: earlier, replayed: true }
-  const from = parseAddress(given.from)!
-  const recipients = recipientsOf(given)
-  const submission: Submission = { userKey, from, recipients, given }
+  const submission: Submission = { userKey, from: parseAddress(given.from)!, recipients: recipientsOf(given), given }
 
   const now = clock.now()
   const id = given.message?.id ?? newId(now)
@@ -109,76 +107,94 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
     if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
   }
   try {
-    const submitted = await store.write((tx): Submitted => {
-      const same = hash && acceptedBefore(tx, userKey, given.idempotency_key!, hash)
-      if (same) return { email: same, replayed: true }
-      const domain = admit(tx, keyring, submission, now)
-      useVolume(tx, config, userKey, recipients.length, now)
-      if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients.length, now)
-      // An agent sends at the pace of its pool.
-      const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
-      const text = (value: OneOrMore): string | null =>
-        value?.length ? JSON.stringify(typeof value === 'string' ? [value] : value) : null
-      const named = (role: Recipient['role']): string[] =>
-        recipients.filter((recipient) => recipient.role === role).map((recipient) => recipient.text)
-      const email = tx.first(
-        insertEmail({
-          id,
-          user_key: userKey,
-          domain_key: domain.key,
-          from: given.from,
-          to: given.to,
-          cc: text(named('cc')),
-          bcc: text(named('bcc')),
-          reply_to: text(given.reply_to),
-          subject: given.subject,
-          agent_id: given.agent_id ?? null,
-          track_opens: flag(given.track_opens),
-          track_clicks: flag(given.track_clicks),
-          opens_tracked: (flag(given.track_opens) ?? domain.open_tracking_enabled) && domain.open_tracking_enabled,
-          clicks_tracked: (flag(given.track_clicks) ?? domain.click_tracking_enabled) && domain.click_tracking_enabled,
-          ai_disclosure: flag(given.ai_disclosure),
-          message_id: given.message?.messageId ?? messageIdOf(id, domain.name),
-          idempotency_key: given.idempotency_key ?? null,
-          payload_hash: hash,
-          status: 'queued',
-          queued_at: now,
-          created_at: now,
-          updated_at: now,
-        }),
-      )!
-      tx.run(
-        insertBody({
-          email_key: email.key,
-          content: files.content,
-          spool: files.names.length > 0 ? JSON.stringify(files.names) : null,
-        }),
-      )
-      const expires_at = now + config.delivery.lifetime
-      for (const { role, address } of recipients)
-        tx.run(
-          insertDelivery({
-            email_key: email.key,
-            domain_key: domain.key,
-            role,
-            address: address.address,
-            lane: address.domain,
-            at: now,
-            due,
-            expires_at,
-          }),
-        )
-      tx.afterCommit(() => {
-        for (const { address } of recipients) deps.ring(address.domain)
-      })
-      return { email, replayed: false }
-    })
+    const submitted = await store.write((tx) => accept(tx, deps, { submission, files, hash, id, now }))
     // The new files of a repeat are not needed.
     if (submitted.replayed) await drop()
     return submitted
   } catch (thrown) {
     await drop(thrown)
     throw thrown
+  }
+}
+
+/** The body in the row, or the names of its files in the spool. */
+interface Files {
+  content: string | null
+  names: string[]
+}
+
+interface Accepting {
+  submission: Submission
+  files: Files
+  /** Of the payload, when a key was given. */
+  hash: Buffer | null
+  id: string
+  now: number
+}
+
+/** Judges a mail and writes it, its body and its deliveries. Throws a Refusal. */
+function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
+  const { files, hash, now, submission } = accepting
+  const { given, recipients, userKey } = submission
+  const same = hash && acceptedBefore(tx, userKey, given.idempotency_key!, hash)
+  if (same) return { email: same, replayed: true }
+  const domain = admit(tx, deps.keyring, submission, now)
+  useVolume(tx, deps.config, userKey, recipients.length, now)
+  if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients.length, now)
+  // An agent sends at the pace of its pool.
+  const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
+  const email = tx.first(insertEmail(rowOf(accepting, domain)))!
+  const spool = files.names.length > 0 ? JSON.stringify(files.names) : null
+  tx.run(insertBody({ email_key: email.key, content: files.content, spool }))
+  const expires_at = now + deps.config.delivery.lifetime
+  for (const { role, address } of recipients)
+    tx.run(
+      insertDelivery({
+        email_key: email.key,
+        domain_key: domain.key,
+        role,
+        address: address.address,
+        lane: address.domain,
+        at: now,
+        due,
+        expires_at,
+      }),
+    )
+  tx.afterCommit(() => {
+    for (const { address } of recipients) deps.ring(address.domain)
+  })
+  return { email, replayed: false }
+}
+
+function rowOf({ hash, id, now, submission }: Accepting, domain: SendingDomain): NewRow {
+  const { given, recipients, userKey } = submission
+  const text = (value: OneOrMore): string | null =>
+    value?.length ? JSON.stringify(typeof value === 'string' ? [value] : value) : null
+  const named = (role: Recipient['role']): string[] =>
+    recipients.filter((recipient) => recipient.role === role).map((recipient) => recipient.text)
+  return {
+    id,
+    user_key: userKey,
+    domain_key: domain.key,
+    from: given.from,
+    to: given.to,
+    cc: text(named('cc')),
+    bcc: text(named('bcc')),
+    reply_to: text(given.reply_to),
+    subject: given.subject,
+    agent_id: given.agent_id ?? null,
+    track_opens: flag(given.track_opens),
+    track_clicks: flag(given.track_clicks),
+    opens_tracked: (flag(given.track_opens) ?? domain.open_tracking_enabled) && domain.open_tracking_enabled,
+    clicks_tracked: (flag(given.track_clicks) ?? domain.click_tracking_enabled) && domain.click_tracking_enabled,
+    ai_disclosure: flag(given.ai_disclosure),
+    message_id: given.message?.messageId ?? messageIdOf(id, domain.name),
+    idempotency_key: given.idempotency_key ?? null,
+    payload_hash: hash,
+    status: 'queued',
+    queued_at: now,
+    created_at: now,
+    updated_at: now,
   }
 }
 
@@ -189,12 +205,7 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  * Stores attachments and large bodies in the spool.
  * Before the transaction, because writing files takes longer than a row.
  */
-async function storeBody(
-  deps: SubmitDeps,
-  submission: Submission,
-  id: string,
-  body: StoredBody,
-): Promise<{ content: string | null; names: string[] }> {
+async function storeBody(deps: SubmitDeps, submission: Submission, id: string, body: StoredBody): Promise<Files> {
   const { given } = submission
   const { clock, fetching, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message, body)
@@ -228,7 +239,7 @@ async function storeMessage(
   id: string,
   { attachments, octets }: SubmittedMessage,
   body: StoredBody,
-): Promise<{ content: string | null; names: string[] }> {
+): Promise<Files> {
   const raw = Buffer.isBuffer(octets) ? { text: octets.toString('latin1') } : { file: octets.spooled }
   const listed = attachments.map((attachment) => ({ ...attachment, content: { text: '' } }))
   const content = JSON.stringify({ ...body, attachments: listed, raw } satisfies StoredBody)

@@ -52,57 +52,46 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
       [emailKey],
     ),
   )
-  return deliveries.flatMap((delivery) => {
-    const { address, role } = delivery
-    const earlier: Attempt[] = logged
-      .filter(({ delivery_key }) => delivery_key === delivery.key)
-      .map(({ at, enhanced_code, number, outcome, remote_mta, response, smtp_code, tls }) => ({
-        address,
-        role,
-        number,
-        at,
-        outcome,
-        smtp_code,
-        enhanced_code,
-        response,
-        remote_mta,
-        tls,
-        dialogue: null,
-      }))
-    const last = earlier.at(-1)
-    // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
-    if (last && last.number === delivery.attempts && delivery.status === 'queued') {
-      last.dialogue = delivery.dialogue
-      return earlier
-    }
-    if (delivery.attempts === 0 || delivery.status === 'queued' || delivery.status === 'held') return earlier
-    const {
-      attempts: number,
-      dialogue,
-      enhanced_code,
-      remote_mta,
-      response,
-      smtp_code,
-      status,
-      tls,
-      updated_at,
-    } = delivery
-    const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
-    const end = {
-      address,
-      role,
-      number,
-      at: updated_at,
-      outcome,
-      smtp_code,
-      enhanced_code,
-      response,
-      remote_mta,
-      tls,
-      dialogue,
-    } as const
-    return [...earlier, end]
-  })
+  return deliveries.flatMap((delivery) =>
+    wayOf(
+      delivery,
+      logged.filter(({ delivery_key }) => delivery_key === delivery.key),
+    ),
+  )
+}
+
+type Facts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
+
+/** What the exchanger answered. */
+const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts): Facts => ({
+  smtp_code,
+  enhanced_code,
+  response,
+  remote_mta,
+  tls,
+})
+
+/** The attempts of one delivery: those that were written down, and the one that its row tells of. */
+function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>[]): Attempt[] {
+  const { address, attempts, dialogue, role, status, updated_at } = delivery
+  const earlier = logged.map((row): Attempt => ({
+    address,
+    role,
+    number: row.number,
+    at: row.at,
+    outcome: row.outcome,
+    ...factsOf(row),
+    dialogue: null,
+  }))
+  const last = earlier.at(-1)
+  // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
+  if (last && last.number === attempts && status === 'queued') {
+    last.dialogue = dialogue
+    return earlier
+  }
+  if (attempts === 0 || status === 'queued' || status === 'held') return earlier
+  const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
+  return [...earlier, { address, role, number: attempts, at: updated_at, outcome, ...factsOf(delivery), dialogue }]
 }
 
 /** Removes the attempts of a mail. */

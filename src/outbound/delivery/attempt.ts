@@ -45,21 +45,28 @@ export interface Sessions {
   closing(): boolean
 }
 
+/** Where an attempt is made. */
+export interface Circumstances {
+  lane: Lane
+  /** An open connection to the lane's exchangers; undefined: one is opened. */
+  open: Connection | undefined
+  sessions: Sessions
+}
+
 /** One attempt. After a fault of this program the mail waits for this server, without a verdict on the mail (D72). */
 export async function attemptOrWait(
   deps: AttemptDeps,
-  lane: Lane,
   work: MailTransaction,
-  open: Connection | undefined,
-  sessions: Sessions,
+  circumstances: Circumstances,
 ): Promise<Attempted> {
+  const { open } = circumstances
   try {
     const damage = damageOf(work)
     if (damage !== undefined) {
       const verdict = damaged(deps.log, work.email.id, damage)
       return { verdicts: work.deliveries.map(() => verdict), connection: open }
     }
-    return await attempt(deps, lane, work, open, sessions)
+    return await attempt(deps, work, circumstances)
   } catch (thrown) {
     const verdict = afterFault(deps.log, work, thrown)
     return { verdicts: work.deliveries.map(() => verdict), connection: open }
@@ -78,19 +85,14 @@ function afterFault(log: Log, work: MailTransaction, thrown: unknown): Verdict {
   return waitsForUs({ stage: 'compose' }, messageOf(thrown))
 }
 
-async function attempt(
-  deps: AttemptDeps,
-  lane: Lane,
-  work: MailTransaction,
-  open: Connection | undefined,
-  sessions: Sessions,
-): Promise<Attempted> {
+async function attempt(deps: AttemptDeps, work: MailTransaction, circumstances: Circumstances): Promise<Attempted> {
+  const { open } = circumstances
   const wanted = work.source.look(work)
   if (isWithdrawal(wanted)) return { verdicts: [], connection: open, withdrawn: wanted }
   const { ended, job } = wanted
   const free = work.deliveries.filter((_, index) => ended[index] === undefined)
   if (free.length === 0) return { verdicts: ended as Verdict[], connection: open }
-  const attempted = await attemptFree(deps, lane, { ...work, deliveries: free }, job, open, sessions)
+  const attempted = await attemptFree(deps, { ...work, deliveries: free }, job, circumstances)
   if (free.length === work.deliveries.length || attempted.withdrawn) return attempted
   const { connection, verdicts } = attempted
   return { connection, verdicts: ended.map((verdict) => verdict ?? verdicts.shift()!) }
@@ -98,15 +100,13 @@ async function attempt(
 
 async function attemptFree(
   deps: AttemptDeps,
-  lane: Lane,
   work: MailTransaction,
   job: Wanted['job'],
-  open: Connection | undefined,
-  sessions: Sessions,
+  circumstances: Circumstances,
 ): Promise<Attempted> {
   const letter = letterFor(deps, work, job)
-  if (isVerdict(letter)) return { verdicts: work.deliveries.map(() => letter), connection: open }
-  return talk(deps, lane, work, letter, open, sessions)
+  if (isVerdict(letter)) return { verdicts: work.deliveries.map(() => letter), connection: circumstances.open }
+  return talk(deps, work, letter, circumstances)
 }
 
 /** What is composed, and signed with the key of the sending domain; a verdict when that cannot be. */
@@ -129,11 +129,9 @@ const isKeptApart = ({ deliveries, email }: MailTransaction): boolean =>
 
 async function talk(
   deps: AttemptDeps,
-  lane: Lane,
   work: MailTransaction,
   letter: LetterJob,
-  open: Connection | undefined,
-  sessions: Sessions,
+  { lane, open, sessions }: Circumstances,
 ): Promise<Attempted> {
   const policy = work.email.tls_policy
   const apart = isKeptApart(work)

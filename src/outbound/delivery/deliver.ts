@@ -231,7 +231,8 @@ export class DeliveryEngine {
   /** Settles or releases one mail transaction in any case, unless its connection was refused. */
   async #deliver(way: Way, { lane, mail: work }: Work, open: Connection | undefined): Promise<Used> {
     const begunAt = this.#deps.clock.now()
-    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, lane, work, open, this.#sessions)
+    const place = { lane, open, sessions: this.#sessions }
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, work, place)
     // The time of the verdict: writing it down takes its own.
     const now = this.#deps.clock.now()
     if (isRefused(way, work, verdicts, now)) {

@@ -218,8 +218,8 @@ function moveMail(tx: Tx, email: EmailKeys, on: OperatorMove, now: number, domai
     .filter((delivery) => move(tx, deliveryMachine, delivery.key, on, { ...set, updated_at: now }))
   const primary = moved.find(({ role }) => role === 'to')
   const details = { kind: 'failed', response: 'Dropped by the operator.' }
-  if (on === 'drop' && primary) moveEmail(tx, email, 'expired', now, primary, details)
+  if (on === 'drop' && primary) moveEmail(tx, { email, delivery: primary, now }, 'expired', details)
   if (on === 'drop')
-    for (const delivery of moved) if (delivery !== primary) emit(tx, 'email.bounced', email, delivery, details, now)
+    for (const delivery of moved) if (delivery !== primary) emit(tx, { email, delivery, now }, 'email.bounced', details)
   return moved.length
 }

@@ -92,7 +92,7 @@ export function settleReturned(
   tally(tx, email, 'bounce', now)
   const bounce = classify({ ...said, sender: senderOf(tx, email, delivery) })
   if (!forgotten && isAboutRecipient(said))
-    hold(tx, email, { address: delivery.address, source: 'dsn' }, 'bounced', bounce, now)
+    hold(tx, { email, now }, { address: delivery.address, source: 'dsn' }, 'bounced', bounce)
   const details = {
     stage: said.stage,
     smtp_code: told.code,
@@ -102,8 +102,8 @@ export function settleReturned(
     kind: 'bounced',
     class: bounce,
   }
-  if (delivery.role === 'to') moveEmail(tx, email, 'returned', now, delivery, details)
-  else emit(tx, 'email.bounced', email, delivery, details, now)
+  if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'returned', details)
+  else emit(tx, { email, delivery, now }, 'email.bounced', details)
   return delivery.address
 }
 
@@ -124,8 +124,8 @@ export function settleComplaint(
   if (!isMark(delivery.address)) suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
   tally(tx, email, 'complaint', now)
   const details = { feedback_type: feedbackType }
-  if (delivery.role === 'to') moveEmail(tx, email, 'complained', now, delivery, details)
-  else emit(tx, 'email.complained', email, delivery, details, now)
+  if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'complained', details)
+  else emit(tx, { email, delivery, now }, 'email.complained', details)
   return delivery.address
 }
 

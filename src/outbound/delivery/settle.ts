@@ -71,15 +71,11 @@ export interface Settling {
 export const ageOf = ({ config, delivery, now }: Settling): number =>
   now - (delivery.expires_at - config.delivery.lifetime)
 
-/**
- * Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. Of a mail that its
- * owner has deleted meanwhile nothing is written.
- */
-export function settle(tx: Tx, settling: Settling): void {
-  const { brief, config, delivery, email, now, verdict } = settling
-  const age = ageOf(settling)
-  const primary = delivery.role === 'to'
-  const reply = {
+/** What a reply leaves in the row of its delivery. */
+type Reply = ReturnType<typeof replyOf>
+
+function replyOf({ brief, now, verdict }: Settling) {
+  return {
     smtp_code: verdict.code,
     enhanced_code: verdict.enhanced,
     response: brief && verdict.kind === 'delivered' ? null : verdict.text,
@@ -90,51 +86,59 @@ export function settle(tx: Tx, settling: Settling): void {
     trouble_since: null,
     updated_at: now,
   }
+}
+
+/**
+ * Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. Of a mail that its
+ * owner has deleted meanwhile nothing is written.
+ */
+export function settle(tx: Tx, settling: Settling): void {
+  const { config, delivery, email, now, verdict } = settling
+  const reply = replyOf(settling)
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
-  if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply, age)
-  if (verdict.handed && primary) moveEmail(tx, email, 'handed', now, delivery)
+  if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply)
+  if (verdict.handed && delivery.role === 'to') moveEmail(tx, settling, 'handed')
   if (verdict.soon && now < delivery.expires_at) {
     const next = { ...reply, attempts: delivery.attempts - 1, next_attempt_at: now }
     return void move(tx, deliveryMachine, delivery.key, 'lapse', next)
   }
-  const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
-  const paced = verdict.kind === 'deferred' && email.agent_id !== null
-  const next = paced ? retrySlot(tx, email.user_key, email.agent_id!, soonest) : soonest
-  if (verdict.kind === 'deferred' && next < delivery.expires_at) {
-    const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
-    const moved = move(tx, deliveryMachine, delivery.key, 'defer', {
-      ...reply,
-      next_attempt_at: next,
-      ...(delayed ? { delayed_at: now } : {}),
-    })
-    // Not moved: a report had told its end meanwhile.
-    if (moved) {
-      logAttempt(tx, delivery, verdict, now)
-      countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
-    }
-    if (moved && delayed)
-      emit(
-        tx,
-        'email.delayed',
-        email,
-        delivery,
-        { ...describe(verdict), next_attempt_at: next, attempts: delivery.attempts },
-        now,
-      )
-    return
+  if (verdict.kind === 'deferred') {
+    const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
+    const next = email.agent_id === null ? soonest : retrySlot(tx, email.user_key, email.agent_id, soonest)
+    if (next < delivery.expires_at) return defer(tx, settling, { ...reply, next_attempt_at: next })
   }
-  const kind = verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind
+  end(tx, settling, reply, verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind)
+}
+
+/** Another attempt follows. */
+function defer(tx: Tx, settling: Settling, reply: Reply & { next_attempt_at: number }): void {
+  const { delivery, email, now, verdict } = settling
+  const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
+  const moved = move(tx, deliveryMachine, delivery.key, 'defer', { ...reply, ...(delayed ? { delayed_at: now } : {}) })
+  // Not moved: a report had told its end meanwhile.
+  if (!moved) return
+  logAttempt(tx, delivery, verdict, now)
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
+  if (!delayed) return
+  const { attempts } = delivery
+  emit(tx, settling, 'email.delayed', { ...describe(verdict), next_attempt_at: reply.next_attempt_at, attempts })
+}
+
+/** The recipient does not get the mail. */
+function end(tx: Tx, settling: Settling, reply: Reply, kind: End): void {
+  const { delivery, email, now, verdict } = settling
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
+  const age = ageOf(settling)
   countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict: { ...verdict, kind }, age }, now)
   if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify({ ...verdict, sender: senderOf(tx, email, delivery) })
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
   if (lost && bounce && isAboutRecipient(verdict))
-    hold(tx, email, { address: delivery.address, source: 'smtp' }, lost, bounce, now)
-  if (primary) moveEmail(tx, email, onEmail, now, delivery, details)
-  else emit(tx, EVENTS[kind], email, delivery, details, now)
+    hold(tx, settling, { address: delivery.address, source: 'smtp' }, lost, bounce)
+  if (delivery.role === 'to') moveEmail(tx, settling, onEmail, details)
+  else emit(tx, settling, EVENTS[kind], details)
 }
 
 const nameOf = statement<{ key: number }>()((arg) => db.selectFrom('domains').select('name').where('key', '=', arg.key))
@@ -146,26 +150,22 @@ export function senderOf(tx: Tx, { domain_key }: EmailKeys, { address }: Deliver
 }
 
 /** The usual end: the mail was handed over and accepted, which the email may not have heard of yet. */
-function settleDelivered(
-  tx: Tx,
-  { delivery, email, verdict, now }: Settling,
-  reply: Record<string, unknown>,
-  age: number,
-): void {
+function settleDelivered(tx: Tx, settling: Settling, reply: Reply): void {
+  const { delivery, email, now, verdict } = settling
   const primary = delivery.role === 'to'
   if (!move(tx, deliveryMachine, delivery.key, 'accept', reply)) {
-    if (primary) moveEmail(tx, email, 'handed', now, delivery)
+    if (primary) moveEmail(tx, settling, 'handed')
     return
   }
-  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age }, now)
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
   tally(tx, email, 'delivery', now)
   const details = { ...describe(verdict), kind: 'delivered' }
-  if (!primary) return emit(tx, 'email.delivered', email, delivery, details, now)
+  if (!primary) return emit(tx, settling, 'email.delivered', details)
   const steps = (['handed', 'accepted'] as const).map((on) => [on, stampOf(on, now)] as const)
   const told = moveThrough(tx, emailMachine, email.key, steps).flatMap(([, on, , , type]) =>
     type ? [{ type, details: on === 'accepted' ? details : {} }] : [],
   )
-  emitAll(tx, told, email, delivery, now)
+  emitAll(tx, settling, told)
 }
 
 /** Puts a mail off because of local trouble, as if it had not been tried; false when its lifetime would end before. */
@@ -193,11 +193,10 @@ function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now:
  */
 export function hold(
   tx: Tx,
-  email: EmailKeys,
+  { email, now }: Pick<Subject, 'email' | 'now'>,
   { address, source }: { address: string; source: 'smtp' | 'dsn' },
   kind: 'bounced' | 'failed',
   bounce: BounceClass,
-  now: number,
 ): void {
   const { domain_key, user_key } = email
   const about = { user_key, domain_key, address, source }
@@ -205,17 +204,17 @@ export function hold(
   else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }
 
+/** What an event is about, and its time. */
+export interface Subject {
+  email: EmailKeys
+  delivery: Pick<Delivery, 'key'>
+  now: number
+}
+
 /** Moves the email by its table, stamps the time of its new status and emits the table's event. */
-export function moveEmail(
-  tx: Tx,
-  email: EmailKeys,
-  on: EmailMove,
-  now: number,
-  delivery: Pick<Delivery, 'key'>,
-  details: Record<string, unknown> = {},
-): void {
-  const row = move(tx, emailMachine, email.key, on, stampOf(on, now))
-  if (row?.[4]) emit(tx, row[4], email, delivery, details, now)
+export function moveEmail(tx: Tx, subject: Subject, on: EmailMove, details: Record<string, unknown> = {}): void {
+  const row = move(tx, emailMachine, subject.email.key, on, stampOf(on, subject.now))
+  if (row?.[4]) emit(tx, subject, row[4], details)
 }
 
 /** The time of a move: each leads to one status, wherever it starts, and the column is named after that status. */
@@ -224,27 +223,19 @@ function stampOf(on: EmailMove, now: number): Record<string, number> {
   return { [`${status}_at`]: now, updated_at: now }
 }
 
-export function emit(
-  tx: Tx,
-  type: EventType,
-  email: EmailKeys,
-  delivery: Pick<Delivery, 'key'>,
-  details: Record<string, unknown>,
-  now: number,
-): void {
-  emitAll(tx, [{ type, details }], email, delivery, now)
+/** Writes an event about one recipient of an email. */
+export function emit(tx: Tx, subject: Subject, type: EventType, details: Record<string, unknown>): void {
+  emitAll(tx, subject, [{ type, details }])
 }
 
 function emitAll(
   tx: Tx,
+  { delivery, email: { campaign_key, domain_key, key, user_key }, now }: Subject,
   told: readonly { type: EventType; details: Record<string, unknown> }[],
-  { campaign_key, domain_key, key, user_key }: EmailKeys,
-  delivery: Pick<Delivery, 'key'>,
-  at: number,
 ): void {
   const silent = (type: EventType): boolean =>
     campaign_key !== null && COUNTED_OTHERWISE.includes(type) && !isHeard(tx, domain_key)
-  const about = { user_key, domain_key, email_key: key, campaign_key, at }
+  const about = { user_key, domain_key, email_key: key, campaign_key, at: now }
   appendEvents(
     tx,
     told.flatMap(({ type, details }) =>

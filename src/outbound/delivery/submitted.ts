@@ -60,7 +60,7 @@ export class SubmittedMail implements Source {
     store
       .writeSoon((tx) => {
         const email = tx.first(emailOf({ key: primary.email_key }))
-        if (email) moveEmail(tx, email, 'handed', clock.now(), primary)
+        if (email) moveEmail(tx, { email, delivery: primary, now: clock.now() }, 'handed')
       })
       .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
   }
