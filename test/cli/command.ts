@@ -1,7 +1,6 @@
-// Command lines for tests: `Commands` runs many in one process, `start` gives a command a process of its own.
+// Command lines for tests: `Commands` runs them in processes that are kept, `start` gives one a process of its own.
 import assert from 'node:assert/strict'
-import { fork, spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process'
-import { once } from 'node:events'
+import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -10,9 +9,9 @@ import { fileURLToPath } from 'node:url'
 import { printable } from '../../src/cli/terminal.ts'
 import { LIMIT } from '../kit/until.ts'
 import type { Asked, Ran } from './runner.ts'
+import { runApart } from './runners.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-const RUNNER = fileURLToPath(new URL('./runner.ts', import.meta.url))
 
 const compiled = process.env['NODE_COMPILE_CACHE']
 /**
@@ -28,7 +27,7 @@ export class Commands {
   readonly #cwd: string
   #temporary = false
   readonly #always: readonly string[]
-  #child: ChildProcess | undefined
+  readonly #stop = new AbortController()
   #last: Promise<unknown> = Promise.resolve()
 
   /** `always` stands before each command line, e.g. ['--config', file]. */
@@ -60,8 +59,8 @@ export class Commands {
     argv: readonly string[],
     { env = {}, bare = false }: { env?: Record<string, string>; bare?: boolean } = {},
   ): Promise<Ran> {
-    const asked: Asked = { argv: bare ? [...argv] : [...this.#always, ...argv], env }
-    const answer = this.#last.then(() => this.#ask(asked))
+    const asked: Asked = { argv: bare ? [...argv] : [...this.#always, ...argv], env, cwd: this.#cwd }
+    const answer = this.#last.then(() => runApart(asked, BARE, this.#stop.signal))
     this.#last = answer.catch(() => {})
     return answer
   }
@@ -92,34 +91,10 @@ export class Commands {
   }
 
   async close(): Promise<void> {
-    const child = this.#child
-    if (child && child.exitCode === null && child.signalCode === null) {
-      child.disconnect()
-      await once(child, 'exit')
-    }
+    // A command that still runs belongs to a test that failed.
+    this.#stop.abort()
+    await this.#last
     if (this.#temporary) rmSync(this.#cwd, { recursive: true })
-  }
-
-  async #ask(asked: Asked): Promise<Ran> {
-    const child = (this.#child ??= fork(RUNNER, {
-      cwd: this.#cwd,
-      env: BARE,
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    }))
-    const limit = setTimeout(() => child.kill('SIGKILL'), LIMIT)
-    const ending = new AbortController()
-    try {
-      child.send(asked)
-      const answer = once(child, 'message', ending).then(([ran]) => ran as Ran)
-      const exit = once(child, 'exit', ending).then(() => {
-        this.#child = undefined
-        throw new Error(`"${asked.argv.join(' ')}" ended its process or did not end within minutes`)
-      })
-      return await Promise.race([answer, exit])
-    } finally {
-      clearTimeout(limit)
-      ending.abort()
-    }
   }
 }
 
