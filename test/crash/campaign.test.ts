@@ -22,7 +22,7 @@ import { seeded } from '../kit/seeded.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 
-const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 900)
+const RECIPIENTS = Number(process.env['POSTRIDER_CRASH_RECIPIENTS'] ?? 600)
 const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5

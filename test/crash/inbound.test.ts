@@ -16,8 +16,8 @@ import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { RawClient } from '../smtp/raw.ts'
 
-const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 4)
-const SIDE_BY_SIDE = 2
+const KILLS = Number(process.env['POSTRIDER_CRASH_KILLS'] ?? 2)
+const SIDE_BY_SIDE = KILLS > 2 ? 2 : 1
 
 /** One data directory: `kills` times a message, its 250, and kill -9; then what is there. */
 async function takeTurns(turn: number, kills: number): Promise<void> {

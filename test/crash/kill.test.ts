@@ -19,7 +19,7 @@ import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { mail } from '../outbound/mails.ts'
 
-const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 3)
+const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 /** Posters at once, and after how many answers and mails a round ends at most. */
 const POSTERS = 8

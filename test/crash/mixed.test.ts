@@ -23,7 +23,7 @@ import { until } from '../kit/until.ts'
 import { start } from '../cli/command.ts'
 import type { Promised, Work } from './ledger.ts'
 
-const KILLS = Number(process.env['POSTRIDER_CRASH_MIXED'] ?? 3)
+const KILLS = Number(process.env['POSTRIDER_CRASH_MIXED'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 /** A round lasts until so many promises were given, drawn anew each time. */
 const MOST = 80

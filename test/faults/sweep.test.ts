@@ -3,7 +3,8 @@
 // must come about once, without a restart and with one (docs of what is promised: README; the ways of failing: plan.ts,
 // what is demanded: demands.ts).
 //
-// A sample is drawn here; `npm run test:faults` runs every n. POSTRIDER_FAULTS_SEED draws another sample.
+// A sample is drawn here; `npm run test:faults` runs every n. POSTRIDER_FAULTS_SEED draws another sample,
+// POSTRIDER_FAULTS_SAMPLE a larger one.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -14,6 +15,8 @@ const EVERY = process.env['POSTRIDER_FAULTS'] === 'every'
 /** So many points of one way in one scenario; a further seed tries others of those that have more. */
 const MOST = Number(process.env['POSTRIDER_FAULTS_MOST'] ?? 60)
 const SEED = Number(process.env['POSTRIDER_FAULTS_SEED'] ?? 1)
+/** Ways of each scenario in the sample, and its kills. */
+const SAMPLE = Number(process.env['POSTRIDER_FAULTS_SAMPLE'] ?? 1)
 const SWEEP = fileURLToPath(new URL('sweep.ts', import.meta.url))
 
 /** In a process of its own: what nobody catches there is a finding, not the end of this one. */
@@ -53,5 +56,5 @@ describe('whatever fails, promises are kept once', { concurrency: EVERY ? 2 : 1 
   if (EVERY)
     for (const scenarios of GROUPS)
       test(scenarios.join(', '), async (t) => judge(t, await sweep({ scenarios, every: true, most: MOST, seed: SEED })))
-  else test('a sample of every scenario', async (t) => judge(t, await sweep({ sample: 2, seed: SEED })))
+  else test('a sample of every scenario', async (t) => judge(t, await sweep({ sample: SAMPLE, seed: SEED })))
 })

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { mutate } from '../mutations/mutate.ts'
 import { BODY_BOMBS, HEADER_BOMBS } from './bombs.ts'
 
-export const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 60)
+export const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 30)
 const SEED = Number(process.env['POSTRIDER_HOSTILE_SEED'] ?? 1)
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 /**
