@@ -12,7 +12,10 @@ export interface Heard {
 }
 
 export interface Script {
-  /** A function is asked with how many connections are open, this one included. */
+  /**
+   * A function is asked with how many connections were let in and are open, this one included; those that it turned
+   * away, with 4xx or 5xx, are ended and do not count, however long their clients take to go.
+   */
   greeting?: string | ((open: number) => string)
   /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
   keywords?: string[]
@@ -45,13 +48,20 @@ let certificate: Certificate | undefined
 
 export async function startTestExchanger(script: Script = {}): Promise<TestExchanger> {
   const sockets = new Set<Socket>()
+  const letIn = new Set<Socket>()
   // Replies to pipelined commands are small writes; delaying them would cost 40 ms a mail.
   const server: Server = createServer({ noDelay: true }, (socket) => {
     exchanger.connections++
     exchanger.peers.push(socket.remoteAddress ?? '')
     sockets.add(socket)
-    socket.on('close', () => sockets.delete(socket)).on('error', () => {})
-    converse(socket, exchanger, exchanger.connections, false)
+    letIn.add(socket)
+    socket.on('close', () => sockets.delete(socket) && letIn.delete(socket)).on('error', () => {})
+    const { greeting = '220 mx.test ESMTP' } = exchanger.script
+    const words = typeof greeting === 'string' ? greeting : greeting(letIn.size)
+    converse(socket, exchanger, exchanger.connections, words)
+    if (typeof greeting === 'string' || !/^[45]/.test(words)) return
+    letIn.delete(socket)
+    socket.end()
   })
   const exchanger: TestExchanger = {
     port: 0,
@@ -77,7 +87,9 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
   return exchanger
 }
 
-function converse(socket: Socket, exchanger: TestExchanger, connection: number, tls: boolean): void {
+/** Without a greeting, TLS has been started. */
+function converse(socket: Socket, exchanger: TestExchanger, connection: number, greeting?: string): void {
+  const tls = greeting === undefined
   let buffer = ''
   let inData = false
   /** MAIL was taken: what a client sends in one go after a MAIL that is refused is refused as well. */
@@ -87,9 +99,7 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
     if (text === 'close') socket.destroy()
     else if (text !== '') socket.write(text.endsWith('\r\n') ? text : `${text}\r\n`)
   }
-  const { greeting = '220 mx.test ESMTP' } = exchanger.script
-  if (!tls) say(typeof greeting === 'string' ? greeting : greeting(exchanger.open))
-  if (!tls && typeof greeting !== 'string' && /^[45]/.test(greeting(exchanger.open))) socket.end()
+  if (!tls) say(greeting)
   const command = (line: string): void => {
     exchanger.commands.push(line)
     const scripted = exchanger.script.answer?.(line, connection)
@@ -120,7 +130,7 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
             done(null, createSecureContext(exchanger.script.certificate?.(name) ?? certificate!)),
         })
         secure.on('error', () => socket.destroy())
-        converse(secure, exchanger, connection, true)
+        converse(secure, exchanger, connection)
         return undefined
       }
       case 'RCPT':
