@@ -145,7 +145,7 @@ test('a relay takes its domains, the nearest rule first, and the DNS is not aske
   }
   assert.deepEqual(asked, [])
   const direct = await findHosts({ ...options, routes: options.routes.slice(1) }, 'direct.test')
-  assert.deepEqual(direct, [{ name: 'mx.direct.test', port: 2525 }])
+  assert.deepEqual(direct, [{ name: 'mx.direct.test', port: 2525, preference: 1 }])
 })
 
 test('a trap of a thousand exchangers or addresses is not walked to its end', async () => {
