@@ -4,15 +4,18 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Route } from '../../src/outbound/delivery/connect.ts'
 import { Lane } from '../../src/outbound/delivery/lanes.ts'
+import { isRefused } from '../../src/outbound/delivery/lessons.ts'
 import type { MailTransaction } from '../../src/outbound/delivery/transaction.ts'
 import { bulkLane } from '../../src/outbound/lane-names.ts'
+import { retryNow } from '../../src/outbound/delivery/queue.ts'
 import { Way, Ways } from '../../src/outbound/delivery/ways.ts'
 import type { Limits } from '../../src/outbound/shaping.ts'
+import { ownVerdict, type Stage, type Verdict } from '../../src/smtp/verdict.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { MINUTE, mailsOf } from './mails.ts'
+import { HOUR, MINUTE, mailsOf } from './mails.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
@@ -140,20 +143,72 @@ test('a way is known by its exchangers, their order of preference, and what is a
   assert.deepEqual([...ways.values()], [])
 })
 
-test('a pause counts for the lanes that come later, until a mail is taken', () => {
+test('a pause counts for the lanes that come later, and is over for all when a mail is taken', () => {
   const way = new Way(limits, false)
-  const [one, two, three] = ['one.test', 'two.test', 'three.test'].map((name) => new Lane(name, limits)) as [
-    Lane,
-    Lane,
-    Lane,
-  ]
+  const lanes = ['one.test', 'two.test', 'three.test', 'four.test'].map((name) => new Lane(name, limits))
+  const [one, two, three, four] = lanes as [Lane, Lane, Lane, Lane]
   way.join(one)
+  way.join(three)
+  // Its own pause is the longer one.
+  three.pauseUntil(HOUR)
   way.backOff(one, 1000)
   way.join(two)
   assert.deepEqual([two.pausedUntil, two.pauseLearned(2000)], [1000 + MINUTE, 1000 + MINUTE])
-  way.succeeded(2000)
-  way.join(three)
-  assert.equal(three.pausedUntil, 0)
+  assert.equal(way.succeeded(2000), true)
+  assert.deepEqual([one.pausedUntil, two.pausedUntil, three.pausedUntil], [2000, 2000, HOUR])
+  way.join(four)
+  assert.equal(four.pausedUntil, 0)
+  assert.equal(way.succeeded(3000), false)
+})
+
+test('421 at RCPT for one domain holds up no other domain at the exchanger', async () => {
+  const [bad, ...good] = customers('picky.test', 5) as [string, ...string[]]
+  const before = exchanger.heard.length
+  exchanger.script.answer = (command) =>
+    command.startsWith('RCPT') && command.includes(bad) ? '421 4.3.2 no service for this domain' : undefined
+  await attempted(await post({ to: `a@${bad}` }), 1)
+  // No clock is turned: nothing waits for a pause.
+  for (const domain of good) await become(await post({ to: `a@${domain}` }), 'delivered')
+  assert.equal(exchanger.heard.length - before, good.length)
+  delete exchanger.script.answer
+})
+
+test('421 at RCPT narrows its domain alone; what is said at the greeting, or of too many connections, all', () => {
+  const way = new Way({ ...limits, domain_connections: 5 }, false)
+  const lane = new Lane('one.test', limits)
+  way.join(lane)
+  way.senders = 4
+  lane.inHand = 3
+  const said = (stage: Stage, text: string): Verdict[] => [
+    { ...ownVerdict('deferred', '4.3.2', text, { stage }), code: 421 },
+  ]
+  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'no service'), 0), true)
+  assert.deepEqual([lane.width.allowed, way.most], [1, 5])
+  lane.inHand = 1
+  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'no service'), 0), false)
+  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'too many connections'), 0), true)
+  assert.equal(way.most, 2)
+  way.senders = 2
+  assert.equal(isRefused({ lane, way }, mail, said('greeting', 'busy'), 5000), true)
+  assert.equal(way.most, 1)
+})
+
+test('an exchanger that is back gets the mail of all domains, as soon as it took one', async () => {
+  const domains = customers('back.test', 6)
+  exchanger.cut()
+  exchanger.script.greeting = '421 4.3.2 Away'
+  const first = await post({ to: `a@${domains[0]}` })
+  await attempted(first, 1)
+  const ids = await Promise.all(domains.slice(1).map((domain) => post({ to: `a@${domain}` })))
+  await until(() => domains.every((domain) => postrider.dns.asked.includes(`MX ${domain}`)), 'every way')
+  await until(() => domains.every((domain) => claimed(domain).length === 0), 'all mail is in the queue')
+  exchanger.script.greeting = '220 mx.test ESMTP'
+  // The operator has one tried; the pause would last for a minute.
+  postrider.clock.advance(1000)
+  await retryNow(postrider.appliance.deps, first)
+  postrider.appliance.engine.ring()
+  await become(first, 'delivered')
+  for (const id of ids) await become(id, 'delivered')
 })
 
 test('lanes take turns, and none gets more connections than its limit', () => {

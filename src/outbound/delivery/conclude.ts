@@ -115,6 +115,13 @@ const closes = ({ code, text }: Verdict): boolean => code === 421 || (code !== n
 export const aboutTheHost = (verdict: Verdict): boolean =>
   verdict.kind === 'deferred' && !asksForLess(verdict) && (closes(verdict) || HOST_STAGES.includes(verdict.stage))
 
+/**
+ * Whether it says something of one recipient domain alone: the exchanger closed the session when it heard who the mail
+ * is for, and did not say that there is too much of something.
+ */
+export const aboutTheDomain = (verdict: Verdict): boolean =>
+  aboutTheHost(verdict) && ['rcpt', 'data', 'final dot'].includes(verdict.stage) && !CROWDED.test(verdict.text)
+
 /** A connection that the exchanger refused or cut before the mail was its matter: another one may still work (D64). */
 export const refusesConnection = (verdict: Verdict): boolean =>
   aboutTheHost(verdict) ? !verdict.handed && verdict.stage !== 'dns' && verdict.stage !== 'auth' : maybeTheMail(verdict)

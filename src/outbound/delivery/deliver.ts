@@ -178,7 +178,7 @@ export class DeliveryEngine {
       const route = await findRoute(this.#deps, lane.domain)
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
-        this.#heedTrouble(lane, [route], now)
+        if (tellTrouble(this.#deps.troubles, [route])) lane.pauseUntil(now + LOCAL_PAUSE)
         // What comes in while the first are settled has the same fate.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
@@ -235,7 +235,7 @@ export class DeliveryEngine {
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, work, place)
     // The time of the verdict: writing it down takes its own.
     const now = this.#deps.clock.now()
-    if (isRefused(way, work, verdicts, now)) {
+    if (isRefused({ lane, way }, work, verdicts, now)) {
       if (connection) await this.#sessions.leave(connection)
       return 'refused'
     }
@@ -244,7 +244,7 @@ export class DeliveryEngine {
       const fates = slowedBy(lane, work, verdicts, { begunAt, now })
       const settled = this.#fates.settle(lane, work, fates)
       // Heeded at once: writing may take long while there is trouble, and the lane must not go on as before meanwhile.
-      this.#heedTrouble(lane, fates, now)
+      if (tellTrouble(this.#deps.troubles, fates)) lane.pauseUntil(now + LOCAL_PAUSE)
       // Of a campaign the next mail goes out while this one's fate is written down, together with others.
       if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -253,7 +253,7 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      if (this.#heed({ lane, way }, lessonOf({ lane, way }, fates, connection, now), now)) {
+      if (this.#heed(lane, lessonOf({ lane, way }, fates, connection, now), now)) {
         if (connection) await this.#sessions.leave(connection)
         return 'narrowed'
       }
@@ -267,17 +267,14 @@ export class DeliveryEngine {
   }
 
   /** Acts on what a mail taught; true when its sender is one too many. */
-  #heed({ lane, way }: { lane: Lane; way: Way }, learned: Lesson, now: number): boolean {
+  #heed(lane: Lane, learned: Lesson, now: number): boolean {
     if (learned?.lesson === 'narrower') return true
     if (learned?.lesson === 'closed')
-      for (const each of way.lanes) this.#track(this.#leaveAlone(each, learned.verdict, now), `settle ${each.domain}`)
+      for (const each of learned.lanes)
+        this.#track(this.#leaveAlone(each, learned.verdict, now), `settle ${each.domain}`)
+    else if (learned?.lesson === 'open') this.#loop.ring()
     else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
     return false
-  }
-
-  /** Trouble of this server is reported, and the lane waits for its end. */
-  #heedTrouble(lane: Lane, verdicts: readonly Verdict[], now: number): void {
-    if (tellTrouble(this.#deps.troubles, verdicts)) lane.pauseUntil(now + LOCAL_PAUSE)
   }
 
   async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {

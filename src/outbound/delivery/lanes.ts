@@ -5,7 +5,7 @@ import type { MailTransaction } from './transaction.ts'
 import type { Route } from './connect.ts'
 import { domainOf, isBulk } from '../lane-names.ts'
 import type { Limits } from '../shaping.ts'
-import { Learned } from './width.ts'
+import { Learned, Width } from './width.ts'
 
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
@@ -45,6 +45,8 @@ export class Lane {
   pausedAt = 0
   #pause = 0
 
+  /** How many connections its mail may be on, as refusals of this one domain taught. */
+  readonly width = new Width()
   /** What its exchangers take, as far as that was learned. */
   readonly learned: Learned
 
@@ -87,6 +89,13 @@ export class Lane {
     this.#pause = until - at
     this.pausedAt = at
     this.pausedUntil = until
+  }
+
+  /** Such a pause is over: an exchanger takes mail again. A longer one of the lane's own stays. */
+  reopen({ until }: { until: number }, now: number): void {
+    if (this.pausedUntil > until) return
+    this.#pause = 0
+    this.pausedUntil = Math.min(this.pausedUntil, now)
   }
 
   /** No new work before a time; for reasons that are not the exchanger's. */

@@ -4,21 +4,34 @@ import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
 import type { MailTransaction } from './transaction.ts'
-import { aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from './conclude.ts'
+import { aboutTheDomain, aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from './conclude.ts'
 import type { Lane } from './lanes.ts'
 import type { Way } from './ways.ts'
+import type { Width } from './width.ts'
+
+/** Where a mail was sent. */
+export interface Place {
+  lane: Lane
+  way: Way
+}
 
 /** So often a mail whose MAIL got 4xx is tried on another connection. */
 const MAX_REFUSALS = 2
 
+/** What an answer about connections concerns: one domain, or all at its exchangers; and how many connections it has. */
+function concerned({ lane, way }: Place, about: readonly Verdict[]): { width: Width; open: number } {
+  return about.some(aboutTheDomain) ? { width: lane.width, open: lane.inHand } : { width: way.width, open: way.senders }
+}
+
 /** Whether a mail goes over another connection instead. What may be its own fault is not tried on all of them. */
-export function isRefused(way: Way, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
-  if (way.senders <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
+export function isRefused(place: Place, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
+  const { open, width } = concerned(place, verdicts)
+  if (open <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
   if (verdicts.every(maybeTheMail)) {
     work.refusals = (work.refusals ?? 0) + 1
     if (work.refusals > MAX_REFUSALS) return false
   }
-  way.width.refused(way.senders, now)
+  width.refused(open, now)
   return true
 }
 
@@ -43,9 +56,13 @@ export function slowedBy(
 
 /**
  * local: this server could not try, and what waits is tried later. narrower: one connection was too many, others may
- * work. closed: no connection works; the lanes of the way pause. slower: what was claimed is too much.
+ * work. closed: no connection works for these lanes; they pause. open: the pause of the way is over. slower: what was
+ * claimed is too much.
  */
-export type Lesson = { lesson: 'closed'; verdict: Verdict } | { lesson: 'local' | 'narrower' | 'slower' } | undefined
+export type Lesson =
+  | { lesson: 'closed'; verdict: Verdict; lanes: readonly Lane[] }
+  | { lesson: 'local' | 'narrower' | 'slower' | 'open' }
+  | undefined
 
 /** The verdict that says that this server has trouble of its own, which other mail would meet as well. */
 const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
@@ -62,29 +79,37 @@ export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): b
 
 /** What to make of the settled answers to a mail on a connection of a way (undefined: none could be opened). */
 export function lessonOf(
-  { lane, way }: { lane: Lane; way: Way },
+  place: Place,
   verdicts: readonly Verdict[],
   connection: Connection | undefined,
   now: number,
 ): Lesson {
+  const { lane, way } = place
   if (localOf(verdicts)) return { lesson: 'local' }
   const host = verdicts.find(aboutTheHost)
   // A session that carried mail is merely at its end.
   if (host && !connection?.worked) {
-    if (way.senders > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
-      way.width.refused(way.senders, now)
+    const { open, width } = concerned(place, [host])
+    if (open > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
+      width.refused(open, now)
       return { lesson: 'narrower' }
+    }
+    const verdict = { ...host, handed: false, dialogue: null }
+    if (aboutTheDomain(host)) {
+      lane.backOff(now)
+      return { lesson: 'closed', verdict, lanes: [lane] }
     }
     // Other domains at the same exchangers would find the same.
     way.backOff(lane, now)
-    return { lesson: 'closed', verdict: { ...host, handed: false, dialogue: null } }
+    return { lesson: 'closed', verdict, lanes: [...way.lanes] }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
   // Only what it said itself says something of it.
   if (verdicts.some(({ code }) => code !== null) && verdicts.every(({ kind }) => kind !== 'deferred')) {
     lane.relax()
-    way.succeeded(now)
+    lane.width.succeeded(now)
     lane.learned.pace.succeeded(now)
+    if (way.succeeded(now)) return { lesson: 'open' }
   }
   return undefined
 }

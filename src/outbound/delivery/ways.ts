@@ -54,16 +54,20 @@ export class Way {
     this.offer(lane)
   }
 
-  /** No connection works: all lanes wait, and those that come later. */
+  /** No connection works, as one lane found: all lanes wait, and those that come later. */
   backOff(finder: Lane, now: number): void {
-    for (const lane of this.lanes) lane.backOff(now)
-    this.#pause = { at: now, until: finder.pausedUntil }
+    finder.backOff(now)
+    this.#pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until) }
+    for (const lane of this.lanes) lane.pausedWith(this.#pause)
   }
 
-  /** A mail was taken. */
-  succeeded(now: number): void {
+  /** A mail was taken: a pause of the way is over for all of them. Returns whether there was one. */
+  succeeded(now: number): boolean {
     this.width.succeeded(now)
+    const paused = this.#pause.until > now
+    if (paused) for (const lane of this.lanes) lane.reopen(this.#pause, now)
     this.#pause = { at: 0, until: 0 }
+    return paused
   }
 
   /** A lane may have waiting mail. */
@@ -92,7 +96,7 @@ export class Way {
       // Its mail was released or settled, or has another way now.
       if (!this.lanes.has(lane) || lane.waiting.length === 0) this.#turns.delete(lane)
       // One domain gets no more connections than its limit, although its provider takes more.
-      else if (lane.inHand < this.limits.domain_connections) return lane
+      else if (lane.inHand < lane.width.of(this.limits.domain_connections)) return lane
     return undefined
   }
 
