@@ -92,6 +92,9 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
   const tls = greeting === undefined
   let buffer = ''
   let inData = false
+  /** What came of a message since it was looked through last, and where its end may have begun. */
+  let pieces: string[] = []
+  let tail = ''
   /** MAIL was taken: what a client sends in one go after a MAIL that is refused is refused as well. */
   let begun = false
   let envelope: { from: string; to: string[] } = { from: '', to: [] }
@@ -145,11 +148,19 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
     }
   }
   socket.on('data', (chunk: Buffer) => {
-    buffer += chunk.toString('latin1')
+    const piece = chunk.toString('latin1')
+    pieces.push(piece)
+    if (inData) {
+      // A large message comes in a thousand pieces: it is joined once.
+      tail += piece
+      if (!tail.includes('\r\n.\r\n')) return void (tail = tail.slice(-4))
+    }
+    buffer += pieces.join('')
+    pieces = []
     for (;;) {
       if (inData) {
         const end = buffer.startsWith('.\r\n') ? 0 : buffer.indexOf('\r\n.\r\n') + 2
-        if (end === 1) return
+        if (end === 1) return void (tail = `\r\n${buffer}`.slice(-4))
         const message = Buffer.from(buffer.slice(0, end), 'latin1').toString('utf8').replace(/^\.\./gm, '.')
         buffer = buffer.slice(end + 3)
         inData = false
