@@ -11,6 +11,9 @@ export const MAX_HEADER = 256 * 1024
 /** A message that is not MIME or exceeds a limit; the text says how. */
 export class MalformedMessage extends Error {}
 
+/** Real mail has none. */
+const MAX_COMMENTED = 2
+
 const LF = 0x0a
 const CR = 0x0d
 const TAB = 0x09
@@ -48,6 +51,8 @@ interface Budget {
   parts: number
   /** Lines that look like a boundary and are none. */
   lookalikes: number
+  /** Boundaries with comments, each of which has its parts read twice. */
+  commented: number
 }
 
 const MAX_LOOKALIKES = 1_000_000
@@ -57,7 +62,7 @@ export function parseTree(message: Buffer): Node {
   return parseNode(
     message,
     { start: 0, end: message.length, depth: 0, fallback: 'text/plain' },
-    { parts: 0, lookalikes: 0 },
+    { parts: 0, lookalikes: 0, commented: 0 },
   )
 }
 
@@ -109,11 +114,11 @@ function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budg
   const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
   const encoding = (fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit').toLowerCase().split(/[\s;]/)[0]!
   const node: Node = { fields, type, params, encoding, at: start, start: body, end, children: [] }
-  const boundary = params.get('boundary')
-  if (type.startsWith('multipart/') && boundary) {
+  if (type.startsWith('multipart/')) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
-    for (const [from, to] of partsBetween(message, body, end, boundary, budget))
-      node.children.push(parseNode(message, { start: from, end: to, depth: depth + 1, fallback: inside }, budget))
+    for (const boundary of boundariesOf(params.get('boundary') ?? '', budget))
+      for (const [from, to] of partsBetween(message, body, end, boundary, budget))
+        node.children.push(parseNode(message, { start: from, end: to, depth: depth + 1, fallback: inside }, budget))
   } else if (isMessage(type) && (encoding === '7bit' || encoding === '8bit' || encoding === 'binary'))
     node.children.push(parseNode(message, { start: body, end, depth: depth + 1, fallback: 'text/plain' }, budget))
   return node
@@ -121,6 +126,25 @@ function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budg
 
 /** A message inside a message. */
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global'
+
+/**
+ * What a boundary may be: as it stands, and without comments (RFC 5322 §3.2.2). Some programs know comments, others
+ * take them for a part of it. Parts by either reading are found.
+ */
+function boundariesOf(written: string, budget: Budget): string[] {
+  if (written.includes('(') && ++budget.commented > MAX_COMMENTED)
+    throw new MalformedMessage(`More than ${MAX_COMMENTED} of its boundaries have comments.`)
+  let bare = ''
+  let depth = 0
+  for (let at = 0; at < written.length; at++) {
+    const character = written[at]!
+    if (character === '\\' && depth > 0) at++
+    else if (character === '(') depth++
+    else if (character === ')' && depth > 0) depth--
+    else if (depth === 0) bare += character
+  }
+  return [...new Set([written, bare.trim()])].filter((boundary) => boundary !== '')
+}
 
 /** The byte ranges between the boundary lines; a last part without a closing line runs to the end. */
 function* partsBetween(

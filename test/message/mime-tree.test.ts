@@ -120,6 +120,36 @@ test('multipart without a boundary, or with one that never comes, has no parts',
     assert.deepEqual(shape(parseTree(Buffer.from(`Content-Type: ${type}\n\n--y\n\nx\n`))), 'multipart/mixed')
 })
 
+test('a boundary with a comment has the parts of both readings; more than two such boundaries are too many', () => {
+  const message = Buffer.from(
+    lines(
+      'Content-Type: multipart/mixed; boundary=(an "old\\) (nested)" form)aa',
+      '',
+      '--aa',
+      'Content-Type: text/html',
+      '',
+      'hidden',
+      '--aa--',
+      '--(an "old\\) (nested)" form)aa',
+      'Content-Type: text/plain',
+      '',
+      'shown',
+    ),
+  )
+  assert.deepEqual(
+    parseTree(message).children.map(({ type }) => type),
+    ['text/plain', 'text/html'],
+  )
+  const nested = (levels: number): Buffer =>
+    Buffer.from(
+      Array.from({ length: levels }, (_, n) =>
+        lines(`Content-Type: multipart/mixed; boundary=(x)${n}`, '', `--${n}`, ''),
+      ).join('') + 'Content-Type: text/plain\n\nx',
+    )
+  assert.equal(partsOf(parseTree(nested(2))).length, 3)
+  assert.throws(() => parseTree(nested(3)), MalformedMessage)
+})
+
 test('what a digest holds are messages (RFC 2046 §5.1.5)', () => {
   const message = Buffer.from(
     lines(
