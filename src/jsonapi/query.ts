@@ -118,6 +118,8 @@ export function includedTypes(query: Query, resource: Resource<never>, types: Ty
 function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
   const filter = resource.filters && Object.hasOwn(resource.filters, member) ? resource.filters[member] : undefined
   if (!filter) throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}".`)
+  // SQLite ends a text there: a search would look for what stands before it.
+  if (value.includes('\0')) throw wrong('invalid_query', name, `The parameter "${name}" holds a NUL character.`)
   const values = filter.sql ? [value] : value.split(',')
   if (filter.sql && value.length > MAX_WHOLE)
     throw wrong('unsupported_filter', name, `This filter takes at most ${MAX_WHOLE} characters.`)

@@ -153,6 +153,7 @@ test('each family has its code', async () => {
     ['sort=key', 'unsupported_sort'],
     ['sort=domain.name', 'unsupported_sort'],
     ['sort=constructor', 'unsupported_sort'],
+    ['filter[status]=%00', 'invalid_query'],
     ['page[number]=1', 'unknown_page_parameter'],
     ['page[after]=x', 'unknown_page_parameter'],
     ['page[Size]=5', 'unknown_page_parameter'],
