@@ -77,19 +77,29 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   }
 }
 
+const OF_DATABASE = /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/
+
 /**
  * Turns an error of files or memory (damage, a full disk, no rights) into an OperatorError;
  * others are returned unchanged.
  */
 export function explained(thrown: unknown, dataDir: string): unknown {
-  return /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/.test(codeOf(thrown))
+  return OF_DATABASE.test(codeOf(thrown))
     ? new OperatorError(sentenceFor(thrown, join(dataDir, DATABASE)), { cause: thrown })
     : explainedFile(thrown)
 }
 
-/** Turns a failed system call on a file into an OperatorError; other errors are returned unchanged. */
+/**
+ * Turns a failed system call on a file, and trouble of SQLite with a database that is not named, into an OperatorError;
+ * other errors are returned unchanged.
+ */
 export function explainedFile(thrown: unknown): unknown {
   const code = codeOf(thrown)
+  if (OF_DATABASE.test(code))
+    return new OperatorError(
+      `A database cannot be read or written (${messageOf(thrown)}); see whether the disk is full or failing.`,
+      { cause: thrown },
+    )
   const { path, syscall } = failedCall(thrown)
   if (!/^E[A-Z]+$/.test(code) || path === undefined) return thrown
   if (code === 'EACCES' || code === 'EPERM')

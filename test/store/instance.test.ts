@@ -221,4 +221,6 @@ test('a file that this user may not use is no failing disk', () => {
   assert.match((explainedFile(refused) as Error).message, /may not be used by this user .*sudo/)
   const failing = Object.assign(new Error('x'), { code: 'EIO', path: '/var/lib/postrider', syscall: 'read' })
   assert.match((explainedFile(failing) as Error).message, /see whether its disk is full or failing/)
+  const database = Object.assign(new Error('disk I/O error'), { code: 'SQLITE_IOERR_READ' })
+  assert.match((explainedFile(database) as Error).message, /cannot be read or written \(disk I\/O error\)/)
 })
