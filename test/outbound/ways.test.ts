@@ -12,22 +12,16 @@ import { Way, Ways } from '../../src/outbound/delivery/ways.ts'
 import type { Limits } from '../../src/outbound/shaping.ts'
 import { ownVerdict, type Stage, type Verdict } from '../../src/smtp/verdict.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import type { TestAppliance } from '../kit/appliance.ts'
+import type { TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { HOUR, MINUTE, mailsOf } from './mails.ts'
+import { HOUR, MINUTE, mailsOf, startSending } from './mails.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
 const { attempted, become, post, turnToNext } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
-  })
-  await postrider.activeDomain('here.test')
-})
+before(async () => void ({ exchanger, postrider } = await startSending()))
 after(async () => {
   await exchanger.close()
   await postrider.stop()

@@ -3,22 +3,16 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Width } from '../../src/outbound/delivery/width.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import type { TestAppliance } from '../kit/appliance.ts'
+import type { TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf } from './mails.ts'
+import { mailsOf, startSending } from './mails.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
 const { attempted, post, receiver, show } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
-  })
-  await postrider.activeDomain('here.test')
-})
+before(async () => void ({ exchanger, postrider } = await startSending()))
 after(async () => {
   await exchanger.close()
   await postrider.stop()

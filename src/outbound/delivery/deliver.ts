@@ -148,13 +148,14 @@ export class DeliveryEngine {
       way.senders++
       this.#senders++
       this.#shaping.opened(way.limits)
-      const sent = this.#send(way, way.next()).finally(() => {
+      const work = way.next()
+      const sent = this.#send(way, work).finally(() => {
         way.senders--
         this.#senders--
         this.#shaping.closed(way.limits)
         for (const other of this.#lanes.ways()) this.#staff(other)
       })
-      this.#track(sent, 'sender')
+      this.#track(sent, `sender, first for ${work?.lane.domain}`)
     }
     // A connection that is kept without work ends where another way needs its place.
     if (this.#idle > 0 && way.senders < way.most && way.hasWork)

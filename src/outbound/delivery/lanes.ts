@@ -1,5 +1,6 @@
 // A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
-// exchanger delays no other domain. Campaign mail has separate lanes; other mail goes before it.
+// exchanger delays no domain that has other exchangers (ways.ts). Campaign mail has separate lanes; other mail goes
+// before it.
 import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from './transaction.ts'
 import type { Route } from './connect.ts'
