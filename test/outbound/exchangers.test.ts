@@ -12,19 +12,13 @@ import { Shaping } from '../../src/outbound/shaping.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type Script, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf, MINUTE } from './mails.ts'
+import { mailsOf, MINUTE, startSending } from './mails.ts'
 
 let exchanger: TestExchanger
 let postrider: TestAppliance
 const { post, receiver } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
-  })
-  await postrider.activeDomain('here.test')
-})
+before(async () => void ({ exchanger, postrider } = await startSending()))
 after(async () => {
   await exchanger.close()
   await postrider.stop()
