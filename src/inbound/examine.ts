@@ -36,6 +36,9 @@ const MAX_CLIENTS = 10_000
 /** The message must be examined later; nothing is known about it yet. */
 export class Later extends Error {}
 
+/** It must be examined later, because too many slow messages are examined at present. */
+export class NoRoom extends Later {}
+
 export class Examiner {
   readonly #deps: ExamineDeps
   readonly #slow = new Set<InboundMessage>()
@@ -52,11 +55,18 @@ export class Examiner {
     await this.#deps.workers.run({ task: 'read', content, headerOnly: true }).catch(() => undefined)
   }
 
-  /** Throws Later. */
+  /** How many more slow messages can be examined at present. */
+  get slowRoom(): number {
+    return MAX_SLOW - this.#slow.size
+  }
+
+  /** Throws Later, when no job of the message is under way any more. */
   async examine(message: InboundMessage): Promise<Read> {
     const effort = this.#effort(message)
     try {
-      const [read, judgement] = await Promise.all([this.#reading(message, effort), this.#judged(message, effort)])
+      const both = [this.#reading(message, effort), this.#judged(message, effort)] as const
+      await Promise.allSettled(both)
+      const [read, judgement] = await Promise.all(both)
       return { ...read, judgement }
     } finally {
       this.#slow.delete(message)
@@ -128,7 +138,8 @@ export class Examiner {
     const ofMachine = thrown instanceof JobFailed ? what === 'read' || thrown.code !== '' : thrown instanceof NoWorker
     log.warn(`message not ${what}`, { id, client, error: messageOf(thrown) })
     if (ofMachine) troubles.report('reading', 'Received mail cannot be read; it waits.', thrown)
-    if (ofMachine || thrown instanceof PutBack) throw new Later(messageOf(thrown), { cause: thrown })
+    if (ofMachine) throw new Later(messageOf(thrown), { cause: thrown })
+    if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
     if (thrown instanceof TookTooLong) return what === 'read' ? 'Reading it took too long.' : 'judging took too long'
     return what === 'read' ? 'It cannot be read.' : 'it cannot be judged'
   }

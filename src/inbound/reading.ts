@@ -4,16 +4,17 @@
 //
 // Faults of this machine end no message: it is tried again, first after 10 seconds, at most after 10 minutes (D72).
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
-import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
 import { Insistence } from '../base/insist.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
-import { raw } from '../store/query.ts'
-import { Examiner, Later, type ExamineDeps } from './examine.ts'
+import { anySuspect, due, earliest, named, release, suspect, unclaim } from './claims.ts'
+import { Examiner, Later, NoRoom, type ExamineDeps } from './examine.ts'
 import { record, type InboundMessage, type Read } from './record.ts'
+import { Waiting } from './waiting.ts'
 
 export interface ReadDeps extends ExamineDeps {
   store: Store
@@ -23,16 +24,13 @@ export interface ReadDeps extends ExamineDeps {
 /** The most messages examined at once. Those under way for more than a second (DNS, the slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
-/** The most of these from one client; and how many due messages one query looks at. */
+/** The most of these from one client. */
 const YOUNG_OF_ONE = 8
-const LOOKED_AT = 500
-/** The most messages held in all, the most octets of them in memory, and the most from one client. */
+/** The most messages held in all, the most octets of them in memory, and the most from one customer. */
 const MAX_HELD = 512
 const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
 
-/** Longer than any examination takes: only a start releases claimed messages. */
-const LEASE = HOUR
 /**
  * A process may end for many reasons.
  * When it ended this often with the same message in hand, the message may be the reason.
@@ -40,40 +38,6 @@ const LEASE = HOUR
 const MAX_CLAIMS = 10
 const FIRST_WAIT = 10 * SECOND
 const LAST_WAIT = 10 * MINUTE
-
-/** Claims due messages, clients in turn, each up to its limit, less the `held` ones: a busy client delays no other.
- *  Only the first few hundred due messages are looked at. */
-const due = (now: number, limit: number, held: Record<string, number>) =>
-  raw<InboundMessage>(
-    `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
-     where key in (
-       select waiting.key from (
-         select key, next_attempt_at, client, row_number() over (partition by client order by next_attempt_at) as place
-         from (select key, next_attempt_at, client from inbound_messages
-               where next_attempt_at <= ? and attempts = 0 order by next_attempt_at limit ${LOOKED_AT})
-       ) as waiting left join json_each(?) as held on held.key = client
-       where place + coalesce(held.value, 0) <= ${YOUNG_OF_ONE}
-       order by place + coalesce(held.value, 0), waiting.next_attempt_at limit ?) returning *`,
-    [now + LEASE, now, JSON.stringify(held), limit],
-  )
-
-/** Claims one of the messages that an ended process had claimed: the one that was in hand the fewest times. */
-const suspect = (now: number) =>
-  raw<InboundMessage>(
-    `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
-     where key = (select key from inbound_messages where next_attempt_at <= ? and attempts > 0
-                  order by attempts, next_attempt_at limit 1) returning *`,
-    [now + LEASE, now],
-  )
-
-const anySuspect = raw<{ key: number }>(
-  'select key from inbound_messages where next_attempt_at is not null and attempts > 0 limit 1',
-)
-
-const earliest = (also: boolean) =>
-  raw<{ at: number | null }>(
-    `select min(next_attempt_at) as at from inbound_messages where next_attempt_at is not null${also ? '' : ' and attempts = 0'}`,
-  )
 
 interface Held {
   since: number
@@ -90,7 +54,10 @@ export class InboundEngine {
   readonly #held = new Map<number, Held>()
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** True while such a message of an ended process is examined. */
+  /** Messages that wait for others of their customer, and those that wait for a place in the slow lane. */
+  readonly #crowded = new Waiting()
+  readonly #slowed = new Waiting()
+  /** True while a message is examined that an ended process had claimed. */
   #suspect = false
   #warm = false
   readonly #insistence: Insistence
@@ -109,9 +76,7 @@ export class InboundEngine {
   /** Releases the messages that an ended process had claimed, and starts. */
   async start(): Promise<void> {
     const { clock, store } = this.#deps
-    await store.write((tx) =>
-      tx.run(raw('update inbound_messages set next_attempt_at = ? where next_attempt_at is not null', [clock.now()])),
-    )
+    await store.write((tx) => tx.run(release(clock.now())))
     this.#loop.start()
   }
 
@@ -135,21 +100,39 @@ export class InboundEngine {
     if (this.#unwritten > 0) return null
     const room = this.#room(now)
     if (room <= 0) return this.#held.size < MAX_HELD ? now + YOUNG : null
+    const woken = this.#woken(now, room)
     const next = store.first(earliest(!this.#suspect))?.at ?? null
     // Each examined message rings the loop: most rings find nothing to claim, and should cost no transaction.
-    if (next === null || next > now) return next
+    if (woken.length === 0 && (next === null || next > now)) return next
     // Where a process ends before its first thread runs, the message in hand is not the reason: none is claimed so
     // early.
     if (!this.#warm && store.first(anySuspect)) await this.#examiner.warm()
     this.#warm = true
     const claimed = await store.writeSoon((tx) => [
-      ...tx.all(due(now, room, this.#young(now))),
+      ...(woken.length > 0 ? tx.all(named(now, woken)) : []),
+      ...tx.all(due(now, room - woken.length, this.#young(now), YOUNG_OF_ONE)),
       ...(this.#suspect ? [] : tx.all(suspect(now))),
     ])
     for (const message of claimed) this.#take(message, now)
     // Due messages that were not claimed wait for others of their client.
     const at = store.first(earliest(!this.#suspect))?.at ?? null
     return at === null || at > now ? at : now + YOUNG
+  }
+
+  /** Keys of waiting messages that have room now, at most `room`. */
+  #woken(now: number, room: number): number[] {
+    if (this.#crowded.size + this.#slowed.size === 0) return []
+    const rooms = new Map<string, { all: number; young: number }>()
+    for (const { customer, since } of this.#held.values()) {
+      const { all, young } = rooms.get(customer) ?? { all: MAX_OF_ONE, young: YOUNG_OF_ONE }
+      rooms.set(customer, { all: all - 1, young: since > now - YOUNG ? young - 1 : young })
+    }
+    const roomOf = (customer: string): number => {
+      const { all, young } = rooms.get(customer) ?? { all: MAX_OF_ONE, young: YOUNG_OF_ONE }
+      return Math.min(all, young)
+    }
+    const crowded = this.#crowded.take(room, roomOf)
+    return [...crowded, ...this.#slowed.take(Math.min(room - crowded.length, this.#examiner.slowRoom), roomOf)]
   }
 
   /** The number of recent messages by client. */
@@ -174,7 +157,7 @@ export class InboundEngine {
     const suspected = message.attempts > 1
     this.#suspect ||= suspected
     const crowd = [...this.#held.values()].filter((each) => each.customer === customer).length
-    const done = (crowd >= MAX_OF_ONE ? this.#putBack(message) : this.#read(message))
+    const done = (crowd >= MAX_OF_ONE ? this.#putBack(message, this.#crowded) : this.#read(message))
       .catch((thrown) => void this.#deps.log.fault(`reading message ${message.id}`, thrown))
       .finally(() => {
         this.#held.delete(key)
@@ -187,7 +170,8 @@ export class InboundEngine {
 
   async #read(message: InboundMessage): Promise<void> {
     const read = await this.#examined(message)
-    if (!read) return this.#putBack(message)
+    if (read === 'later') return this.#putBack(message)
+    if (read === 'no room') return this.#putBack(message, this.#slowed)
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
     const write = (what: Read) => this.#written(message, (tx) => record(tx, this.#deps, message, what, clock.now()))
@@ -201,32 +185,28 @@ export class InboundEngine {
     if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  /** Undefined: it must be tried later. */
-  async #examined(message: InboundMessage): Promise<Read | undefined> {
+  async #examined(message: InboundMessage): Promise<Read | 'later' | 'no room'> {
     if (message.attempts > MAX_CLAIMS)
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
       return await this.#examiner.examine(message)
     } catch (thrown) {
+      if (thrown instanceof NoRoom) return 'no room'
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
-      return undefined
+      return 'later'
     }
   }
 
-  /** Releases a message to be tried later, as if it had not been claimed. */
-  async #putBack({ id, key }: InboundMessage): Promise<void> {
+  /** Releases a message as if it had not been claimed. It is tried again when `list` has room for it, and without a
+   *  list, or when it is suspect, after a wait that doubles each time. */
+  async #putBack({ attempts, client, id, key }: InboundMessage, list?: Waiting): Promise<void> {
     const { clock, log } = this.#deps
-    const wait = Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
-    this.#waits.set(key, wait)
+    const listed = attempts > 1 ? undefined : list
+    const wait = listed ? LAST_WAIT : Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
+    if (!listed) this.#waits.set(key, wait)
     log.warn('message waits', { id, wait })
-    await this.#written({ id }, (tx) =>
-      tx.run(
-        raw('update inbound_messages set next_attempt_at = ?, attempts = max(attempts - 1, 0) where key = ?', [
-          clock.now() + (this.#stopping ? 0 : wait),
-          key,
-        ]),
-      ),
-    )
+    await this.#written({ id }, (tx) => tx.run(unclaim(key, clock.now() + (this.#stopping ? 0 : wait))))
+    listed?.add(customerOf(client), key)
   }
 
   /** Writes as soon as the store can; undefined when the process ends before. Throws the errors of `work` itself. */

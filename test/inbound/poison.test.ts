@@ -212,6 +212,25 @@ describe('the engine', () => {
     assert.ok(asked.length <= 9)
   })
 
+  test('mail that waits for others of its client is read when they end', async () => {
+    const ids = Array.from({ length: 100 }, () => put('judge asks of the crowd'))
+    const answers: (() => void)[] = []
+    await start('poisoned.ts', () => new Promise<string>((resolve) => answers.push(() => resolve(''))))
+    const count = (where: string) => store.all(raw(`select key from inbound_messages where ${where}`)).length
+    await until(() => {
+      clock.advance(1000)
+      return count(`attempts = 0 and next_attempt_at > ${clock.now()}`) === 36
+    }, '64 in hand and the others waiting')
+    assert.equal(answers.length, 64)
+    const began = clock.now()
+    await until(() => {
+      for (const answer of answers.splice(0)) answer()
+      if (count('attempts = 1 and next_attempt_at is not null') === 0) clock.advance(1000)
+      return ids.every(emailOf)
+    }, 'all of them read')
+    assert.ok(clock.now() - began < 10_000, `${clock.now() - began} ms`)
+  })
+
   test('a file that is away has the mail wait, and it is read when the file is back', async () => {
     const file = await spool.put('file', 'Subject: here again\r\n\r\nHello.\r\n')
     renameSync(spool.path(file), join(dataDir, 'away'))
