@@ -1,12 +1,10 @@
-// A campaign's figures, counted at each request: mails by their status, and the events of readers (D37).
+// A campaign's figures: mails by their status, counted at each request, and the events of readers (D37). Those are
+// counted again when one came or was removed: a campaign of 100,000 has tens of thousands, and its page is read often.
 import type { Reader } from '../store/database.ts'
 import { told } from '../store/event-sums.ts'
 import { raw } from '../store/query.ts'
 
-export interface CampaignCounts {
-  deliveries: number
-  bounces: number
-  complaints: number
+interface ReaderCounts {
   unsubscribes: number
   opens: number
   clicks: number
@@ -15,6 +13,23 @@ export interface CampaignCounts {
   machine_opens: number
   machine_clicks: number
 }
+
+export interface CampaignCounts extends ReaderCounts {
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+/** The last counts of one campaign, and what they were counted from. */
+interface Counted {
+  from: string
+  counts: ReaderCounts
+}
+
+/** The most campaigns whose counts are kept. */
+const MAX_KEPT = 100
+/** By the store. A transaction is another reader: it counts what it sees itself. */
+const kept = new WeakMap<Reader, Map<number, Counted>>()
 
 export function campaignCounts(reader: Reader, key: number): CampaignCounts {
   const mails = reader.first(
@@ -27,13 +42,37 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
       [key],
     ),
   )!
-  const read = reader.first(
-    raw<
-      Record<
-        'opens' | 'clicks' | 'unique_opens' | 'unique_clicks' | 'machine_opens' | 'machine_clicks' | 'unsubscribes',
-        number
-      >
-    >(
+  return { ...mails, ...readerCounts(reader, key) }
+}
+
+function readerCounts(reader: Reader, key: number): ReaderCounts {
+  const known = kept.get(reader) ?? new Map<number, Counted>()
+  kept.set(reader, known)
+  const from = sourceOf(reader, key)
+  const last = known.get(key)
+  if (last?.from === from) return last.counts
+  const counts = countEvents(reader, key)
+  if (known.size >= MAX_KEPT) known.clear()
+  known.set(key, { from, counts })
+  return counts
+}
+
+/** Differs once a reader's event of the campaign was added, or any event was removed or summed up. */
+function sourceOf(reader: Reader, key: number): string {
+  const newest = (type: string): string =>
+    `coalesce((select max(key) from events where campaign_key = ? and type = '${type}'), 0)`
+  const { at } = reader.first(
+    raw<{ at: number }>(
+      `select max(${['email.opened', 'email.clicked', 'email.unsubscribed'].map(newest).join(', ')}) as at`,
+      [key, key, key],
+    ),
+  )!
+  return `${at} ${reader.generation('events', 'removed')} ${reader.generation('event_sums', 'changed')}`
+}
+
+function countEvents(reader: Reader, key: number): ReaderCounts {
+  return reader.first(
+    raw<ReaderCounts>(
       `with told as (
          ${told(`campaign_key = ? and type in ('email.opened', 'email.clicked', 'email.unsubscribed')`)})
        select
@@ -48,7 +87,6 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
       [key, key],
     ),
   )!
-  return { ...mails, ...read }
 }
 
 /** How many mails of a campaign came to an end, each once: one that bounced after it was delivered too. */

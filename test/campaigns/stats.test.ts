@@ -1,0 +1,87 @@
+// The counts of a campaign's readers are kept in memory: they are true whatever was added or removed since.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { campaignCounts } from '../../src/campaigns/stats.ts'
+import { appendEvent } from '../../src/store/events.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { mailsOf } from '../outbound/mails.ts'
+
+const CAMPAIGN = 7
+let postrider: TestAppliance
+let owner: number
+let mails: number[]
+
+before(async () => {
+  postrider = await startTestAppliance()
+  owner = (await postrider.activeDomain('here.test')).user_key
+  const { post } = mailsOf(() => postrider)
+  const ids = [await post({ to: 'a@there.test' }), await post({ to: 'b@there.test' })]
+  mails = ids.map(
+    (id) =>
+      postrider.appliance.deps.store.first(raw<{ key: number }>('select key from outbound_emails where id = ?', [id]))!
+        .key,
+  )
+})
+after(() => postrider.stop())
+
+const tell = (type: 'email.opened' | 'email.clicked' | 'email.unsubscribed', email: number, data = {}): Promise<void> =>
+  postrider.appliance.deps.store.write((tx) =>
+    appendEvent(tx, {
+      type,
+      user_key: owner,
+      email_key: mails[email]!,
+      campaign_key: CAMPAIGN,
+      data,
+      at: postrider.clock.now(),
+    }),
+  )
+const counts = (): number[] => {
+  const { clicks, machine_opens, opens, unique_opens, unsubscribes } = campaignCounts(
+    postrider.appliance.deps.store,
+    CAMPAIGN,
+  )
+  return [opens, unique_opens, machine_opens, clicks, unsubscribes]
+}
+
+test('each event of a reader is counted at the next look, whatever its kind', async () => {
+  assert.deepEqual(counts(), [0, 0, 0, 0, 0])
+  await tell('email.opened', 0)
+  assert.deepEqual(counts(), [1, 1, 0, 0, 0])
+  await tell('email.opened', 0)
+  await tell('email.opened', 1, { machine: true })
+  assert.deepEqual(counts(), [2, 1, 1, 0, 0])
+  await tell('email.clicked', 1)
+  assert.deepEqual(counts(), [2, 1, 1, 1, 0])
+  await tell('email.unsubscribed', 1)
+  assert.deepEqual(counts(), [2, 1, 1, 1, 1])
+})
+
+test('the newest event is removed and another gets its key: both are seen', async () => {
+  const { store } = postrider.appliance.deps
+  const seen = counts()
+  await store.write((tx) => tx.run(raw('delete from events where key = (select max(key) from events)')))
+  await tell('email.opened', 1)
+  assert.deepEqual(counts(), [seen[0]! + 1, 2, 1, 1, 0])
+})
+
+test('a transaction counts what it has written, and nothing of it stays when it is undone', async () => {
+  const { store } = postrider.appliance.deps
+  const seen = counts()
+  await assert.rejects(
+    store.write((tx) => {
+      appendEvent(tx, {
+        type: 'email.opened',
+        user_key: owner,
+        email_key: mails[0]!,
+        campaign_key: CAMPAIGN,
+        data: {},
+        at: 0,
+      })
+      assert.equal(campaignCounts(tx, CAMPAIGN).opens, seen[0]! + 1)
+      throw new Error('undone')
+    }),
+    /undone/,
+  )
+  assert.deepEqual(counts(), seen)
+})
