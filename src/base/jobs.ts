@@ -85,12 +85,18 @@ function wait(task: Task): void {
   setImmediate(pause, task)
 }
 
-/** What a job waited for has come: `go` runs in its next turn. */
+/**
+ * What a job waited for has come: `go` runs in its next turn. Until then the job waits for it: when several answers
+ * come at once, the turn of the first one ends for the second.
+ */
 function resume(task: Task, go: () => void): void {
-  task.open--
+  const come = (): void => {
+    task.open--
+    go()
+  }
   // It may have come before the turn ended.
-  if (task === running || task.over) go()
-  else take(task, go)
+  if (task === running || task.over) come()
+  else take(task, come)
 }
 
 /** Waits for something that needs no work of this thread, such as the answer of another server. */

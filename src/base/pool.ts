@@ -69,7 +69,10 @@ const IDLE = 60_000
 const BRIEF = 250
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
-/** A thread that has not told its CPU time for this many times its job's budget counts as busy all that time. */
+/**
+ * A thread that for this many times its job's budget has not told its CPU time, or has used none, counts as busy all
+ * that time.
+ */
 const SILENCE = 10
 /** A job is lost when threads died this often in its own turn, or this often in the turn of others. */
 const MAX_KILLED = 2
@@ -252,10 +255,10 @@ export class Pool<Job, Result> {
     const spent = await slot.spent(now)
     const task = spent && slot.pending.get(spent.job)
     if (!task || task.cpu === undefined) return
-    if (spent.ms > task.cpu || spent.asked > task.cpu * SILENCE) {
+    if (spent.ms > task.cpu || spent.idle > task.cpu * SILENCE) {
       slot.release((each) => each === task)
-      task.reject(new TookTooLong(`It took more than ${task.cpu} ms of CPU time.`))
-    } else if (this.#slow.has(slot) || (spent.ms <= BRIEF && spent.asked <= BRIEF * SILENCE)) return
+      task.reject(new TookTooLong(`It took more than ${task.cpu} ms of CPU time, or waited ${SILENCE} times as long.`))
+    } else if (this.#slow.has(slot) || (spent.ms <= BRIEF && spent.idle <= BRIEF * SILENCE)) return
     const others = slot.release((each) => each !== task)
     const slow = this.#slow.has(slot)
     if (slot.pending.size > 0 && this.#slow.size < this.#slowSize && task.outlasts()) {

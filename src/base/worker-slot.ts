@@ -43,12 +43,18 @@ export interface Ears<Each extends Task> {
  */
 const YOUNG_MB = 16
 
-/** CPU time in ms of the job whose turn it is; `asked`: how long (ms) the thread has not answered that question. */
+/**
+ * CPU time in ms of the job whose turn it is; `idle`: how long (ms) the thread has not told it, or has used none: the
+ * job holds its turn and waits.
+ */
 export interface Spent {
   job: number
   ms: number
-  asked: number
+  idle: number
 }
+
+/** CPU time in microseconds that counts as none: the question for it costs less. */
+const NONE = 1000
 
 export class WorkerSlot<Each extends Task = Task> {
   readonly worker: Worker
@@ -59,6 +65,8 @@ export class WorkerSlot<Each extends Task = Task> {
   #outbox: { id: number; job: unknown }[] = []
   #seen = 0
   #asking: { since: number } | undefined
+  /** When the thread was last seen to work in the present turn, and its CPU time then. */
+  #worked = { job: 0, cpu: 0, at: 0 }
 
   /** Starts the thread. Throws when the machine has none left. */
   constructor(source: URL, heapMb: number, ears: Ears<Each>) {
@@ -108,13 +116,21 @@ export class WorkerSlot<Each extends Task = Task> {
     this.#seen = job
     if (!again) return undefined
     // A thread inside a call of the system or a library answers only after it.
-    if (this.#asking) return { job, ms: 0, asked: now - this.#asking.since }
+    if (this.#asking) return { job, ms: 0, idle: now - this.#asking.since }
     this.#asking = { since: now }
     const used = await this.worker.cpuUsage().catch(() => undefined)
     this.#asking = undefined
     const turn = this.#board.read()
     if (!used || turn.job !== job) return undefined
-    return { job, ms: (used.user + used.system - turn.began + turn.spent) / 1000, asked: 0 }
+    const cpu = used.user + used.system
+    return { job, ms: (cpu - turn.began + turn.spent) / 1000, idle: this.#idle(job, cpu, now) }
+  }
+
+  #idle(job: number, cpu: number, now: number): number {
+    const last = this.#worked
+    const works = last.job !== job || cpu - last.cpu > NONE
+    this.#worked = { job, cpu, at: works ? now : last.at }
+    return now - this.#worked.at
   }
 }
 

@@ -25,7 +25,7 @@ test('a job that takes more CPU time than it may ends alone; those of its thread
 })
 
 test('time that passes without work costs nothing: a busy machine ends no job', async () => {
-  assert.equal(await hire({ size: 1 }).run([{ rest: 1500 }], { cpu: 100 }), undefined)
+  assert.equal(await hire({ size: 1 }).run([{ rest: 1500 }], { cpu: 500 }), undefined)
 })
 
 test('a job that takes long, but not longer than it may, is done in the end, as are many of them', async () => {
@@ -105,4 +105,33 @@ test('an answer that several jobs wait for comes while one of them has its turn'
   while (answers.length === 0) await new Promise(setImmediate)
   answers[0]!()
   assert.deepEqual(await Promise.all(jobs), Array<string>(5).fill('key'))
+})
+
+test(
+  'two answers that come during the turn of another job both reach the job that asked',
+  { timeout: 60_000 },
+  async () => {
+    const answers = new Map<unknown, () => void>()
+    const answer = (ask: unknown) => new Promise((resolve) => answers.set(ask, () => resolve(`${String(ask)}!`)))
+    const pool = hire({ size: 1, answer })
+    const asking = pool.run([{ askAll: ['a', 'b'] }])
+    while (answers.size < 2) await new Promise(setImmediate)
+    const other = pool.run([{ share: 'key' }])
+    while (answers.size < 3) await new Promise(setImmediate)
+    for (const each of ['a', 'b', 'key']) answers.get(each)!()
+    assert.deepEqual(await Promise.all([asking, other]), [['a!', 'b!'], 'key!'])
+  },
+)
+
+test('a job that holds its turn and waits for nothing ends alone; those of its thread are done elsewhere', async () => {
+  const pool = hire({ size: 1 })
+  const standing = pool.run(['stand'], { cpu: 400 })
+  const others = Array.from({ length: 10 }, () => pool.run(['thread']))
+  const over: string[] = []
+  const note = (what: string) => () => void over.push(what)
+  await Promise.all([
+    assert.rejects(standing, TookTooLong).then(note('standing')),
+    Promise.all(others).then(note('others')),
+  ])
+  assert.deepEqual(over, ['others', 'standing'], 'nobody waits until it is ended')
 })

@@ -4,6 +4,8 @@ import { ask, askForAll, serveJobs } from '../../src/base/jobs.ts'
 export type Deed =
   | { burn: number }
   | { ask: string }
+  | { askAll: string[] }
+  | 'stand'
   | { wonder: string }
   | { share: string }
   | { rest: number }
@@ -20,12 +22,14 @@ async function perform(deeds: Deed[]): Promise<unknown> {
     if (deed === 'die') process.exit(1)
     else if (deed === 'hoard') for (const kept: string[] = []; ;) kept.push(`${kept.length}`.repeat(1000))
     else if (deed === 'thread') result = thread
+    else if (deed === 'stand') await new Promise(() => {})
     else if ('burn' in deed) {
       const { system, user } = process.threadCpuUsage()
       for (let now = { user: 0, system: 0 }; now.user + now.system < user + system + deed.burn * 1000;)
         now = process.threadCpuUsage()
     } else if ('share' in deed) result = await (shared ??= askForAll(deed.share))
     else if ('wonder' in deed) void ask(deed.wonder)
+    else if ('askAll' in deed) result = await Promise.all(deed.askAll.map((each) => ask(each)))
     else if ('ask' in deed) result = await ask(deed.ask)
     else if ('rest' in deed) rest(deed.rest)
     else throw Object.assign(new Error(deed.throw), deed.code === undefined ? {} : { code: deed.code, syscall: 'open' })

@@ -27,7 +27,7 @@ const HEAP_MB = 1024
 const IDLE = 60_000
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
-/** A thread that has not told its CPU time for this many times the budget counts as busy all that time. */
+/** A thread that for this many times the budget has not told its CPU time, or has used none, counts as busy meanwhile. */
 const SILENCE = 10
 
 /** Numbers of connections and of mails; threads outlive the server in tests. */
@@ -271,7 +271,7 @@ export class DeliveryWorkers {
     const { cpu } = this.#options
     const spent = await thread.slot.spent(now)
     const task = spent && thread.slot.pending.get(spent.job)
-    if (!task || (spent.ms <= cpu && spent.asked <= cpu * SILENCE)) return
+    if (!task || (spent.ms <= cpu && spent.idle <= cpu * SILENCE)) return
     thread.slot.release((each) => each === task)
     task.reject(new TookTooLong(`It took more than ${cpu} ms of CPU time.`))
     await this.#dismiss(thread, 'Another mail on this thread took too long.')
