@@ -550,7 +550,9 @@ describe('the package', () => {
     )
     assertNone(
       started
-        .flatMap((command) => [...command.matchAll(/(?<= )(?:bin|packaging|test|node_modules)\/[^\s*]+(?= |$)/g)])
+        .flatMap((command) => [
+          ...command.matchAll(/(?<= )(?:bin|packaging|test|node_modules\/\.bin)\/[^\s*]+(?= |$)/g),
+        ])
         .map(([file]) => file)
         .filter((file) => !existsSync(join(ROOT, file))),
     )

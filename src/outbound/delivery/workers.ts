@@ -27,7 +27,7 @@ const HEAP_MB = 1024
 const IDLE = 60_000
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
-/** A thread that for this many times the budget has not told its CPU time, or has used none, counts as busy meanwhile. */
+/** A thread that has not told its CPU time, or has used none, for this many times the budget, counts as busy. */
 const SILENCE = 10
 
 /** Numbers of connections and of mails; threads outlive the server in tests. */
