@@ -107,21 +107,17 @@ test('an answer that several jobs wait for comes while one of them has its turn'
   assert.deepEqual(await Promise.all(jobs), Array<string>(5).fill('key'))
 })
 
-test(
-  'two answers that come during the turn of another job both reach the job that asked',
-  { timeout: 60_000 },
-  async () => {
-    const answers = new Map<unknown, () => void>()
-    const answer = (ask: unknown) => new Promise((resolve) => answers.set(ask, () => resolve(`${String(ask)}!`)))
-    const pool = hire({ size: 1, answer })
-    const asking = pool.run([{ askAll: ['a', 'b'] }])
-    while (answers.size < 2) await new Promise(setImmediate)
-    const other = pool.run([{ share: 'key' }])
-    while (answers.size < 3) await new Promise(setImmediate)
-    for (const each of ['a', 'b', 'key']) answers.get(each)!()
-    assert.deepEqual(await Promise.all([asking, other]), [['a!', 'b!'], 'key!'])
-  },
-)
+test('two answers that come during the turn of another job both reach the job that asked', async () => {
+  const answers = new Map<unknown, () => void>()
+  const answer = (ask: unknown) => new Promise((resolve) => answers.set(ask, () => resolve(`${String(ask)}!`)))
+  const pool = hire({ size: 1, answer })
+  const asking = pool.run([{ askAll: ['a', 'b'] }])
+  while (answers.size < 2) await new Promise(setImmediate)
+  const other = pool.run([{ share: 'key' }])
+  while (answers.size < 3) await new Promise(setImmediate)
+  for (const each of ['a', 'b', 'key']) answers.get(each)!()
+  assert.deepEqual(await Promise.all([asking, other]), [['a!', 'b!'], 'key!'])
+})
 
 test('a job that holds its turn and waits for nothing ends alone; those of its thread are done elsewhere', async () => {
   const pool = hire({ size: 1 })
