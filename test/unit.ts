@@ -6,9 +6,12 @@ import { grouped } from './kit/together.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = '.tests'
+/** Tests that kill, break and flood whole servers take long: they have a command of their own. */
+const SWEEPS = ['crash', 'faults', 'hostile']
 
 mkdirSync(join(ROOT, FOLDER), { recursive: true })
-for (const [index, files] of grouped(globSync('test/**/*.test.ts', { cwd: ROOT })).entries()) {
+const tests = globSync('test/**/*.test.ts', { cwd: ROOT, exclude: SWEEPS.map((folder) => `test/${folder}`) })
+for (const [index, files] of grouped(tests).entries()) {
   const name = `${FOLDER}/group-${String(index + 1).padStart(2, '0')}.test.mjs`
   const draft = join(ROOT, `${name}.${process.pid}`)
   writeFileSync(

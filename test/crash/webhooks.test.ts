@@ -17,7 +17,7 @@ import { ManualClock } from '../kit/clock.ts'
 import { HOST, startTestReceiver, verify } from '../kit/receiver.ts'
 import { configFor } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
-import { happen, makeHook } from './hooks.ts'
+import { happen, makeHook } from '../webhooks/hooks.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 const EVENTS = 12
