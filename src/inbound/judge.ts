@@ -173,7 +173,7 @@ function marked(field: string, lacks: Lacks): string {
 
 /** The header in latin1, its last line end included, and the offset of the body. */
 async function headerOf(content: Content): Promise<{ header: string; start: number }> {
-  const head = 'file' in content ? await beginning(content.file) : Buffer.from(content).subarray(0, MAX_HEADER + 4)
+  const head = 'file' in content ? await beginning(content.file) : Buffer.from(content.subarray(0, MAX_HEADER + 4))
   if (head[0] === 0x0d && head[1] === 0x0a) return { header: '', start: 2 }
   const end = head.indexOf('\r\n\r\n')
   return end < 0

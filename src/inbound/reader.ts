@@ -52,7 +52,9 @@ export type Reading =
 export type InboundJob = ReadJob | JudgeJob | AttachmentJob | SubmittedJob
 export type InboundResult = Reading | SubmittedReading | Judgement | Uint8Array | null
 
-const bytesOf = (content: Content): Buffer => ('file' in content ? readProven(content.file) : Buffer.from(content))
+/** The octets themselves, without a copy; each job has its own. */
+const bytesOf = (content: Content): Buffer =>
+  'file' in content ? readProven(content.file) : Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 
 async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
   // Outside the try: an unreadable file is no fault of the message.
