@@ -22,6 +22,9 @@ export const attempts = define('attempts', {
     remote_mta: wordsOrNull('The exchanger that was reached.'),
     tls: wordsOrNull('The version of TLS; null in clear text.'),
     dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
+    reported: field(z.boolean(), {
+      about: 'True when a report that came later says this, and not the exchanger’s reply to the attempt.',
+    }),
   },
   actions: [
     {

@@ -5,6 +5,7 @@ import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { page } from '../frame.ts'
 import {
+  answerOf,
   badge,
   button,
   count,
@@ -174,13 +175,13 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
       'Recipients',
       ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
       mails.many.map((mail) => {
-        const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
+        const [recipient] = objects<Record<string, unknown>>(mail, 'recipients')
         return [
           html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
           badge(text(mail, 'status')),
           time(mail.attributes['delivered_at']),
           time(mail.attributes['first_opened_at']),
-          [recipient?.smtp_code, recipient?.response].filter(Boolean).join(' '),
+          recipient ? answerOf(recipient) : '',
         ]
       }),
       'Nobody with that status.',

@@ -2,6 +2,7 @@
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import {
+  answerOf,
   badge,
   button,
   count,
@@ -79,9 +80,15 @@ interface Step {
 function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[]): Html {
   const steps: Step[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
   for (const attempt of attempts) {
-    const said = [text(attempt, 'smtp_code'), text(attempt, 'enhanced_code'), text(attempt, 'response')]
-      .filter(Boolean)
-      .join(' ')
+    const said = answerOf(attempt.attributes)
+    if (attempt.attributes['reported'] === true) {
+      steps.push({
+        at: text(attempt, 'at'),
+        what: html`A report for ${text(attempt, 'address')} came back: ${badge(text(attempt, 'outcome'))}
+        ${said === '' ? '' : html`<blockquote>${said}</blockquote>`}`,
+      })
+      continue
+    }
     const where = text(attempt, 'remote_mta')
     const dialogue = text(attempt, 'dialogue')
     steps.push({

@@ -1,6 +1,7 @@
-// Each attempt of a delivery (D81): an attempt that another follows is a row of its own; what the last one came to
-// stands with the delivery, so that a mail that is taken at once costs no row. They are kept as long as the body and go
-// with an erased recipient.
+// Each attempt of a delivery (D81). The result of the last attempt is in the delivery's own row, so that a mail that is
+// taken at once costs no other row. An earlier attempt is a row of its own, and so is a successful one that a report
+// follows: the report replaces what the delivery's row says. Rows are kept as long as the body, and go with an erased
+// recipient.
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, raw } from '../../store/query.ts'
@@ -20,6 +21,8 @@ export interface Attempt {
   tls: string | null
   /** The SMTP dialogue, of the last attempt alone. */
   dialogue: string | null
+  /** A report that came after the attempt says this, and not the exchanger's reply. */
+  reported: boolean
 }
 
 type Delivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
@@ -38,6 +41,18 @@ export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict
       remote_mta: verdict.host,
       tls: verdict.tls,
     }),
+  )
+}
+
+/** Writes a successful attempt down before a report (a late bounce, a complaint) changes its delivery. */
+export function logDelivered(tx: Tx, { key }: Delivery): void {
+  tx.run(
+    raw(
+      `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls)
+       select key, attempts, updated_at, 'delivered', smtp_code, enhanced_code, response, remote_mta, tls
+       from deliveries where key = ? and status = 'delivered'`,
+      [key],
+    ),
   )
 }
 
@@ -82,6 +97,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     outcome: row.outcome,
     ...factsOf(row),
     dialogue: null,
+    reported: false,
   }))
   const last = earlier.at(-1)
   // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
@@ -89,9 +105,19 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     last.dialogue = dialogue
     return earlier
   }
+  // A successful attempt is written down only when a report follows it.
+  if (last?.outcome === 'delivered') {
+    last.dialogue = dialogue
+    const { enhanced_code, response, smtp_code } = delivery
+    const said = { smtp_code, enhanced_code, response, remote_mta: null, tls: null, dialogue: null, reported: true }
+    return status === 'bounced'
+      ? [...earlier, { address, role, number: attempts, at: updated_at, outcome: status, ...said }]
+      : earlier
+  }
   if (attempts === 0 || status === 'queued' || status === 'held') return earlier
   const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
-  return [...earlier, { address, role, number: attempts, at: updated_at, outcome, ...factsOf(delivery), dialogue }]
+  const facts = { ...factsOf(delivery), dialogue, reported: false }
+  return [...earlier, { address, role, number: attempts, at: updated_at, outcome, ...facts }]
 }
 
 /** Removes the attempts of a mail. */

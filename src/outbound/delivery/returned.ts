@@ -8,6 +8,7 @@ import type { Reader, Tx } from '../../store/database.ts'
 import { isMark } from '../../store/erasing.ts'
 import { move } from '../../store/move.ts'
 import { db, statement } from '../../store/query.ts'
+import { logDelivered } from './attempt-log.ts'
 import { emailOf, emit, hold, moveEmail, senderOf, type Delivery } from './settle.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { suppress } from '../suppressions/suppressions.ts'
@@ -79,6 +80,7 @@ export function settleReturned(
   const forgotten = isMark(delivery.address)
   const text = forgotten ? '' : told.text
   const said = { stage: 'report', code: told.code, enhanced: told.status, text: told.text } as const
+  logDelivered(tx, delivery)
   const moved = move(tx, deliveryMachine, delivery.key, 'return', {
     smtp_code: told.code,
     enhanced_code: told.status,
@@ -118,7 +120,9 @@ export function settleComplaint(
   const delivery = meant(tx, token, [recipient])
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
   const set = { leased_until: null, next_attempt_at: null, updated_at: now }
-  if (!email || !move(tx, deliveryMachine, delivery.key, 'complain', set)) return undefined
+  if (!email) return undefined
+  logDelivered(tx, delivery)
+  if (!move(tx, deliveryMachine, delivery.key, 'complain', set)) return undefined
   const { domain_key, user_key } = email
   const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
   if (!isMark(delivery.address)) suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
