@@ -211,7 +211,7 @@ function applyEnvironment(
     const [head, key] = path
     if (head === undefined) continue
     const place = key === undefined ? tree : (tree[head] ??= {})
-    // A value in the place of a section is refused later.
+    // The schema refuses a value in the place of a section later.
     if (!isObject(place)) continue
     place[key ?? head] = fromText(raw, path)
     origin.set(path.join('.'), variable)

@@ -1,4 +1,4 @@
-/** The value of a text that the database holds as JSON; undefined where damage left no JSON. */
+/** The value of a JSON text from the database; undefined when the text is damaged and no longer JSON. */
 export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text)

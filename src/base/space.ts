@@ -1,5 +1,5 @@
-// Free space on the disk of the data directory. Below a reserve nothing new is accepted (D73): mail that was accepted
-// must still be delivered, settled and erased, and all of that writes.
+// Free space on the disk of the data directory. When less than a reserve is free, nothing new is accepted (D73): the
+// delivery, the settling and the erasure of mail that was accepted before still need to write.
 import { statfsSync } from 'node:fs'
 import type { Config } from './config.ts'
 import type { Troubles } from './trouble.ts'
