@@ -104,6 +104,6 @@ function formatAddress({ name, address }: Address, column: number): string {
   const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodedWords(text, column)
   const lastLine = shown.lastIndexOf('\n') + 1
   const end = (lastLine === 0 ? column : 0) + shown.length - lastLine
-  // The brackets, the space before them and a comma.
+  // 4: the two brackets, the space before them and a comma.
   return `${shown}${end + address.length + 4 <= LINE ? ' ' : '\r\n '}<${address}>`
 }

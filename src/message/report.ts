@@ -126,7 +126,7 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
   }
 }
 
-/** Takes what the fields lack, the recipient or the server's answer, from the text. */
+/** The report with the recipient or the server's answer taken from the text, where the fields lack them. */
 function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: Node): Report {
   const vague = (each: ReportedRecipient): boolean =>
     !named(each) || (each.code === null && !/[a-z]{3}/i.test(each.text))
