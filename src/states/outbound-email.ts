@@ -4,7 +4,7 @@
 //      |                |                     '------complained--> complained
 //      '--- refused, expired, rejected, suppressed: see the rows ---'
 //
-// A status never claims more than the SMTP dialogue showed: handed: the final dot was sent; accepted: its 250 was read.
+// A status never says more than the SMTP dialogue showed. handed: the final dot was sent; accepted: its 250 was read.
 import { machine } from './machine.ts'
 
 export const EMAIL_STATUSES = [
