@@ -1,6 +1,6 @@
-// Each attempt of a delivery (D81): an attempt that another follows is a row of its own; what the last one came to
-// stands with the delivery, so that a mail that is taken at once costs no row. They are kept as long as the body and go
-// with an erased recipient.
+// Each attempt of a delivery (D81). An attempt that is followed by another has its own row. The result of the last
+// attempt is in the row of the delivery, so that a mail that is accepted at once needs no row of attempts. Attempts are
+// kept as long as the body, and are deleted when the recipient is erased.
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, raw } from '../../store/query.ts'
@@ -24,7 +24,7 @@ export interface Attempt {
 
 type Delivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
 
-/** Writes an attempt down that another will follow. */
+/** Writes the row of an attempt that another attempt will follow. */
 export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict, now: number): void {
   tx.run(
     db.insertInto('attempts').values({
@@ -62,7 +62,7 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
 
 type Facts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
 
-/** What the exchanger answered. */
+/** The answer of the exchanger. */
 const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts): Facts => ({
   smtp_code,
   enhanced_code,
@@ -71,7 +71,7 @@ const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts)
   tls,
 })
 
-/** The attempts of one delivery: those that were written down, and the one that its row tells of. */
+/** The attempts of one delivery: those with their own rows, and the last one from the row of the delivery. */
 function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>[]): Attempt[] {
   const { address, attempts, dialogue, role, status, updated_at } = delivery
   const earlier = logged.map((row): Attempt => ({
@@ -84,7 +84,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     dialogue: null,
   }))
   const last = earlier.at(-1)
-  // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
+  // After a deferral the last attempt has its own row, but its dialogue is in the row of the delivery.
   if (last && last.number === attempts && status === 'queued') {
     last.dialogue = dialogue
     return earlier
