@@ -134,7 +134,7 @@ export const schema = z.strictObject({
 
 /** The configuration with every key present: durations in ms, sizes in bytes, endpoints as {host, port}. */
 export type Config = z.output<typeof schema>
-/** What a file or a test may give: any subset of the keys. */
+/** The configuration as a file or a test gives it: any part of the keys. */
 export type ConfigInput = z.input<typeof schema>
 
 /**

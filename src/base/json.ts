@@ -15,5 +15,5 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 export function textsOf(json: string): string[] {
   const list: unknown = JSON.parse(json)
   if (Array.isArray(list) && list.every((each) => typeof each === 'string')) return list
-  throw new TypeError('The JSON is no list of texts.')
+  throw new TypeError('The JSON is not a list of texts.')
 }

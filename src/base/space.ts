@@ -14,7 +14,7 @@ export class Space {
     this.#reserve = reserve
   }
 
-  /** Free octets for this user, Infinity when the disk cannot tell. Read each time; it takes microseconds. */
+  /** Free octets for this user, Infinity when the system gives no answer. Read each time; it takes microseconds. */
   get free(): number {
     return freeOn(this.#dataDir)
   }
@@ -31,11 +31,11 @@ export class Space {
 
 /** Reports or clears the trouble of a disk below its reserve. */
 export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; troubles: Troubles }): void {
-  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is taken until there is room.')
+  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is accepted until there is room.')
   else troubles.clear('storage')
 }
 
-/** Free octets of the disk that holds a directory; Infinity when the system cannot tell. */
+/** Free octets of the disk that holds a directory; Infinity when the system gives no answer. */
 export function freeOn(directory: string): number {
   try {
     const { bavail, bsize } = statfsSync(directory)

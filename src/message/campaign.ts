@@ -32,7 +32,7 @@ export interface CampaignRecipient {
   date: number
   delivery: number
   values: Values
-  /** Fields of this mail alone: List-Unsubscribe, CFBL-Address. */
+  /** Fields that only this mail has: List-Unsubscribe, CFBL-Address. */
   extra: [name: string, value: string][]
 }
 

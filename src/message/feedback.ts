@@ -60,7 +60,7 @@ function recipientOf(fields: Field[], copies: Field[][]): string | null {
   return null
 }
 
-/** The headers of attached copies of our mail, whole copies or headers alone. */
+/** The headers of attached copies of our mail: of whole copies, and of copies with only the header. */
 const copiesIn = (message: Buffer, tree: Node): Field[][] =>
   [...nodesOf(tree)]
     .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')

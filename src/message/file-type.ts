@@ -42,7 +42,7 @@ export function refusalOf(filename: string, head: Uint8Array): string | undefine
   return magic && `is ${magic[0]}, whatever its name says`
 }
 
-/** Octets at fixed places of a file that show its media type, whatever its name. */
+/** Octets at fixed places of a file that show its media type, independent of its name. */
 const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = [
   ['application/pdf', 0, '%PDF-'],
   ['image/png', 0, '\x89PNG\r\n'],

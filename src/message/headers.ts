@@ -1,5 +1,5 @@
 // Header fields for the wire: RFC 2047 words for text that is not ASCII, folded at white space (RFC 5322 §2.2.3), no
-// line longer than 998 octets whatever the input. CR, LF and NUL were refused before; here they become spaces as well,
+// line longer than 998 octets for any input. CR, LF and NUL were refused before; here they become spaces as well,
 // so that no caller can inject a field.
 import { foldLines } from 'nodemailer/lib/mime-funcs'
 import type { Address } from './address.ts'

@@ -93,7 +93,7 @@ export function parseFields(block: string): Field[] {
   return fields
 }
 
-/** Where a part stands in its message. */
+/** The place of a part in its message. */
 interface Place {
   start: number
   end: number
@@ -166,7 +166,7 @@ function* partsBetween(
       open = line.closing || line.next === undefined ? undefined : line.next
       if (line.closing) return
     } else if (++budget.lookalikes > MAX_LOOKALIKES)
-      throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are none.`)
+      throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are not one.`)
     // One line end may serve this boundary and the next.
     at = message.indexOf(mark, at + mark.length)
   }

@@ -179,7 +179,7 @@ export async function parseBody(
   return plain ? { ...plain, attachments: [] } : readWhole(message, inspect)
 }
 
-/** Reads the body with the library alone, even if `plainBody` could read it. */
+/** Reads the body only with the library, even if `plainBody` could read it. */
 export async function readWhole(
   message: Buffer,
   inspect?: (attachment: InboundAttachment, head: Buffer) => void,

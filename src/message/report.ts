@@ -43,7 +43,7 @@ export function readReport(message: Buffer, tree: Node): Report | undefined {
 
 const named = ({ address, original }: ReportedRecipient): boolean => address !== '' || original !== null
 
-/** Reads a delivery report, from fields or free text; with `fieldsOnly` from fields alone. */
+/** Reads a delivery report, from fields or free text; with `fieldsOnly` only from fields. */
 function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | undefined {
   const fromServer = isFromServer(tree)
   const status = partsOf(tree).find(({ type }) => /^message\/(?:global-)?delivery-status$/.test(type))

@@ -172,7 +172,7 @@ function wireOf(
 ): string {
   const sender = noticeSender(store, config)
   const from = parseAddress(sender)
-  if (!from) throw new Error(`"${sender}" is no address that notices can come from; set notices.from.`)
+  if (!from) throw new Error(`"${sender}" is not an address that can send notices; set notices.from.`)
   const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
   const mail = {
     from: { ...from, name: from.name || 'Postrider' },

@@ -57,7 +57,7 @@ export async function requestErasure(
     }
     const now = clock.now()
     const id = newId(now)
-    // The ledger first: its entries are carried out again whatever happens to the database.
+    // The ledger first: its entries are carried out again even when the database is lost or replaced by an older one.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
     return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
   })

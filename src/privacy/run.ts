@@ -54,7 +54,7 @@ export class Privacy {
     this.#loop = new Loop({ name: 'privacy', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
-  /** Must run before anything is served or sent: it erases again what an older backup brought back. */
+  /** Must run before anything is served or sent: it erases addresses again that an older backup brought back. */
   async recover(): Promise<void> {
     await this.#sweep()
     for (const request of await this.#eraseAgain()) await this.#perform(request)

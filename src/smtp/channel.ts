@@ -157,7 +157,7 @@ export class Channel {
     return this.#socket.writableLength === 0
   }
 
-  /** Says goodbye. Resolves when the connection is closed, at the latest after 5 s. */
+  /** Sends QUIT. Resolves when the connection is closed, at the latest after 5 s. */
   quit(): Promise<void> {
     if (this.broken === null) this.#socket.end('QUIT\r\n')
     this.broken ??= { failure: 'closed by us' }

@@ -87,7 +87,7 @@ export class SmtpSession {
     this.#channel.onEnd = hear
   }
 
-  /** Says goodbye; resolves when the connection is closed, which takes seconds at most. */
+  /** Sends QUIT; resolves when the connection is closed, which takes seconds at most. */
   quit(): Promise<void> {
     return this.#channel.quit()
   }

@@ -222,7 +222,7 @@ function withALabels(address: string): string {
     : address
 }
 
-/** The signed-in client: what `signIn` gave the library as the user. Undefined where nobody signs in. */
+/** The signed-in client, which `signIn` gave to the library as the user; undefined for listeners without sign-in. */
 const whoOf = <Who>({ user }: SMTPServerSession): Who => ((user ?? { who: undefined }) as { who: Who }).who
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>

@@ -28,7 +28,7 @@ export interface Verdict {
   code: number | null
   enhanced: string | null
   text: string
-  /** True once the message's octets were sent: the mail counts as sent, whatever followed (D25). */
+  /** True once the message's octets were sent: the mail then counts as sent, with any later result (D25). */
   handed: boolean
   /** The exchanger's host name, once it was reached. */
   host: string | null

@@ -1,4 +1,4 @@
-// An outbound email's life (specification "Outbound email", D25). It follows its primary recipient alone.
+// An outbound email's life (specification "Outbound email", D25). It depends only on its primary recipient.
 //
 //   queued --handed--> sent --accepted--> delivered --returned--> bounced
 //      |                |                     '------complained--> complained

@@ -85,7 +85,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     network: { allow_private: ['127.0.0.0/8'], ...network },
     // Tests make more requests than people.
     api: { rate_limit: 0, ...api },
-    // Each thread loads its program anew, which takes longer than most tests.
+    // Each thread loads its program again, which takes longer than most tests.
     workers: { count: 1 },
     ...rest,
   })

@@ -50,7 +50,7 @@ export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
-/** A well-formed mail that somebody wants to send. */
+/** A well-formed mail that a user submits. */
 export interface Submission {
   userKey: number
   from: Address

@@ -9,7 +9,7 @@ import { addressRefused, guardedRequest, type FetchDeps } from './fetch.ts'
 /** Milliseconds for one link, redirects included. */
 const TIMEOUT = 10 * SECOND
 const REDIRECTS = 5
-/** Answers of servers that do not know HEAD, or want a browser. */
+/** Answers of servers that do not support HEAD, or that accept only browsers. */
 const ASK_AGAIN = new Set([400, 403, 404, 405, 501])
 
 export interface Reached {

@@ -18,7 +18,7 @@ export interface Attempt {
   response: string | null
   remote_mta: string | null
   tls: string | null
-  /** The SMTP dialogue, of the last attempt alone. */
+  /** The SMTP dialogue; only the last attempt has one. */
   dialogue: string | null
 }
 

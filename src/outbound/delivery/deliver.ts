@@ -184,7 +184,7 @@ export class DeliveryEngine {
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         this.#lanes.go(lane, route)
-        // Mail was claimed before its way was known: mail over the provider's limit goes back, in a pause all mail.
+        // Mail was claimed before its way was known: mail over the provider's limit goes back; in a pause, all of it.
         const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
         const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))

@@ -76,7 +76,7 @@ export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): b
   const damaged = verdicts.find((verdict) => verdict.damaged)
   if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
   const local = localOf(verdicts)
-  if (local) troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+  if (local) troubles.report('delivery', 'Mail waits because of trouble on this server.', local.cause)
   return local !== undefined
 }
 
