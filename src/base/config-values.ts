@@ -44,7 +44,7 @@ export const port = () => z.int('must be a port number').min(0).max(65535)
 /** Any text. */
 export const text = () => z.string('must be a text')
 
-/** A mail address, or '' for none. */
+/** A mail address; '' means that none is set. */
 export const mailAddress = () =>
   text()
     .refine(
@@ -53,7 +53,7 @@ export const mailAddress = () =>
     )
     .default('')
 
-/** The base URL that the outside uses, without a final slash. */
+/** The base URL under which clients reach this server, without a final slash. */
 export const publicUrl = () =>
   z.string().transform((value, context) => {
     const url = URL.canParse(value) ? new URL(value) : undefined
@@ -64,7 +64,7 @@ export const publicUrl = () =>
     return fits ? url.origin : z.NEVER
   })
 
-/** A DNS host name, or '' for none. */
+/** A DNS host name; '' means that none is set. */
 export const hostName = () =>
   z
     .string()

@@ -134,7 +134,7 @@ export const schema = z.strictObject({
 
 /** The configuration with every key present: durations in ms, sizes in bytes, endpoints as {host, port}. */
 export type Config = z.output<typeof schema>
-/** What a file or a test may give: any subset of the keys. */
+/** The configuration as a file or a test gives it: any part of the keys. */
 export type ConfigInput = z.input<typeof schema>
 
 /**
@@ -211,7 +211,7 @@ function applyEnvironment(
     const [head, key] = path
     if (head === undefined) continue
     const place = key === undefined ? tree : (tree[head] ??= {})
-    // A value in the place of a section is refused later.
+    // The schema refuses a value in the place of a section later.
     if (!isObject(place)) continue
     place[key ?? head] = fromText(raw, path)
     origin.set(path.join('.'), variable)

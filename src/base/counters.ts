@@ -1,5 +1,5 @@
-// Counters since the process began, for a monitoring system: code that causes an event counts it, after the commit if
-// it is a write, and /metrics reads the sums. They start at zero with each process.
+// Counters for a monitoring system. The code that causes an event counts the event, a write only after its commit, and
+// /metrics shows the sums. The sums start at zero with each process.
 
 export type Labels = Record<string, string>
 

@@ -25,9 +25,9 @@ export class Insistence {
   }
 
   /**
-   * Runs `write` until it succeeds. Resolves with its value, or with undefined when it was given up; `what` then names
-   * the loss in the log. `waits` is called with true when the first try fails, and with false when a later one
-   * succeeds.
+   * Runs `write` until it succeeds. Resolves with its value, or with undefined when the write was given up; `what` then
+   * gives the name of the lost write for the log. `waits` is called with true when the first try fails, and with false
+   * when a later try succeeds or the write is given up.
    */
   async run<T>(
     what: () => string,
@@ -46,7 +46,7 @@ export class Insistence {
       } catch (thrown) {
         this.#troubles.report(
           'store',
-          'The database cannot be written; what was sent is kept in memory until it can.',
+          'The database cannot be written. The results of sent mail are kept in memory until it can be written.',
           thrown,
         )
         if (!failed) waits(true)
@@ -61,7 +61,7 @@ export class Insistence {
     }
   }
 
-  /** The process is to stop: waiting writes are tried at once, and often. */
+  /** Call it when the process is about to stop: waiting writes are tried at once, and often. */
   end(): void {
     this.#ending = true
     this.#wake()

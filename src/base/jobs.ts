@@ -1,6 +1,7 @@
-// The part of a pool (base/pool.ts) inside a worker thread. Jobs take turns: one runs until it is done or waits for an
-// answer of the server, then the next runs. So at any moment it is known whose work the thread does, and what each job
-// costs. Small jobs and results travel in batches: a message between threads costs as much as a small job.
+// The part of a pool (base/pool.ts) inside a worker thread. Jobs take turns: one job runs until it is done or waits for
+// an answer of the server, then the next job runs. So it is always known which job the thread runs, and how much CPU
+// time each job has used. Small jobs and results are sent in batches: a message between threads costs as much as a
+// small job.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
 import { codeOf, messageOf } from './errors.ts'
@@ -14,7 +15,7 @@ type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; 
 
 interface Task {
   id: number
-  /** How much it waits for: unanswered questions, and what is outside of this thread. */
+  /** The number of results that the job waits for: answers to questions, and work outside of this thread. */
   open: number
   /** CPU time of its turns so far, in microseconds. */
   spent: number
@@ -79,22 +80,22 @@ function answered(id: number, answer: unknown): void {
   else resolve(answer)
 }
 
-/** What a job waits for goes on meanwhile: other jobs have their turns. */
+/** Counts one more result that the job waits for; the job's turn ends soon, and other jobs run meanwhile. */
 function wait(task: Task): void {
   task.open++
   setImmediate(pause, task)
 }
 
 /**
- * What a job waited for has come: `go` runs in its next turn. Until then the job waits for it: when several answers
- * come at once, the turn of the first one ends for the second.
+ * A result that the job waited for has arrived: `go` runs in the job's next turn. `open` counts the result until then:
+ * when several answers arrive at once, the turn for the first answer must end before the turn for the second begins.
  */
 function resume(task: Task, go: () => void): void {
   const come = (): void => {
     task.open--
     go()
   }
-  // It may have come before the turn ended.
+  // The result may have arrived before the turn ended.
   if (task === running || task.over) come()
   else take(task, come)
 }
@@ -134,8 +135,8 @@ export function ask<Answer>(question: unknown, patience?: number): Promise<Answe
 export const tell = (news: unknown): void => parentPort!.postMessage({ question: 0, ask: news } satisfies Question)
 
 /**
- * The same for an answer that several jobs need, such as a shared key. Its answer needs no turn: a job that waits for
- * it keeps its own turn, and would wait for ever if the answer needed another job's turn.
+ * Asks the server as `ask` does, for an answer that several jobs need, such as a shared key. The answer needs no turn:
+ * a job that waits for the answer keeps its own turn, and would wait for ever if the answer needed another job's turn.
  */
 export const askForAll = <Answer>(question: unknown): Promise<Answer | undefined> => tasks.exit(() => ask(question))
 
@@ -145,7 +146,7 @@ const ofSystem = (thrown: unknown): boolean => thrown instanceof Error && 'sysca
 export interface Serving<Result> {
   /** The buffers of a result that are transferred instead of copied. */
   transfer?: (result: Result) => ArrayBuffer[]
-  /** How many results are sent together; 1 for jobs that may take long, so that none waits for another. */
+  /** How many results are sent together; 1 for jobs that may take long, so that no result waits for another job. */
   lot?: number
 }
 

@@ -1,4 +1,4 @@
-/** The value of a text that the database holds as JSON; undefined where damage left no JSON. */
+/** The value of a JSON text from the database; undefined when the text is damaged and no longer JSON. */
 export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -15,5 +15,5 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 export function textsOf(json: string): string[] {
   const list: unknown = JSON.parse(json)
   if (Array.isArray(list) && list.every((each) => typeof each === 'string')) return list
-  throw new TypeError('The JSON is no list of texts.')
+  throw new TypeError('The JSON is not a list of texts.')
 }

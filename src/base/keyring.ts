@@ -6,7 +6,7 @@ import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, wri
 import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 
-/** What keys are derived for. */
+/** The purposes that keys are derived for. */
 export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
 
 export const KEY_FILE = 'instance.key'

@@ -30,7 +30,7 @@ export interface Entry {
   fields: Fields
 }
 
-/** So many lines are kept in memory, for people who have no shell. */
+/** The number of lines that are kept in memory, for operators who have no shell. */
 const KEPT = 500
 
 /** Priorities of syslog (RFC 5424 §6.2.1). */

@@ -1,8 +1,8 @@
-// The due-time loop: the one engine behind every queue. A queue is a table whose rows carry the time at which they are
-// due; a loop does what is due, asks when the next row is, and sleeps until then or until its bell is rung.
+// The due-time loop, which runs every queue. A queue is a table whose rows have the time at which they are due. A loop
+// does all work that is due, asks when the next row is due, and sleeps until then or until `ring` is called.
 //
-// Guarantees: a loop never runs beside itself; a bell rung while it runs makes it run again; a fault is logged and the
-// loop goes on after a pause that doubles from one second to a minute; stop() waits for the run in progress.
+// Guarantees: a loop never runs twice at the same time; `ring` during a run causes another run; a fault is logged and
+// the loop goes on after a pause that doubles from one second to a minute; stop() waits for the run in progress.
 import { MINUTE, SECOND, type Cancel, type Clock } from './clock.ts'
 import type { Log } from './log.ts'
 
@@ -10,7 +10,7 @@ export interface LoopOptions {
   name: string
   clock: Clock
   log: Log
-  /** Does what is due; returns the time at which the next work falls due, null when there is none. */
+  /** Does all work that is due; returns the time at which the next work is due, null when there is none. */
   run: (now: number) => Promise<number | null> | number | null
 }
 
@@ -26,13 +26,13 @@ export class Loop {
     this.#options = options
   }
 
-  /** Begins to run what is due, with a first look at once. Before it, rings do nothing. */
+  /** Starts the loop; the first run begins at once. Before the start, `ring` does nothing. */
   start(): void {
     this.#started = true
     this.ring()
   }
 
-  /** Says that something may be due. Cheap, and safe at any time. */
+  /** Wakes the loop, because work may be due. Cheap, and safe at any time. */
   ring(): void {
     if (!this.#started) return
     this.#rung = true
@@ -53,7 +53,7 @@ export class Loop {
 
   async #turn(): Promise<void> {
     const { clock, log, name, run } = this.#options
-    // Rings of the same turn of the event loop are one.
+    // Several calls of `ring` in one turn of the event loop cause one run.
     await Promise.resolve()
     let next: number | null = null
     while (this.#rung && this.#started) {

@@ -1,5 +1,6 @@
-// Which addresses we may connect to. Strangers name mail exchangers, attachment URLs and webhook URLs; none of these
-// may lead to this machine or its private network, unless the operator lists it in `network.allow_private` (D28, D55).
+// The addresses that this server may connect to. Strangers choose mail exchangers, attachment URLs and webhook URLs.
+// None of these may lead to this machine or its private network, unless the operator lists the network in
+// `network.allow_private` (D28, D55).
 import { BlockList, isIP, isIPv6, type AddressInfo } from 'node:net'
 
 /** IPv4 networks that are not public: the IANA special-purpose address registry, multicast and the reserved class E. */
@@ -124,7 +125,7 @@ export function formatEndpoint(host: string, port: number): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-/** Whether 0.0.0.0 is listened on at the same port: then "::" must not take IPv4 too (RFC 3493 §5.3). */
+/** Whether 0.0.0.0 is also listened on, at the same port: then "::" must not accept IPv4 as well (RFC 3493 §5.3). */
 export const isBeside = (
   endpoint: { host: string; port: number },
   all: readonly { host: string; port: number }[],

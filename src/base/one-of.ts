@@ -6,9 +6,9 @@ export const isOneOf = <Text extends string>(list: readonly Text[], text: string
 
 /** The names of a table whose type lists all of them. */
 export const namesIn = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] =>
-  // Object.keys returns string[], for an object may have more names than its type.
+  // Object.keys returns string[], because an object may have more names than its type.
   Object.keys(table) as Name[]
 
-/** Whether a text is a name of a table; names that every object inherits are none. */
+/** Whether a text is a name of a table; inherited names such as "constructor" do not count. */
 export const isNameIn = <Name extends string>(table: Readonly<Record<Name, unknown>>, text: string): text is Name =>
   Object.hasOwn(table, text)

@@ -1,22 +1,24 @@
 // Worker threads for work that would block the event loop. A pool runs one kind of worker. A job goes to the worker
-// with the fewest jobs; while all are busy another worker is started; a worker without work for a minute is ended.
+// with the fewest jobs. While all workers are busy, another worker is started. A worker without work for a minute is
+// ended.
 //
-// No job harms another. Each job has a budget of its thread's CPU time, which a busy machine does not use up. When a
-// job has used a quarter of a second of it, the other jobs of that thread move to another thread, and the job goes on
-// in the slow lane, among other slow ones. A job over its budget is ended alone. When a worker dies, only the job whose
-// turn it was is affected: it is tried once more, alone, before it is lost; the others run again elsewhere.
+// No job harms another. Each job has a budget of CPU time of its thread; waiting for a busy machine does not count.
+// When a job has used a quarter of a second, the other jobs of that thread move to another thread, and the job goes on
+// in the slow lane, among other slow jobs. When a job exceeds its budget, only this job ends. When a worker dies, only
+// the job whose turn it was counts as the cause: it is tried once more, in the slow lane, before it is lost; the other
+// jobs run again on another thread.
 import { availableParallelism } from 'node:os'
 import { WorkerSlot, type Ears, type Question, type Reply, type Task as AnyTask } from './worker-slot.ts'
 
 export { singleExecutable, type Question, type Ready, type Reply } from './worker-slot.ts'
 
 interface Task extends AnyTask {
-  /** CPU time that it may use, in ms; undefined: no limit. */
+  /** CPU time that the job may use, in ms; undefined: no limit. */
   cpu: number | undefined
-  /** How many threads died during its turn, and how many during the turn of another job. */
+  /** How many threads died during the job's turn, and how often the job was moved because of another job. */
   killed: number
   moved: number
-  /** Asked when it takes longer than the others: may it go on in the slow lane? */
+  /** Called when the job takes longer than the others; returns whether the job may go on in the slow lane. */
   outlasts: () => boolean
 }
 
@@ -48,7 +50,7 @@ export interface PoolOptions {
   size?: number | undefined
   /** Answers the questions of workers. */
   answer?: (ask: never) => Promise<unknown>
-  /** The CPU time in ms of a job that names none. */
+  /** The CPU time in ms of a job without a CPU time of its own. */
   cpu?: number
   /** JavaScript heap of each worker, in MB. */
   heapMb?: number
@@ -65,19 +67,19 @@ export interface Effort {
 
 /** A worker without work for this long (ms) is ended: an idle server has none. */
 const IDLE = 60_000
-/** CPU time in ms that a job may use beside other jobs. */
+/** CPU time in ms that a job may use on a thread that it shares with other jobs. */
 const BRIEF = 250
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
 /**
- * A thread that for this many times its job's budget has not told its CPU time, or has used none, counts as busy all
- * that time.
+ * A job whose thread reports no CPU time, or uses none, counts as over a limit of CPU time after this many times the
+ * limit.
  */
 const SILENCE = 10
-/** A job is lost when threads died this often in its own turn, or this often in the turn of others. */
+/** A job is lost when threads died this often in its own turn, or when it was moved more often than this. */
 const MAX_KILLED = 2
 const MAX_MOVED = 20
-/** The most jobs of a slow thread: one runs, the others may wait for answers meanwhile. */
+/** The most jobs of a thread in the slow lane: one job runs, while the others may wait for answers. */
 const SLOW_AT_ONCE = 8
 const HEAP_MB = 1024
 

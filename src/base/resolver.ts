@@ -1,5 +1,5 @@
-// DNS, asked of `dns.servers` (the system's when empty). An answer is a value of one of four kinds, because mail must
-// distinguish "there is none" from "it could not be found out" (RFC 5321 §5.1, RFC 7505).
+// DNS queries to `dns.servers` (to the system's servers when that list is empty). An answer is a value of one of four
+// kinds, because mail must distinguish "there is no record" from "the query failed" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
 import { codeOf, isLocal } from './errors.ts'
@@ -13,8 +13,8 @@ export type Answer<T> =
   /** The name does not exist (NXDOMAIN). */
   | { kind: 'nxdomain' }
   /**
-   * SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or memory to ask
-   * with.
+   * SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or no memory for
+   * the query.
    */
   | { kind: 'failed'; reason: string; local?: true }
 
@@ -69,7 +69,7 @@ export interface ResolverOptions {
   tries?: number
 }
 
-/** The most records of an answer: more belong to no mail set-up and would only fill memory. */
+/** The most records of an answer: no mail set-up needs more, and more would only fill memory. */
 const MAX_RECORDS = 100
 
 /** The most questions at once: hundreds overflow the socket's buffers, and a lost packet looks like no answer. */
@@ -105,15 +105,16 @@ async function ask<T>(question: () => Promise<T[]>, again = true): Promise<Answe
     if (code === 'ENOTFOUND' || code === 'EBADNAME') return { kind: 'nxdomain' }
     const want = isLocal(thrown) ? code : wantOfDescriptors()
     if (want) return { kind: 'failed', reason: want, local: true }
-    // Descriptors may be free again by now: then the question is asked, and who refuses it is a server.
+    // A lack of descriptors may have caused the error and be over by now: the query is sent once more. If it is refused
+    // again, a server refused it.
     if (code === 'ECONNREFUSED' && again) return ask(question, false)
     return { kind: 'failed', reason: code || 'unknown' }
   }
 }
 
 /**
- * The code of the error where this process can open no descriptor. c-ares says ECONNREFUSED of a socket that it could
- * not open.
+ * The error code when this process can open no descriptor, else undefined. c-ares reports ECONNREFUSED even when it
+ * could not open a socket.
  */
 function wantOfDescriptors(): string | undefined {
   try {

@@ -1,5 +1,5 @@
-// Free space on the disk of the data directory. Below a reserve nothing new is accepted (D73): mail that was accepted
-// must still be delivered, settled and erased, and all of that writes.
+// Free space on the disk of the data directory. When less than a reserve is free, nothing new is accepted (D73): the
+// delivery, the settling and the erasure of mail that was accepted before still need to write.
 import { statfsSync } from 'node:fs'
 import type { Config } from './config.ts'
 import type { Troubles } from './trouble.ts'
@@ -14,7 +14,7 @@ export class Space {
     this.#reserve = reserve
   }
 
-  /** Free octets for this user, Infinity when the disk cannot tell. Read each time; it takes microseconds. */
+  /** Free octets for this user, Infinity when the system gives no answer. Read each time; it takes microseconds. */
   get free(): number {
     return freeOn(this.#dataDir)
   }
@@ -31,11 +31,11 @@ export class Space {
 
 /** Reports or clears the trouble of a disk below its reserve. */
 export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; troubles: Troubles }): void {
-  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is taken until there is room.')
+  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is accepted until there is room.')
   else troubles.clear('storage')
 }
 
-/** Free octets of the disk that holds a directory; Infinity when the system cannot tell. */
+/** Free octets of the disk that holds a directory; Infinity when the system gives no answer. */
 export function freeOn(directory: string): number {
   try {
     const { bavail, bsize } = statfsSync(directory)

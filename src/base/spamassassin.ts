@@ -8,7 +8,7 @@ import { semaphore } from './semaphore.ts'
 
 export const SPAMASSASSIN = '/usr/bin/spamassassin'
 const MAX_OUTPUT = 64 * 1024 * 1024
-/** It takes a second or two of the processor. */
+/** SpamAssassin takes a second or two of CPU time for each mail. */
 const oneAtATime = semaphore(1)
 
 export interface SpamVerdict {
@@ -29,7 +29,7 @@ export function hasSpamAssassin(program: string): boolean {
   }
 }
 
-/** Undefined when it did not judge: it is not installed, or failed. */
+/** The verdict on a message; undefined when SpamAssassin is not installed, or failed. */
 export function judgeSpam(message: string | Buffer, program: string): Promise<SpamVerdict | undefined> {
   if (!hasSpamAssassin(program)) return Promise.resolve(undefined)
   const args = ['-L', '-x', '-p', '/dev/null', '--cf=use_bayes 0', '--cf=fold_headers 0', '--cf=report_safe 0']

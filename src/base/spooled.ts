@@ -34,5 +34,5 @@ export function readProven(path: string): Buffer {
 export const isSpoolName = (name: unknown): name is string =>
   typeof name === 'string' && /^[A-Za-z0-9][\w.~-]{0,199}$/.test(name)
 
-/** The own name of a file, without size and digest. */
+/** The name of a file without its size and digest. */
 export const ownName = (name: string): string => name.replace(/~\d+-[\w-]{43}$/, '')

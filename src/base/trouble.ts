@@ -1,6 +1,6 @@
-// Local trouble: a failure of this machine (disk, descriptors, memory, threads, keys, an error of this program) that
-// says nothing about any mail (D72). The code that meets it reports it here and tries again; the log, /health, /metrics
-// and the operator's notices read it.
+// Local trouble: a failure of this machine (disk, descriptors, memory, threads, keys, an error of this program) that is
+// not the fault of any mail (D72). The code that meets the failure reports it here and tries again. The log, /health,
+// /metrics and the operator's notices show it.
 import { MINUTE, type Clock } from './clock.ts'
 import { codeOf, messageOf } from './errors.ts'
 import type { Log } from './log.ts'
@@ -41,7 +41,7 @@ export class Troubles {
     this.#log.error('trouble', { what: name, reason: sentence, ...cause })
   }
 
-  /** Reports that it works again. */
+  /** Reports that the part works again. */
   clear(name: string): void {
     const known = this.#known.get(name)
     if (!known) return

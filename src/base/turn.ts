@@ -25,7 +25,7 @@ export class TurnBoard {
     this.#times = new Float64Array(memory)
   }
 
-  /** The job that the thread runs; its number is 0 when there is none. */
+  /** The job that the thread runs, with its CPU times; `job` is 0 when there is none. */
   read(): Turn {
     return {
       job: Atomics.load(this.#job, RUNNING),
@@ -34,14 +34,14 @@ export class TurnBoard {
     }
   }
 
-  /** Says that a job runs. `began` and `spent` are as in Turn. */
+  /** Records that a job runs. `began` and `spent` are as in Turn. */
   begin(job: number, began: number, spent: number): void {
     this.#times[BEGAN] = began
     this.#times[SPENT] = spent
     Atomics.store(this.#job, RUNNING, job)
   }
 
-  /** Says that no job runs. */
+  /** Records that no job runs. */
   end(): void {
     Atomics.store(this.#job, RUNNING, 0)
   }

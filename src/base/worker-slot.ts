@@ -1,4 +1,5 @@
-// One worker thread and its jobs: of a pool (base/pool.ts), or one that delivers mail (outbound/delivery/workers.ts).
+// One worker thread and its jobs. The thread belongs to a pool (base/pool.ts), or delivers mail
+// (outbound/delivery/workers.ts).
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { TurnBoard } from './turn.ts'
@@ -13,7 +14,7 @@ export interface Task<Job = unknown> {
 
 /** A question of a worker to the server. */
 export interface Question {
-  /** 0: it expects no answer. */
+  /** The number of the question; 0: the worker expects no answer. */
   question: number
   ask: unknown
 }
@@ -39,13 +40,13 @@ export interface Ears<Each extends Task> {
 
 /**
  * The young generation of the heap, in MB.
- * Jobs leave much short-lived garbage: with the default each worker collects 100 MB of it.
+ * Jobs leave much short-lived garbage: with the default size, up to 100 MB of garbage gather in each worker.
  */
 const YOUNG_MB = 16
 
 /**
- * CPU time in ms of the job whose turn it is; `idle`: how long (ms) the thread has not told it, or has used none: the
- * job holds its turn and waits.
+ * The CPU time (`ms`) of the job whose turn it is. `idle`: for how long (ms) the thread has not reported its CPU time,
+ * or has used none: the job keeps its turn, but only waits.
  */
 export interface Spent {
   job: number
@@ -53,7 +54,7 @@ export interface Spent {
   idle: number
 }
 
-/** CPU time in microseconds that counts as none: the question for it costs less. */
+/** A thread that used up to this much CPU time (microseconds) counts as idle: reporting the CPU time costs less. */
 const NONE = 1000
 
 export class WorkerSlot<Each extends Task = Task> {
@@ -68,7 +69,7 @@ export class WorkerSlot<Each extends Task = Task> {
   /** When the thread was last seen to work in the present turn, and its CPU time then. */
   #worked = { job: 0, cpu: 0, at: 0 }
 
-  /** Starts the thread. Throws when the machine has none left. */
+  /** Starts the thread. Throws when the machine can start no more threads. */
   constructor(source: URL, heapMb: number, ears: Ears<Each>) {
     this.worker = startWorker(source, heapMb, this.#board.memory)
     this.worker.on('message', (message: Reply[] | Question | Ready) => {
@@ -81,7 +82,7 @@ export class WorkerSlot<Each extends Task = Task> {
     this.worker.on('exit', () => ears.ended(this, cause))
   }
 
-  /** Gives the thread a job; jobs of one turn of the event loop go in one message. */
+  /** Gives the thread a job; all jobs of one turn of the event loop are sent in one message. */
   take(task: Each): void {
     const { id, job } = task
     this.pending.set(id, task)
@@ -92,7 +93,7 @@ export class WorkerSlot<Each extends Task = Task> {
   }
 
   #post(): void {
-    // Jobs may have been taken away again.
+    // `release` may have taken the jobs away again.
     if (this.#outbox.length > 0) this.worker.postMessage({ jobs: this.#outbox.splice(0) })
   }
 
@@ -109,13 +110,16 @@ export class WorkerSlot<Each extends Task = Task> {
     return this.pending.get(this.#board.read().job)
   }
 
-  /** The cost of the present job, if its turn had begun at the last call already: short jobs are never measured. */
+  /**
+   * The cost of the present job; undefined unless it was already the present job at the last call, so that short jobs
+   * are never measured.
+   */
   async spent(now: number): Promise<Spent | undefined> {
     const { job } = this.#board.read()
     const again = job !== 0 && job === this.#seen
     this.#seen = job
     if (!again) return undefined
-    // A thread inside a call of the system or a library answers only after it.
+    // A thread inside a call of the system or of a library answers only after that call.
     if (this.#asking) return { job, ms: 0, idle: now - this.#asking.since }
     this.#asking = { since: now }
     const used = await this.worker.cpuUsage().catch(() => undefined)

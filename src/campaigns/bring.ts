@@ -1,6 +1,6 @@
 // Imports contacts with their status in another program (D71). An import subscribes nobody who has unsubscribed, and
-// removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained ones get a
-// suppression.
+// removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get
+// a suppression.
 import type { Keyring } from '../base/keyring.ts'
 import { bringSuppression } from '../outbound/suppressions/bring.ts'
 import { normalised } from '../outbound/suppressions/stops.ts'
@@ -16,11 +16,11 @@ export interface BroughtContact extends NewContact {
   standing: Standing
 }
 
-/** Each contact is counted once. */
+/** The counts of an import; each contact is counted once. */
 export interface BroughtCounts {
   /** Added as subscribed. */
   created: number
-  /** In the audience already; its name or a field was changed. */
+  /** In the audience already; the name or a field was changed. */
   updated: number
   /** Added or kept as unsubscribed. */
   unsubscribed: number
@@ -117,7 +117,7 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
     .where('email', '=', arg.email),
 )
 
-/** Values of the file replace those of the contact; all others stay. False when nothing changed. */
+/** Values of the file replace values of the contact; all other values stay. False when nothing changed. */
 function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
   const there = tx.first(byAddress({ audience_key: audience.key, email: given.email }))!
   const name = given.name?.trim()

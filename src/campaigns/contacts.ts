@@ -1,5 +1,5 @@
 // Contacts (specification "Contact", D41): unique by address within an audience. A contact's status follows from the
-// suppressions of the audience's domain: to set it is to write or remove a suppression.
+// suppressions of the audience's domain: setting the status writes or removes a suppression.
 import type { Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -29,7 +29,7 @@ export interface NewContact {
 
 export type ContactChange = Partial<NewContact> & { status?: Contact['status'] | undefined }
 
-/** Trimmed, lower case, the domain as A-label; undefined when the text is no address. */
+/** The address trimmed, in lower case, with the domain as A-label; undefined when the text is not an address. */
 export function contactAddress(text: string): string | undefined {
   return parseAddrSpec(text.trim())?.address.toLowerCase()
 }

@@ -20,7 +20,7 @@ export type Campaign = RowOf<'campaigns'>
 export interface CampaignDeps {
   store: Store
   clock: Clock
-  /** Tells the runner that a campaign's status or time has changed. */
+  /** Wakes the runner, because a campaign's status or time has changed. */
   ring: () => void
 }
 
@@ -117,7 +117,7 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
 
 /**
  * Changes and moves a campaign.
- * Throws 422 for edits of a campaign that is no draft, and for moves that are not in the table.
+ * Throws 422 for edits of a campaign that is not a draft, and for moves that are not in the table.
  */
 export function changeCampaign(
   { clock, ring, store }: CampaignDeps,
@@ -160,7 +160,7 @@ function notEditable(status: CampaignStatus, names: readonly string[]): Refusal 
   )
 }
 
-/** What the owner may ask for instead, as the end of a sentence. */
+/** The moves that the owner may request instead, as the end of a sentence. */
 function movesOf(from: CampaignStatus): string {
   const moves = CAMPAIGN_STATUSES.filter((to) => ownersMove(from, to) !== undefined)
   return moves.length === 0 ? '; nothing moves it any more' : `, only to ${moves.join(' or ')}`
@@ -194,7 +194,7 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
 }
 
-/** sending -> paused; its queued mail is held. `failure` is the reason when it was not the owner's wish. */
+/** sending -> paused; the queued mail is held. `failure` is the reason when the owner did not ask for the pause. */
 export function pauseCampaign(
   tx: Tx,
   campaign: Campaign,
@@ -232,7 +232,7 @@ export function moveCampaign(
   return row !== undefined
 }
 
-/** Removes a campaign. Its sent mails stay on record; mails that were not sent yet never are. */
+/** Removes a campaign. Its sent mails stay on record; mails that were not sent yet are never sent. */
 export function removeCampaign({ clock, ring, store }: CampaignDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()

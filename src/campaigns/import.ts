@@ -1,5 +1,5 @@
-// Imports contacts through the API (D42). Valid ones are added. Ones that are in the audience already or come twice are
-// skipped; invalid ones are skipped and listed. A lot is one transaction, so that none is half imported.
+// Imports contacts through the API (D42). Valid contacts are added. Contacts that are in the audience already or occur
+// twice are skipped; invalid contacts are skipped and listed. A lot is one transaction, so that none is half imported.
 import { contactAddress, insert, type ContactDeps, type NewContact } from './contacts.ts'
 import type { Audience } from './audiences.ts'
 

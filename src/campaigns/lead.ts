@@ -1,12 +1,12 @@
-// How far the queue is ahead of delivery, by campaign: mails that were queued and not attempted yet. The runner queues,
-// the letters tell of first attempts.
+// Counts for each campaign the mails that are queued and not attempted yet. The runner (run.ts) reports queued mails,
+// and the letters (letters.ts) report first attempts.
 import { SECOND, type Clock } from '../base/clock.ts'
 
 /** The most mails of a campaign that wait for their first attempt. */
 const MOST = 1000
 /**
- * When no mail was attempted for this time (ms), the waiting mails
- * are held up by their exchangers, and more are queued.
+ * When no mail was attempted for this time (ms), the exchangers
+ * of the waiting mails are slow, and more mails are queued.
  */
 const STUCK = SECOND / 4
 
@@ -31,7 +31,7 @@ export class Lead {
     this.#moved.set(campaign, this.#clock.now())
   }
 
-  /** A mail was attempted for the first time. */
+  /** Call it when a mail was attempted for the first time. */
   attempted(campaign: number): void {
     const ahead = (this.#ahead.get(campaign) ?? 1) - 1
     this.#ahead.set(campaign, ahead)
@@ -39,7 +39,7 @@ export class Lead {
     if (ahead === MOST / 2) this.#half()
   }
 
-  /** When more mails are queued although none was attempted; null when the campaign is not waiting. */
+  /** The time at which more mails are queued although none was attempted; null when there is room for more mails. */
   stuckAt(campaign: number): number | null {
     return (this.#ahead.get(campaign) ?? 0) < MOST ? null : this.#moved.get(campaign)! + STUCK
   }

@@ -1,5 +1,5 @@
-// The source of campaign mail: gives the composer the content of a mail, and decides whether the mail is still to be
-// sent. The decision is made when the mail is about to be sent, not when it was queued.
+// The source of campaign mail: it gives the composer the content of a mail, and decides whether the mail is still sent.
+// The decision is made just before a mail is sent, not when it is queued.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -83,7 +83,7 @@ type TemplateName = [key: number, domain: string, prefix: string, base: string, 
 interface Known {
   campaign: Campaign
   listId: string
-  /** What of it is damaged in the database, as a sentence. */
+  /** The damage of the campaign in the database, as a sentence. */
   damage?: string | undefined
 }
 
@@ -99,7 +99,7 @@ export class CampaignLetters implements Source {
     this.#deps = deps
   }
 
-  /** The template behind a name that `letter` returned; a worker asks for it. */
+  /** The template with a name that `letter` returned; workers ask for it. */
   template(name: string): CampaignTemplate | undefined {
     const [key, domain, prefix, base, user] = JSON.parse(name) as TemplateName
     const known = this.#know(key)
@@ -168,7 +168,7 @@ export class CampaignLetters implements Source {
     return JSON.stringify([key, email.domain, email.mail_from_prefix, base, email.user_id] satisfies TemplateName)
   }
 
-  /** What of a mail is its recipient's alone. */
+  /** The parts of a mail that only this recipient's mail has. */
   #recipient(
     campaign: Campaign,
     contact: Contact | undefined,
@@ -200,7 +200,7 @@ export class CampaignLetters implements Source {
     return halted
   }
 
-  /** Says that a campaign's status may have changed. */
+  /** Call it when a campaign's status may have changed. */
   lookAgain(): void {
     this.#halted.clear()
   }
@@ -258,9 +258,9 @@ export class CampaignLetters implements Source {
       .slice(0, MAX_LIST_NAME)
     const listId = `${name === '' ? '' : `"${name}" `}<${audience?.id ?? campaign.id}.{domain}>`
     const damage = damageIn('campaigns', campaign) ?? (audience && damageIn('audiences', audience))
-    // Not kept: it is read again with the next mail, which may be after its repair.
+    // A damaged campaign is not kept in memory: it is read again with the next mail, and may be repaired by then.
     if (damage !== undefined) return { campaign, listId, damage }
-    // Kept without an end: a campaign that has begun does not change.
+    // Kept without a time limit: a campaign that has begun does not change.
     if (this.#known.size >= MAX_KNOWN) this.#known.clear()
     this.#known.set(key, { campaign, listId })
     return { campaign, listId }
@@ -271,7 +271,7 @@ const withdrawalOf = ({ deliveries, email }: MailTransaction): Withdrawal => ({
   putBack: (tx, now) => withdraw(tx, deliveries[0]!.key, email.campaign_key!, now),
 })
 
-/** A row that is not what was written, as a sentence. */
+/** A sentence about a damaged row; undefined when the row is intact. */
 const damageIn = (table: string, row: Digest): string | undefined =>
   isIntact(table, { ...row }, row.digest) ? undefined : `its row of ${table} in the database is not what was written.`
 
@@ -280,7 +280,7 @@ const address = (text: string): Address => parseAddress(text) ?? { name: '', add
 function fieldsOf(contact: Contact | undefined): Record<string, string> {
   if (!contact || contact.custom_fields === null) return {}
   const fields = JSON.parse(contact.custom_fields) as Record<string, unknown>
-  // Null prototype: a field may have any name, even "__proto__".
+  // A null prototype, because a field may have any name, even "__proto__".
   const values = Object.create(null) as Record<string, string>
   for (const [name, value] of Object.entries(fields)) values[name] = textOfValue(value)
   return values

@@ -1,4 +1,5 @@
-// A campaign's mails in lists: the columns that they share with their campaign, and how those of a large one are found.
+// A campaign's mails in lists: the columns that they share with their campaign, and a faster way to find the mails of a
+// large campaign.
 import { DAY } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
@@ -58,12 +59,12 @@ function contactsOf(reader: Reader, rows: readonly ListedRow[]): Map<unknown, Re
   return new Map(found.map((contact) => [contact.key, contact]))
 }
 
-/** Recipients from which on a campaign is large. */
+/** The number of recipients from which a campaign counts as large. */
 const LARGE = 10_000
 
 /**
- * The mails of one large campaign by the time in which they were made, which is the order of lists: by the index of
- * campaigns all of them would be read and sorted for each page. Undefined for others.
+ * A condition for the mails of one large campaign by their time of creation, which is the order of lists: by the index
+ * of campaigns all of these mails would be read and sorted for each page. Undefined for other queries.
  */
 export function ofLargeCampaign(
   keys: readonly number[],
@@ -79,7 +80,7 @@ export function ofLargeCampaign(
       .where('recipients', '>=', LARGE),
   )
   if (!campaign) return undefined
-  // The "+" keeps SQLite from the index of campaigns; a day more is for clocks that were set back.
+  // The "+" stops SQLite from using the index of campaigns; the additional day is for clocks that were set back.
   return {
     sql: '+campaign_key = ? and created_at >= ? and created_at <= ?',
     parameters: [key, campaign.created_at - DAY, (campaign.finished_at ?? Number.MAX_SAFE_INTEGER) + DAY],

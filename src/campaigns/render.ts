@@ -1,5 +1,5 @@
-// A campaign as one reader would see it, for previews and tests: its tags filled with values, without anything that
-// counts or leads out of a list. What is really sent is made by message/campaign.ts.
+// A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
+// tracking and no working unsubscribe link. The mail that is really sent is made by message/campaign.ts.
 import { withFooter } from '../message/footer.ts'
 import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, type Values } from '../message/template.ts'
 import type { Campaign } from './edit.ts'
@@ -33,6 +33,6 @@ export function tagsIn({ body_html, body_text, subject }: Content): string[] {
   return [...new Set(tags)]
 }
 
-/** Of them, those that no contact of the audience has a value for. */
+/** The tags of a campaign for which no contact of the audience has a value. */
 export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
   tagsIn(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))

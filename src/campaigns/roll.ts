@@ -1,5 +1,5 @@
-// Reads the contacts of an audience page by page, each with its standing. A suppression of its domain counts before its
-// status: an exported list must not call somebody "subscribed" who must not be written to.
+// Reads the contacts of an audience page by page, each with its standing. A suppression of the domain counts more than
+// the status: an exported list must not call a person "subscribed" to whom no mail may be sent.
 import { db, raw } from '../store/query.ts'
 import type { Reader } from '../store/database.ts'
 import type { Audience } from './audiences.ts'

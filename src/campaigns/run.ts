@@ -1,9 +1,9 @@
-// Runs campaigns: starts those that are due, queues the mails of those that are sending, page by page and only a little
-// ahead of delivery, and ends those that are done.
+// Runs campaigns: starts due campaigns, queues the mails of campaigns that are sending, page by page and only a little
+// ahead of delivery, and ends finished campaigns.
 //
 // The recipients are fixed at the start: contacts that were subscribed and not suppressed at that moment. The position
 // in the list is written in the same transaction as the mails, so that a crash neither loses nor repeats a recipient. A
-// campaign is `sent` when no mail of it is undecided.
+// campaign is `sent` when all its mails are decided.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
@@ -28,7 +28,7 @@ export interface RunDeps {
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
   lead: Lead
-  /** Tells the queue that a lane holds new mail. */
+  /** Wakes the queue, because a lane has new mail. */
   ringLane: (lane: string) => void
 }
 
@@ -51,13 +51,13 @@ export class CampaignRunner {
     this.#loop.start()
   }
 
-  /** Says that a campaign's status or time has changed. */
+  /** Wakes the loop, because a campaign's status or time has changed. */
   ring(): void {
     this.#deps.lead.forgetAll()
     this.#loop.ring()
   }
 
-  /** Says that a mail of a campaign is decided. */
+  /** Wakes the loop, because a mail of a campaign is decided. */
   settled(): void {
     this.#loop.ring()
   }

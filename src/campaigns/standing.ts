@@ -1,6 +1,7 @@
-// The standing of a contact as other programs write it (D71): words of status columns, and cells of yes-or-no columns.
+// The standing of a contact in the files of other programs (D71): words of status columns, and cells of yes-or-no
+// columns.
 
-/** In order: each keeps away at least as much mail as the one before. */
+/** All standings in order: each blocks at least as much mail as the standing before it. */
 export const STANDINGS = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'] as const
 export type Standing = (typeof STANDINGS)[number]
 
@@ -9,8 +10,8 @@ export const plain = (text: string): string => text.toLowerCase().replaceAll(/[\
 
 const WORDS: Record<Standing, readonly string[]> = {
   subscribed: ['subscribed', 'active', 'enabled', 'confirmed', 'optedin', 'optin'],
-  // They never asked for news, or never confirmed it: not written to, but not unsubscribed either.
-  // "Pending" is not among them: it may wait for anything, so that its row is an error (D71).
+  // The person never asked for news, or never confirmed it: no mail is sent, but the person has not unsubscribed.
+  // "Pending" is not in the list: its meaning is unknown, so that such a row is an error (D71).
   unconfirmed: ['unconfirmed', 'notconfirmed', 'nonsubscribed', 'notsubscribed', 'neversubscribed', 'transactional'],
   unsubscribed: ['unsubscribed', 'unsubscribe', 'unsub', 'optedout', 'optout'],
   blocked: ['blocked', 'blocklisted', 'blacklisted', 'disabled', 'suppressed', 'banned'],
@@ -20,7 +21,7 @@ const WORDS: Record<Standing, readonly string[]> = {
 
 const BY_WORD = new Map(STANDINGS.flatMap((standing) => WORDS[standing].map((word) => [word, standing] as const)))
 
-/** The standing that a word of a status column means; undefined for an unknown word. */
+/** The standing for a word of a status column; undefined for an unknown word. */
 export const standingOf = (word: string): Standing | undefined => BY_WORD.get(plain(word))
 
 const YES = new Set(['yes', 'y', 'true', 't', '1', 'x', 'on'])
@@ -39,6 +40,6 @@ export function flagOf(cell: string): boolean | undefined {
   return YES.has(word) ? true : NO.has(word) ? false : undefined
 }
 
-/** The standing that keeps more mail away. */
+/** The standing that blocks more mail. */
 export const graver = (one: Standing, other: Standing): Standing =>
   STANDINGS.indexOf(one) < STANDINGS.indexOf(other) ? other : one

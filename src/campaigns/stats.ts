@@ -1,5 +1,6 @@
-// A campaign's figures: mails by their status, counted at each request, and the events of readers (D37). Those are
-// counted again when one came or was removed: a campaign of 100,000 has tens of thousands, and its page is read often.
+// A campaign's figures: mails by their status, counted at each request, and the events of readers (D37). Events are
+// counted again only after an event was added or removed: a campaign of 100,000 mails has tens of thousands of events,
+// and its page is read often.
 import type { Reader } from '../store/database.ts'
 import { told } from '../store/event-sums.ts'
 import { raw } from '../store/query.ts'
@@ -20,7 +21,7 @@ export interface CampaignCounts extends ReaderCounts {
   complaints: number
 }
 
-/** The last counts of one campaign, and what they were counted from. */
+/** The last counts of one campaign, and the state of the events from which they were counted (`sourceOf`). */
 interface Counted {
   from: string
   counts: ReaderCounts
@@ -28,7 +29,7 @@ interface Counted {
 
 /** The most campaigns whose counts are kept. */
 const MAX_KEPT = 100
-/** By the store. A transaction is another reader: it counts what it sees itself. */
+/** The kept counts of each reader. A transaction is a separate reader, and counts the events that it sees. */
 const kept = new WeakMap<Reader, Map<number, Counted>>()
 
 export function campaignCounts(reader: Reader, key: number): CampaignCounts {
@@ -57,7 +58,7 @@ function readerCounts(reader: Reader, key: number): ReaderCounts {
   return counts
 }
 
-/** Differs once a reader's event of the campaign was added, or any event was removed or summed up. */
+/** A text that changes when a reader's event of the campaign was added, or any event was removed or summed up. */
 function sourceOf(reader: Reader, key: number): string {
   const newest = (type: string): string =>
     `coalesce((select max(key) from events where campaign_key = ? and type = '${type}'), 0)`
@@ -89,7 +90,7 @@ function countEvents(reader: Reader, key: number): ReaderCounts {
   )!
 }
 
-/** How many mails of a campaign came to an end, each once: one that bounced after it was delivered too. */
+/** The number of a campaign's mails that have ended. A mail that bounced after its delivery is counted once. */
 export const concludedOf = (reader: Reader, key: number): number =>
   reader.first(
     raw<{ count: number }>(

@@ -1,6 +1,6 @@
-// The token of an unsubscribe link. It holds all that unsubscribing needs, so that a link works when contact, campaign
-// and mail are deleted (D45). It is sealed: recipient, list, domain and the length of the address cannot be read from
-// it (D60).
+// The token of an unsubscribe link. It holds all data for unsubscribing, so that a link still works when contact,
+// campaign and mail are deleted (D45). It is sealed: recipient, list, domain and the length of the address cannot be
+// read from it (D60).
 import type { Keyring } from '../base/keyring.ts'
 
 export interface Leaving {
@@ -30,7 +30,7 @@ export function unsubscribeUrl(
 /** The content of a token; undefined when it was not made by this server. */
 export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving | undefined {
   const bytes = Buffer.from(token, 'base64url')
-  // The decoder ignores foreign characters and the last bits of the last one; this accepts only the one exact form.
+  // The decoder ignores foreign characters and unused bits of the last character: only the exact form is accepted.
   if (bytes.toString('base64url') !== token) return undefined
   const content = opened(keyring, bytes) ?? signed(keyring, bytes)
   if (content === undefined) return undefined
@@ -46,7 +46,7 @@ function opened(keyring: Keyring, bytes: Buffer): string | undefined {
   }
 }
 
-/** The first form of tokens: readable, with a signature in front. Links in sent mail must keep working. */
+/** Reads the first form of tokens: not sealed, with a signature in front. Links in sent mail must keep working. */
 function signed(keyring: Keyring, bytes: Buffer): string | undefined {
   const body = bytes.subarray(MAC_BYTES)
   const holds = body.length > 0 && keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)

@@ -27,7 +27,7 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
 export const nextPage = (reader: Reader, campaign: Campaign): PageOfMails =>
   campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, campaign)
 
-/** The address alone: it may be stored with a display name. */
+/** The address without its display name, which may be stored with it. */
 const parseTestAddress = (text: string): string => parseAddress(text)!.address
 
 /** Subscribed and not suppressed when the campaign began. Changes since then are checked when the mail is sent. */

@@ -1,16 +1,16 @@
 // The statements that claim received messages for examination. A claim counts as an attempt and holds the message for
-// the length of a lease. Attempts of fresh messages are 0; only messages of an ended process have more.
+// the length of a lease. New messages have 0 attempts; only messages that an ended process had claimed have more.
 import { HOUR } from '../base/clock.ts'
 import { raw } from '../store/query.ts'
 import type { InboundMessage } from './record.ts'
 
-/** How many due messages one query looks at. */
+/** The most due messages that one query reads. */
 const LOOKED_AT = 500
 /** Longer than any examination takes: only a start releases claimed messages. */
 const LEASE = HOUR
 
-/** Claims due messages, at most `limit`, clients in turn: of each client `ofOne` less the `held` ones, so that a busy
- *  client delays no other. Only the first few hundred due messages are looked at. */
+/** Claims due messages, at most `limit`, clients in turn: for each client `ofOne` minus the number in `held`, so that a
+ *  busy client delays no other. Only the first few hundred due messages are read. */
 export const due = (now: number, limit: number, held: Record<string, number>, ofOne: number) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
@@ -25,7 +25,7 @@ export const due = (now: number, limit: number, held: Record<string, number>, of
     [now + LEASE, now, JSON.stringify(held), ofOne, limit],
   )
 
-/** Claims the messages with these keys that are still to be examined and that nobody holds. */
+/** Claims the messages with these keys that must still be examined and that are not claimed. */
 export const named = (now: number, keys: readonly number[]) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
@@ -33,7 +33,7 @@ export const named = (now: number, keys: readonly number[]) =>
     [now + LEASE, JSON.stringify(keys)],
   )
 
-/** Claims one of the messages that an ended process had claimed: the one that was in hand the fewest times. */
+/** Claims one of the messages that an ended process had claimed: the message with the fewest attempts. */
 export const suspect = (now: number) =>
   raw<InboundMessage>(
     `update inbound_messages set attempts = attempts + 1, next_attempt_at = ?
@@ -47,7 +47,7 @@ export const anySuspect = raw<{ key: number }>(
   'select key from inbound_messages where next_attempt_at is not null and attempts > 0 limit 1',
 )
 
-/** When the first message is due, in epoch ms; with `suspects` those of an ended process count too. */
+/** When the first message is due, in epoch ms; with `suspects` messages that an ended process had claimed count too. */
 export const earliest = (suspects: boolean) =>
   raw<{ at: number | null }>(
     `select min(next_attempt_at) as at from inbound_messages

@@ -1,5 +1,5 @@
-// Handles complaints (D62). A proven complaint whose token names a mail of ours is applied to it. One that is not
-// proven, or names no mail, changes nothing and is listed among the notices of its domain.
+// Handles complaints (D62). A proven complaint whose token names a mail of ours is applied to that mail. A complaint
+// that is not proven, or names no mail, changes nothing and is listed among the notices of its domain.
 import { countInNotice } from '../accounts/notices.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -17,9 +17,9 @@ export interface Complaint {
   /** Keys of the deliveries whose return path received it. */
   returned: number[]
   proven: boolean
-  /** The hosted domain whose address received it; null when there is none. */
+  /** The hosted domain whose address received the complaint; null when there is none. */
   domain: number | null
-  /** The domain of its From field. */
+  /** The domain of the complaint's From field. */
   from: string
   client: string
 }
@@ -58,7 +58,7 @@ function mailOf(tx: Tx, ...tokens: number[][]): { domain_key: number; email_key:
     : tx.first(db.selectFrom('deliveries').select(['domain_key', 'email_key']).where('key', 'in', keys).limit(1))
 }
 
-/** Names no recipient's address: a notice is kept when the address is erased. */
+/** Writes the notice. It names no recipient's address, because a notice is kept when the address is erased. */
 function tell(
   tx: Tx,
   { client, domain, from, proven, report }: Complaint,

@@ -1,5 +1,5 @@
-// Has a received message read and judged by workers. A fault that the message causes becomes its result; a fault of
-// this machine (no thread, no descriptor, an unreadable file) does not: the message is examined later.
+// Reads and judges a received message in worker threads. A fault that the message causes becomes its result. After a
+// fault of this machine (no thread, no descriptor, an unreadable file) the message is examined later.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf } from '../base/errors.ts'
@@ -22,7 +22,7 @@ export interface ExamineDeps {
   budget?: number
 }
 
-/** Many times what normal mail takes, even on a slow machine; then the addition for each megabyte. */
+/** Many times the CPU time for normal mail, even on a slow machine; and the addition for each megabyte. */
 const BUDGET = 10 * SECOND
 const BUDGET_PER_MB = SECOND
 /** A message of this size may take long without being suspect. */
@@ -36,13 +36,13 @@ const MAX_CLIENTS = 10_000
 /** The message must be examined later; nothing is known about it yet. */
 export class Later extends Error {}
 
-/** It must be examined later, because too many slow messages are examined at present. */
+/** The message must be examined later, because too many slow messages are examined at present. */
 export class NoRoom extends Later {}
 
 export class Examiner {
   readonly #deps: ExamineDeps
   readonly #slow = new Set<InboundMessage>()
-  /** Clients whose mail took long, with the time until which that is remembered. */
+  /** Clients whose mail took long, each with the time until which this is remembered. */
   readonly #heavy = new Map<string, number>()
 
   constructor(deps: ExamineDeps) {
@@ -60,7 +60,7 @@ export class Examiner {
     return MAX_SLOW - this.#slow.size
   }
 
-  /** Throws Later, when no job of the message is under way any more. */
+  /** Reads and judges a message. Throws Later, but only when no job of the message is under way any more. */
   async examine(message: InboundMessage): Promise<Read> {
     const effort = this.#effort(message)
     try {

@@ -1,5 +1,5 @@
-// Erases an address from received mail: a message that names it loses its octets, text and header; its rows stay. When
-// the message belongs to other accounts too, theirs stays, and this account gets an empty copy.
+// Erases an address from received mail: the octets, text and header of a message that names it are deleted; its rows
+// stay. When the message belongs to other accounts too, their copy stays, and this account gets an empty copy.
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, redact, redacting, sliceEnd, type Erasing } from '../store/erasing.ts'
@@ -20,10 +20,10 @@ interface Stored {
 const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
 
 export const forgetInInboxes = redacting('inboxes', ['name'])
-/** The address of a removed inbox is erased; that of an active one belongs to the account itself. */
+/** Erases the addresses of removed inboxes; the address of an active inbox belongs to the account itself. */
 export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')
 
-/** Works on some messages; `read` gives a file of the spool. Returns the key to go on from, null at the end. */
+/** Erases in some messages; `read` gives a file of the spool. Returns the key from which to go on, null at the end. */
 export function forgetInInbound(
   tx: Tx,
   erasing: Erasing,
@@ -107,7 +107,7 @@ function empty(tx: Tx, key: number, { mark }: Erasing): void {
   )
 }
 
-/** Makes an empty message that replaces one which another account has too. */
+/** Makes an empty message, which replaces a message that another account has too. */
 function emptied(tx: Tx, key: number, { at, mark }: Erasing): number {
   const made = tx.run(
     raw(

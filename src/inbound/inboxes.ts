@@ -20,7 +20,7 @@ export interface InboxDeps {
   ring: () => void
 }
 
-/** Creates an inbox. Throws 422 when the address is on no domain of the user, is on several, or exists. */
+/** Creates an inbox. Throws 422 when the address is on no domain of the user, on several domains, or exists already. */
 export function addInbox(
   { clock, config, ring, store }: InboxDeps,
   userKey: number,
@@ -112,7 +112,7 @@ export function changeInbox(
   )
 }
 
-/** Stops receiving; received mail stays. */
+/** Removes an inbox: it receives no more mail; received mail stays. */
 export function removeInbox({ clock, config, ring, store }: InboxDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
@@ -144,7 +144,7 @@ export function closeInboxes({ clock, store }: Pick<InboxDeps, 'clock' | 'store'
   )
 }
 
-/** Every inbox that is not removed, with its owner, for the operator. */
+/** Every existing inbox with its owner, for the operator. */
 export function listInboxes(reader: Reader): (Inbox & { email: string })[] {
   return reader.all(
     db

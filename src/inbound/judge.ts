@@ -41,7 +41,7 @@ export interface Judgement {
   verdicts: Verdicts
   /** Our Authentication-Results field, with its line end. */
   field: string | null
-  /** The parts of the message that are beyond the limits. */
+  /** The parts of the message that exceed the limits. */
   beyond: string | null
   /** True when the mail surely comes from the domain of its From field (D62). */
   proven: boolean
@@ -114,7 +114,7 @@ async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Bey
     mta: hostname,
     resolver: resolver(dnsTime),
     disableBimi: true,
-    // Results as the RFCs define them; without it the library interprets what was meant.
+    // Results as the RFCs define them; without this setting the library guesses the meaning of malformed fields.
     strict: true,
   })
   const signatures = result.dkim?.results ?? []
@@ -143,7 +143,7 @@ const reasonOf = (beyond: Beyond): string | null => [...new Set(Object.values(be
 type Method = 'dkim' | 'dmarc' | 'arc'
 type Lacks = Partial<Record<Method, { result: string; why: string }>>
 
-/** The methods that lacked evidence, and the results they get. */
+/** The methods without complete evidence, and the results that they get. */
 function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lacks {
   const lacks: Lacks = {}
   const put = (method: Method, result: string, why: string | undefined): void => {
@@ -161,7 +161,7 @@ const LIBRARY = ['dmarc', 'arc'] as const
 
 /** Our Authentication-Results field with these results. */
 function marked(field: string, lacks: Lacks): string {
-  // The library's results for evidence that it was not given would be wrong.
+  // The library did not get this evidence, so that its own results would be wrong.
   const told = field
     .trimEnd()
     .split(/;\r\n[ \t]+/)
@@ -191,7 +191,7 @@ async function beginning(file: string): Promise<Buffer> {
   }
 }
 
-/** The message in blocks of whole lines: the library would join a divided line again for each of its pieces. */
+/** The message in blocks of whole lines: the library would join a divided line again for each piece of the line. */
 async function* signedMessage(header: string, content: Content, start: number): AsyncIterable<Buffer> {
   yield whole(header)
   let rest: Buffer[] = []

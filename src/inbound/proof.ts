@@ -8,7 +8,7 @@ export function isProven({ dkim, dmarc, spf }: AuthenticateResult): boolean {
   const from = dmarc ? dmarc.status.header?.from : undefined
   if (from === undefined) return false
   const signed = dkim.results.some(
-    // A signature over only a part of the body does not cover appended text, and one in test mode does not count.
+    // A signature over only a part of the body does not cover appended text; a signature in test mode does not count.
     ({ status }) => status.result === 'pass' && status.aligned && !status.underSized && !status.testing,
   )
   return (

@@ -30,7 +30,7 @@ export interface AttachmentJob {
 export interface SubmittedJob {
   task: 'submitted'
   content: Content
-  /** It has lines that are too long: its parts must be encoded again. */
+  /** The mail has lines that are too long: its parts must be re-encoded. */
   longLines: boolean
 }
 
@@ -41,7 +41,7 @@ export interface SubmittedReading {
   refused: string | null
   /** Why its content cannot be read, in a sentence; null when it was read. */
   unreadable: string | null
-  /** With shorter lines, where that was asked for; null: it cannot be. */
+  /** The octets with shorter lines, if these were requested; null: not requested, or impossible. */
   octets: Uint8Array | null
 }
 
@@ -57,7 +57,7 @@ const bytesOf = (content: Content): Buffer =>
   'file' in content ? readProven(content.file) : Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 
 async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
-  // Outside the try: an unreadable file is no fault of the message.
+  // Outside the try: an unreadable file is not a fault of the message.
   const message = bytesOf(content)
   let header: ParsedHeader | null = null
   try {
@@ -72,7 +72,7 @@ async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
   }
 }
 
-/** What is beyond the limits of MIME is not judged, and so not taken (D77). */
+/** Reads a submitted mail. A mail that exceeds the limits of MIME cannot be checked, and so is not accepted (D77). */
 async function readSubmitted({ content, longLines }: SubmittedJob): Promise<SubmittedReading> {
   const given = bytesOf(content)
   const short = longLines ? withShortLines(given) : undefined
@@ -88,14 +88,14 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
   }
   if (refused !== undefined) return { ...reading, refused }
   try {
-    // The library may see a file where the tree has none.
+    // The library may find an attachment that the tree does not have.
     const body = await parseBody(message, ({ filename }, head) => {
       const why = refusalOf(filename ?? '', head)
       if (why !== undefined) refused ??= `"${filename ?? 'A file without a name'}" ${why}.`
     })
     return { ...reading, body, refused: refused ?? null }
   } catch {
-    // What it cannot read has no body that could be shown; what is in it was judged.
+    // When the library cannot read the message, there is no body to show; its parts were checked above.
     return { ...reading, refused: refused ?? null }
   }
 }
@@ -103,8 +103,7 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
 const NO_BODY: ParsedBody = { text: null, html: null, attachments: [] }
 
 /**
- * What the header says of a message whose structure is beyond the limits; null when the header itself is beyond the
- * limits.
+ * The header of a message whose structure exceeds the limits; null when the header itself exceeds them.
  */
 function headerAlone(message: Buffer): ParsedHeader | null {
   const end = message.indexOf('\r\n\r\n')

@@ -1,8 +1,8 @@
 // Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
-// attempt before the work: a message that makes the process crash is found by its attempts. Messages that an ended
+// attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
 // process had claimed are examined one at a time; after ten such claims a message is kept unread as parse_rejected.
 //
-// Faults of this machine end no message: it is tried again, first after 10 seconds, at most after 10 minutes (D72).
+// After a fault of this machine a message is tried again, first after 10 seconds, at most after 10 minutes (D72).
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
@@ -21,19 +21,19 @@ export interface ReadDeps extends ExamineDeps {
   keyring: Keyring
 }
 
-/** The most messages examined at once. Those under way for more than a second (DNS, the slow lane) do not count. */
+/** The most messages examined at once. Messages under way for more than a second (DNS, slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
 /** The most of these from one client. */
 const YOUNG_OF_ONE = 8
-/** The most messages held in all, the most octets of them in memory, and the most from one customer. */
+/** The most claimed messages in all, the most octets of them in memory, and the most from one customer. */
 const MAX_HELD = 512
 const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
 
 /**
  * A process may end for many reasons.
- * When it ended this often with the same message in hand, the message may be the reason.
+ * When it ended this often while it examined the same message, the message may be the reason.
  */
 const MAX_CLAIMS = 10
 const FIRST_WAIT = 10 * SECOND
@@ -54,10 +54,10 @@ export class InboundEngine {
   readonly #held = new Map<number, Held>()
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** Messages that wait for others of their customer, and those that wait for a place in the slow lane. */
+  /** Messages that wait for other messages of their customer, and messages that wait for a place in the slow lane. */
   readonly #crowded = new Waiting()
   readonly #slowed = new Waiting()
-  /** True while a message is examined that an ended process had claimed. */
+  /** True while a message that an ended process had claimed is examined. */
   #suspect = false
   #warm = false
   readonly #insistence: Insistence
@@ -96,16 +96,16 @@ export class InboundEngine {
 
   async #run(now: number): Promise<number | null> {
     const { store } = this.#deps
-    // The loop is rung when a write ends.
+    // `ring` is called when a write ends.
     if (this.#unwritten > 0) return null
     const room = this.#room(now)
     if (room <= 0) return this.#held.size < MAX_HELD ? now + YOUNG : null
     const woken = this.#woken(now, room)
     const next = store.first(earliest(!this.#suspect))?.at ?? null
-    // Each examined message rings the loop: most rings find nothing to claim, and should cost no transaction.
+    // Each examined message wakes the loop: mostly there is nothing to claim, and then a transaction is not needed.
     if (woken.length === 0 && (next === null || next > now)) return next
-    // Where a process ends before its first thread runs, the message in hand is not the reason: none is claimed so
-    // early.
+    // When a process ends before its first thread runs, a message cannot be the reason: so before that, none of the
+    // messages of an ended process is claimed.
     if (!this.#warm && store.first(anySuspect)) await this.#examiner.warm()
     this.#warm = true
     const claimed = await store.writeSoon((tx) => [
@@ -114,12 +114,12 @@ export class InboundEngine {
       ...(this.#suspect ? [] : tx.all(suspect(now))),
     ])
     for (const message of claimed) this.#take(message, now)
-    // Due messages that were not claimed wait for others of their client.
+    // Due messages that were not claimed wait for other messages of their client.
     const at = store.first(earliest(!this.#suspect))?.at ?? null
     return at === null || at > now ? at : now + YOUNG
   }
 
-  /** Keys of waiting messages that have room now, at most `room`. */
+  /** Keys of waiting messages for which there is room now, at most `room`. */
   #woken(now: number, room: number): number[] {
     if (this.#crowded.size + this.#slowed.size === 0) return []
     const rooms = new Map<string, { all: number; young: number }>()
@@ -197,8 +197,8 @@ export class InboundEngine {
     }
   }
 
-  /** Releases a message as if it had not been claimed. It is tried again when `list` has room for it, and without a
-   *  list, or when it is suspect, after a wait that doubles each time. */
+  /** Releases a message as if it had not been claimed. It is tried again when `list` has room for it. Without list, or
+   *  when an ended process had claimed the message, it is tried again after a wait that doubles each time. */
   async #putBack({ attempts, client, id, key }: InboundMessage, list?: Waiting): Promise<void> {
     const { clock, log } = this.#deps
     const listed = attempts > 1 ? undefined : list
@@ -209,7 +209,7 @@ export class InboundEngine {
     listed?.add(customerOf(client), key)
   }
 
-  /** Writes as soon as the store can; undefined when the process ends before. Throws the errors of `work` itself. */
+  /** Writes as soon as the store can; undefined when the process stops first. Throws the errors of `work` itself. */
   async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
     const { store } = this.#deps
     const tried = await this.#insistence.run(

@@ -26,11 +26,11 @@ export interface ReceiveDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'hostname' | 'inbound'>
-  /** Tells the processing loop that a message waits. */
+  /** Wakes the processing loop, because a message waits. */
   ring: () => void
 }
 
-/** From this many messages at once on, their rows wait to share a commit. */
+/** When this many messages or more arrive at once, their rows wait to share a commit. */
 const MANY = 4
 /** The most servers that a message may pass (RFC 5321 §6.3). */
 const MAX_RECEIVED = 100
@@ -105,8 +105,8 @@ export class Reception {
       if (!wanted && name !== null) await this.#deps.spool.remove(name)
       return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
     } catch (thrown) {
-      // A commit whose sync failed may still be there after a restart.
-      // Then its file is needed; if not, it goes into quarantine.
+      // A commit whose sync failed may exist after a restart: then its file is needed. If it does not exist, the file
+      // is moved into quarantine.
       if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#deps.spool.remove(name)
       throw thrown
     } finally {
@@ -130,7 +130,7 @@ export class Reception {
     return { head, size }
   }
 
-  /** The name of a virus, null when there is none, or a refusal when the scanner cannot tell. */
+  /** The name of a virus, null when there is none, or a refusal when the scanner gives no result. */
   async #scan(content: Uint8Array | { file: string }): Promise<string | SmtpRefusal | null> {
     const { config, log } = this.#deps
     if (config.inbound.clamav === '') return null
@@ -176,7 +176,7 @@ export class Reception {
   }
 }
 
-/** The header of a message with its empty line, as far as it was kept. */
+/** The header of a message with its empty line, or the part of the header that was kept. */
 function headerOf(head: Buffer): Buffer {
   // A message that begins with the empty line has no header.
   if (head.indexOf('\r\n') === 0) return head.subarray(0, 2)
@@ -186,7 +186,7 @@ function headerOf(head: Buffer): Buffer {
 
 const hops = (header: Buffer): number => header.toString('latin1').match(/^received[ \t]*:/gim)?.length ?? 0
 
-/** The Received field (RFC 5321 §4.4). `for` only with a single recipient: it would show each of them the others. */
+/** The Received field (RFC 5321 §4.4). `for` only with a single recipient: it would show a recipient to the others. */
 function receivedField(envelope: InboundEnvelope, hostname: string, id: string, now: number): string {
   const { client, helo, protocol, tls, to } = envelope
   const name =

@@ -1,6 +1,6 @@
-// Who may be written to here (D46): inboxes (with +tags), return paths and unsubscribe addresses by their signed token,
-// postmaster and abuse of hosted domains. All else is refused at RCPT: nothing is relayed and nothing is bounced later.
-// While no domain is set up at all, it is refused for now only.
+// The recipients that this server accepts (D46): inboxes (with +tags), return paths and unsubscribe addresses by their
+// signed token, postmaster and abuse of hosted domains. All other addresses are refused at RCPT: nothing is relayed and
+// nothing is bounced later. While no domain is set up, the refusal is temporary.
 import type { Keyring } from '../base/keyring.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
@@ -12,7 +12,7 @@ export type InboundRecipient =
   | { kind: 'inbox'; address: string; inboxes: number[] }
   | { kind: 'return'; address: string; delivery: number }
   | { kind: 'unsubscribe'; address: string; delivery: number }
-  /** postmaster or abuse, of a domain or (null) of this server. */
+  /** postmaster or abuse, of a domain or (`domain` null) of this server. */
   | { kind: 'role'; address: string; domain: number | null }
 
 /** Domains in use whose ownership was proven once: DNS has shown a key of theirs. */
@@ -51,7 +51,7 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 const ROLES = ['postmaster', 'abuse']
 export const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
 const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
-/** A server without any domain may be one whose data is not there yet. It refuses nothing permanently. */
+/** The data of a server without any domain may still be missing: such a server refuses nothing permanently. */
 const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet' }
 
 const anyDomain = raw<{ key: number }>('select key from domains limit 1')
@@ -114,7 +114,7 @@ function parentsOf(host: string): string[] {
   return labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
 }
 
-/** The stored form of an inbox address; undefined when the text is no address. */
+/** The stored form of an inbox address; undefined when the text is not an address. */
 export function inboxAddress(text: string): { address: string; domain: string } | undefined {
   const parsed = parseAddrSpec(text.trim())
   return parsed && { address: `${parsed.local.toLowerCase()}@${parsed.domain}`, domain: parsed.domain }

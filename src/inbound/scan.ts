@@ -24,7 +24,7 @@ export async function scan(
   }
 }
 
-/** The name of a virus from the database, for people; "a virus" where damage left no name. */
+/** The name of a virus from the database, for people; "a virus" when the stored name is damaged. */
 export const nameOfVirus = (kept: string): string => (/^[\x20-\x7e]{1,200}$/.test(kept) ? kept : 'a virus')
 
 function judge(answer: string): ScanResult {

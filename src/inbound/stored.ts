@@ -35,7 +35,7 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   return message
 }
 
-/** The whole message as a stream, so that 40 MB need no memory. Throws 404. */
+/** The whole message as a stream, so that a message of 40 MB is never whole in memory. Throws 404. */
 export async function rawOf({ config, spool, store }: StoredDeps, messageKey: number): Promise<Response> {
   const message = messageOf(store, messageKey)
   const file = message.spool === null ? undefined : spool.path(message.spool)

@@ -1,19 +1,20 @@
-// How many messages are read at once for those who wait: downloads of attachments, and mail from SMTP submission.
+// Limits how many messages are read at once for clients that wait: for downloads of attachments, and for mail from SMTP
+// submission.
 import { semaphore } from '../base/semaphore.ts'
 import type { Pool } from '../base/pool.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 
 type Reader = Pick<Pool<InboundJob, InboundResult>, 'run'>
 
-/** Messages in files: each takes as much memory as it has octets. */
+/** The most messages in files: each takes as much memory as it has octets. */
 const FILES = 2
 /**
- * Messages in memory. More than there are threads: between two jobs of a thread is a turn of the main thread's event
- * loop, with a commit in it, and what is read together is written together.
+ * The most messages in memory. This is more than the number of threads: between two jobs of a thread the main thread
+ * makes a turn of its event loop with a commit, and messages that are read together share a commit.
  */
 const SMALL = 16
 
-/** The reader, with so many jobs of each kind at once; the others wait in order. */
+/** The reader with these limits on jobs of each kind at once; further jobs wait in order. */
 export function inTurns(reader: Reader): Reader {
   const files = semaphore(FILES)
   const small = semaphore(SMALL)

@@ -1,7 +1,8 @@
-// Keys of messages that wait until others have ended, by the customer that sent them. Customers are served in turn.
+// Keys of messages that wait until other messages have ended, by the customer that sent them. Customers are served in
+// turn.
 //
-// The lists are in memory and bounded. They only shorten a wait: each message is due at a time of its own as well, so
-// one that is on no list (after a restart, or past the bound) is found then.
+// The lists are in memory and bounded. They only shorten a wait: each message also has a due time in the database, so
+// that a message on no list (after a restart, or beyond the bound) is found at that time.
 
 /** The most keys in one list of waiting messages. */
 const MAX_KEYS = 100_000

@@ -1,6 +1,6 @@
 // Mail addresses as people and programs write them: "Ann" <ann@b.example> (RFC 5322 §3.4, narrowed). Domains are kept
 // as lower-case A-labels (UTS 46), local parts as given. Refused on purpose: groups, comments, two addresses in one
-// text, address literals, quoted local parts, a final dot. People who can be written to use none of these.
+// text, address literals, quoted local parts, a final dot. The addresses of real people use none of these forms.
 import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 
@@ -35,7 +35,7 @@ export function toAscii(name: string): string | undefined {
 
 /**
  * A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets);
- * undefined when it is none.
+ * undefined when the text is not one.
  */
 export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
   const at = text.lastIndexOf('@')

@@ -1,5 +1,5 @@
 // The header of a submitted mail for a server without SMTPUTF8 (RFC 6531): raw UTF-8 in free text and in display names
-// becomes encoded words (RFC 2047). Addresses and identifiers have no other form.
+// becomes encoded words (RFC 2047). Addresses and identifiers cannot be encoded like that.
 import { isAscii } from 'node:buffer'
 import { encodedWords, unstructured } from './headers.ts'
 import { decoded, utf8 } from './parse.ts'
@@ -10,7 +10,7 @@ const ADDRESSES =
 const STRUCTURED =
   /^(?:(?:resent-)?(?:message-id|date)|references|in-reply-to|received|return-path|mime-version|content-(?:type|disposition|id|transfer-encoding|location)|dkim-signature|arc-.*|authentication-results|list-(?:unsubscribe|subscribe|help|owner|archive|post)(?:-post)?|auto-submitted)$/
 
-/** The same message with a header in ASCII; undefined when that cannot be. */
+/** The same message with a header in ASCII; undefined when that is impossible. */
 export function withAsciiHeader(message: Buffer): Buffer | undefined {
   const end = message.indexOf('\r\n\r\n') + 2
   if (end < 2 || isAscii(message.subarray(0, end))) return message
@@ -38,7 +38,10 @@ function asciiField(field: string): string | undefined {
   return addresses === undefined ? undefined : `${name}: ${addresses}\r\n`
 }
 
-/** A character behind a backslash begins nothing: a quote that is never closed is looked for once, not at every one. */
+/**
+ * A backslash and its next character are part of a word, so that an escaped quote begins no quoted string. Otherwise
+ * the search for a missing closing quote would start again at every escaped quote.
+ */
 const TOKEN = /"(?:[^"\\]|\\[\s\S])*"|\((?:[^()\\]|\\[\s\S])*\)|<[^<>]*>|(?:[^\s"()<>,;:\\]|\\[\s\S])+|\s+|[\s\S]/g
 // oxlint-disable-next-line no-control-regex
 const WIDE = /[^\0-\x7f]/
@@ -60,7 +63,7 @@ function asciiAddresses(value: string): string | undefined {
       list += `\r\n (${encodedWords(token.slice(1, -1).replace(/\\([\s\S])/g, '$1'), 2)})`
       continue
     }
-    // White space between encoded words is none (RFC 2047 §6.2): words of one name that need it are encoded as one.
+    // Readers drop white space between encoded words (RFC 2047 §6.2): adjacent words that need encoding become one.
     let words = wordOf(token)
     while (
       words !== undefined &&

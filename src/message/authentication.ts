@@ -1,7 +1,7 @@
-// The Authentication-Results of a received message (RFC 8601): only those of this server are trusted. Fields that
-// falsely bear its name are removed first.
+// The Authentication-Results fields of a received message (RFC 8601): only those of this server are trusted. Foreign
+// fields that carry the name of this server are removed first.
 
-/** The header block without Authentication-Results fields that bear our authserv-id (RFC 8601 §5). */
+/** The header block without Authentication-Results fields that carry our authserv-id (RFC 8601 §5). */
 export function withoutForged(header: string, hostname: string): string {
   return header
     .split(/(?<=\n)(?![ \t])/)
@@ -12,7 +12,7 @@ export function withoutForged(header: string, hostname: string): string {
     .join('')
 }
 
-/** The same for a record of decoded fields by lower-case name: an encoded word cannot hide our name either. */
+/** The same for a record of decoded fields by lower-case name, where an encoded word cannot hide our name. */
 export function withoutForgedField(
   headers: Readonly<Record<string, string | string[]>>,
   hostname: string,

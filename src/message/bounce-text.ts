@@ -1,6 +1,6 @@
-// Reads bounces that servers write in free text (qmail, Exim, older Exchange and many more). The known wordings are
-// data: config/bounce-texts.txt. A mail counts as a bounce only when it says both that a mail server wrote it and that
-// something failed for good. Only the first 64 KB of text before the copy of the mail are read, line by line, so that
+// Reads bounces that servers write in free text (qmail, Exim, older Exchange and many more). The known texts are data:
+// config/bounce-texts.txt. A mail counts as a bounce only when it says both that a mail server wrote it and that a
+// delivery failed permanently. Only the first 64 KB of text before the copy of the mail are read, line by line, so that
 // the time is bounded.
 import { configAsset } from '../base/assets.ts'
 import { isOneOf } from '../base/one-of.ts'
@@ -91,7 +91,7 @@ export const isComplaint = (tree: Node): boolean => headerLines(tree).some((line
 
 /**
  * Whether the header says that a mail server wrote the mail.
- * For a mail that is no automatic answer, any program will do.
+ * In a mail that is not an automatic answer, the name of any mail program (rules of kind "program") is enough.
  */
 export function isFromServer(tree: Node): boolean {
   const header = headerLines(tree)
@@ -101,8 +101,8 @@ export function isFromServer(tree: Node): boolean {
 }
 
 /**
- * The recipients that a bounce in free text names, one with address '' when it names none. Empty when a server reports
- * only a delay or a delivery; undefined when the mail is no bounce.
+ * The recipients that a bounce in free text names; one recipient with address '' when the text names none. Empty when a
+ * server reports only a delay or a delivery; undefined when the mail is not a bounce.
  */
 export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[] | undefined {
   if (!isFromServer(tree)) return undefined
@@ -169,7 +169,7 @@ const withoutTags = (html: string): string =>
     .replace(/&gt;/g, '>')
     .replace(/&amp;/g, '&')
 
-/** The addresses that are named, each with the text after it up to an empty line; '' when there is none. */
+/** The addresses that the lines name, each with the text after it up to an empty line ('' when there is no text). */
 function sections(lines: string[]): Map<string, string> {
   const said = new Map<string, string>()
   const add = (address: string, words: string): void => {

@@ -1,6 +1,6 @@
 // The mail of a campaign: compiled once, filled for each recipient. Literal text is encoded at compile time; for each
-// mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, if need
-// be a soft one (RFC 2045 §6.7), so that pieces can be joined without counting columns.
+// mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, a soft
+// one where the text has none (RFC 2045 §6.7), so that pieces can be joined without counting columns.
 import type { Address } from './address.ts'
 import { plainText, rfc5322Date } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
@@ -10,7 +10,7 @@ import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './track
 
 /** The parts that all mails of a campaign share. */
 export interface CampaignTemplate {
-  /** Names the compiled form. */
+  /** Identifies the compiled form. */
   id: string
   from: Address
   replyTo: Address[]
@@ -21,7 +21,7 @@ export interface CampaignTemplate {
   extra: [name: string, value: string][]
   /** Null when neither opens nor clicks are tracked. */
   tracking: { base: string; key: string; opens: boolean; clicks: boolean } | null
-  /** Makes the MIME boundary; letters and digits. */
+  /** The MIME boundary is made from it; letters and digits. */
   seed: string
 }
 
@@ -32,7 +32,7 @@ export interface CampaignRecipient {
   date: number
   delivery: number
   values: Values
-  /** Fields of this mail alone: List-Unsubscribe, CFBL-Address. */
+  /** Fields that only this mail has: List-Unsubscribe, CFBL-Address. */
   extra: [name: string, value: string][]
 }
 
@@ -137,7 +137,7 @@ function fillBody(
     else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
     else {
       const url = fill(piece.link, values)
-      // After filling, the target may be no web address any more; and a contact's field may hold a script URL.
+      // The filled target may not be a web address; it may even be a script URL from a field of the contact.
       const web = piece.tracked && URL.canParse(url) && /^https?:/i.test(url)
       const target = web ? trackedUrl(tracking!, delivery, url) : isHarmless(url) ? url : ''
       body += encoded(`"${escapeHtml(target)}"`)

@@ -17,7 +17,7 @@ export interface Mail {
   /** Null: the text is made from the html. */
   text: string | null
   attachments: readonly (Attachment & { bytes: () => Buffer })[]
-  /** With angle brackets. */
+  /** The Message-ID with angle brackets. */
   messageId: string
   date: number
   /** Fields of the sender and of this server, after the standard ones: name and value. */

@@ -12,7 +12,7 @@ const RESERVED = new Set(
   (
     'To From Subject Cc Bcc Reply-To Date Message-ID MIME-Version Content-Type Content-Disposition Return-Path Feedback-To ' +
     'X-Complaint-To List-Unsubscribe List-Unsubscribe-Post ' +
-    // Beyond the specification: fields that would break the mail or speak for another server.
+    // Beyond the specification: fields that would break the mail or that only servers may write.
     'Sender Received DKIM-Signature Authentication-Results Content-Transfer-Encoding Delivered-To Content-ID ' +
     `Content-Description Feedback-ID CFBL-Address CFBL-Feedback-ID ${AI_DISCLOSURE[0]}`
   )

@@ -187,6 +187,6 @@ function hashOfBody(body: Buffer, plain: boolean): string {
     at = end
   }
   if (!visible && plain) throw notSignable()
-  // A body of empty lines alone counts as empty.
+  // A body that has only empty lines counts as empty.
   return (visible ? hash.update('\r\n') : hash).digest('base64')
 }

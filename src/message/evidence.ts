@@ -23,7 +23,7 @@ export const MAX_AUTHORS = 10
 export const MAX_SIMPLE_LINES = 500
 export const MAX_SIMPLE_SPACE = 500
 
-/** The evidence that was left out, each with a text for it. */
+/** The kinds of evidence that were left out, each with the reason as text. */
 export interface Beyond {
   header?: string
   signatures?: string

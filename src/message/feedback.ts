@@ -1,6 +1,6 @@
-// Reads complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and mails of providers that send our mail or its
-// header with some text but without such a part. Tokens in the copy of our mail say which mail is meant: every local
-// part that may be a token is collected here, and the caller verifies them.
+// Reads complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and mails of providers that return our mail or
+// its header with some text, but without a feedback part. Tokens in the copy of our mail identify the mail: every local
+// part that may be a token is collected here, and the caller verifies the tokens.
 import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
 import { addressIn } from './reported.ts'
 
@@ -13,8 +13,8 @@ const MAX_TOKENS = 20
 const MAX_COPIES = 10
 
 /**
- * Reads a complaint; undefined when the message is none. `complains` tells whether the header calls it a complaint, for
- * reports without a feedback part.
+ * Reads a complaint; undefined when the message is not one. `complains` tells whether the header says that the message
+ * is a complaint; it is used for reports without a feedback part.
  */
 export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node) => boolean): Feedback | undefined {
   const parts = partsOf(tree)
@@ -49,7 +49,7 @@ function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
     : { kind: 'feedback', feedbackType }
 }
 
-/** The complaining recipient, when the provider tells: many redact it. Microsoft wrote it into the copy. */
+/** The recipient who complained, when the report names one: many providers redact it; Microsoft put it in the copy. */
 function recipientOf(fields: Field[], copies: Field[][]): string | null {
   const told = ['original-rcpt-to', 'removal-recipient'].map((name) => fieldOf({ fields }, name))
   const noted = copies.map((copy) => fieldOf({ fields: copy }, 'x-hmxmroriginalrecipient'))
@@ -60,7 +60,7 @@ function recipientOf(fields: Field[], copies: Field[][]): string | null {
   return null
 }
 
-/** The headers of attached copies of our mail, whole copies or headers alone. */
+/** The headers of attached copies of our mail: of whole copies, and of copies with only the header. */
 const copiesIn = (message: Buffer, tree: Node): Field[][] =>
   [...nodesOf(tree)]
     .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')

@@ -26,7 +26,7 @@ const MAGIC: readonly (readonly [name: string, bytes: number[]])[] = [
   ['a script', [0x23, 0x21]],
 ]
 
-/** Why a file with this name and these first bytes is refused, as "is …"; undefined when it is accepted. */
+/** Why a file with this name and these first bytes is refused, as "is …" or "has …"; undefined when it is accepted. */
 export function refusalOf(filename: string, head: Uint8Array): string | undefined {
   // Characters that change the direction of writing hide the true ending.
   if (/[\u202a-\u202e\u2066-\u2069\u200e\u200f]/.test(filename))
@@ -42,7 +42,7 @@ export function refusalOf(filename: string, head: Uint8Array): string | undefine
   return magic && `is ${magic[0]}, whatever its name says`
 }
 
-/** Octets at fixed places of a file that show its media type, whatever its name. */
+/** Octets at fixed places of a file that show its media type, independent of its name. */
 const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = [
   ['application/pdf', 0, '%PDF-'],
   ['image/png', 0, '\x89PNG\r\n'],

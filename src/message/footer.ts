@@ -1,5 +1,5 @@
-// The footer of a campaign's mail whose author put in no unsubscribe link (D61): a small line at the end of the html,
-// and a last line of the text, in the language of the mail.
+// The footer with an unsubscribe link, for a campaign's mail whose author gave it none (D61): a small line at the end
+// of the html, and a last line of the text, in the language of the mail.
 import { plainText } from './compose.ts'
 import { hasUnsubscribeLink } from './leave-link.ts'
 import { cutTemplate, tagsOf } from './template.ts'
@@ -45,7 +45,7 @@ const visible = (html: string): string =>
 
 const links = (text: string): boolean => tagsOf(cutTemplate(text)).includes('unsubscribe_url')
 
-/** The language of a mail: what it says itself, else what its words say, else English. */
+/** The language of a mail: from its lang attribute, else from its frequent words, else English. */
 export function languageOf(html: string): Language {
   const [, said] = /<(?:html|body)\b[^<>]{0,1000}?\slang\s*=\s*["']?([a-z]{2})\b/i.exec(html) ?? []
   if (said !== undefined) return Object.hasOwn(WORDS, said.toLowerCase()) ? (said.toLowerCase() as Language) : 'en'

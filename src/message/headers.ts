@@ -1,5 +1,5 @@
 // Header fields for the wire: RFC 2047 words for text that is not ASCII, folded at white space (RFC 5322 §2.2.3), no
-// line longer than 998 octets whatever the input. CR, LF and NUL were refused before; here they become spaces as well,
+// line longer than 998 octets for any input. CR, LF and NUL were refused before; here they become spaces as well,
 // so that no caller can inject a field.
 import { foldLines } from 'nodemailer/lib/mime-funcs'
 import type { Address } from './address.ts'
@@ -104,6 +104,6 @@ function formatAddress({ name, address }: Address, column: number): string {
   const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodedWords(text, column)
   const lastLine = shown.lastIndexOf('\n') + 1
   const end = (lastLine === 0 ? column : 0) + shown.length - lastLine
-  // The brackets, the space before them and a comma.
+  // 4: the two brackets, the space before them and a comma.
   return `${shown}${end + address.length + 4 <= LINE ? ' ' : '\r\n '}<${address}>`
 }

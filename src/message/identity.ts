@@ -1,6 +1,6 @@
-// What a mail shows of itself: sender, subject and Message-ID. The mails of a campaign have them from their campaign
-// and leave their own columns empty. The subject is filled with what is known of the contact now; of a contact that was
-// removed nothing is known, and the merge tags stay.
+// The identity of a mail as it is shown: sender, subject and Message-ID. The mails of a campaign take them from the
+// campaign, and their own columns are empty. The merge tags of the subject are filled with the present data of the
+// contact. When the contact was removed, the merge tags are shown unfilled.
 import { jsonOf } from '../base/json.ts'
 import { cutTemplate, fill, oneLine, textOfValue, type Values } from './template.ts'
 
@@ -16,7 +16,7 @@ export interface Shared {
   subject: string
 }
 
-/** What merge tags are filled with. */
+/** The data that fills merge tags. */
 export interface Tagged {
   email: string
   name: string | null
@@ -24,7 +24,7 @@ export interface Tagged {
   custom_fields: string | null
 }
 
-/** Values by merge tag, without the ways to leave, which are empty in every test (specification "Campaign"). */
+/** Values by merge tag, without the unsubscribe tags, which are empty in every test (specification "Campaign"). */
 export function valuesOf({ custom_fields, email, name }: Tagged): Values {
   const values = Object.create(null) as Record<string, string>
   const own = custom_fields === null ? undefined : jsonOf(custom_fields)
@@ -51,7 +51,7 @@ export const campaignSender = (from: string | null, domain: string): string => f
 /** The Message-ID of a mail, by its id and its sending domain, with angle brackets (RFC 5322 §3.6.4). */
 export const messageIdOf = (id: string, domain: string): string => `<${id}@${domain}>`
 
-/** The identity of a campaign's mail. `domain` is the sending domain; `to`: whom it goes to. */
+/** The identity of a campaign's mail. `domain` is the sending domain; `to` is the recipient. */
 export const sharedIdentity = (
   id: string,
   { from_address, subject }: Shared,

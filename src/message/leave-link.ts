@@ -1,27 +1,27 @@
-// Whether a reader of a campaign's html finds the way to leave (D61): the tag as text that is seen, or as the address
-// of a link that has something to click on. Where html or style leaves it open the answer is no: a second way to leave
-// does no harm, none does.
+// Whether a reader of a campaign's html can see an unsubscribe link (D61): the tag as visible text, or as the address
+// of a link with visible content. When html or style is ambiguous, the answer is no: a second unsubscribe link does no
+// harm, but a mail without one does.
 import { cutTemplate, tagsOf } from './template.ts'
 import { readAttributes, readReferences, type Attributes } from './tracking.ts'
 
 const TAG = 'unsubscribe_url'
 
 /**
- * Elements whose content is text and no markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); none of
- * it is seen.
+ * Elements whose content is text and not markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); readers
+ * do not see this text.
  */
 const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext)$/
-/** Elements whose content is not seen, or not in every program. */
+/** Elements whose content is invisible, in all mail programs or in some. */
 const UNSEEN = /^(?:head|template|noscript|object|svg|math|dialog|details|datalist|select|audio|video|canvas|map)$/
 const VOID = /^(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)$/
-/** Their end closes what is open within. Any other end tag in the wrong place does not end what is hidden. */
+/** The end tags of these close every open element inside. Other misplaced end tags do not end a hidden element. */
 const CELL = /^(?:table|caption|td|th|tr|tbody|thead|tfoot|body|html)$/
-/** Their beginning ends a paragraph (HTML, "has a p element in button scope"). */
+/** The start tags of these end a paragraph (HTML, "has a p element in button scope"). */
 const BLOCK =
   /^(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|main|menu|nav|ol|p|pre|section|table|ul)$/
 
 const ZERO = /^[-+]?0*\.?0+(?![\d.])/
-/** Values that take an element from sight, by property; a colour that is the background's is not found. */
+/** Style values that hide an element, by property; text in the colour of its background is not detected. */
 const HIDES: Record<string, RegExp> = {
   display: /^none/,
   visibility: /^(?:hidden|collapse)/,
@@ -49,7 +49,7 @@ const HIDES: Record<string, RegExp> = {
 
 function hides(style: string): boolean {
   const plain = style.replace(/\/\*[\s\S]*?(?:\*\/|$)/g, '')
-  // An escape may write any of these words.
+  // An escape in the style may stand for any of these words.
   if (plain.includes('\\')) return true
   return plain.split(';').some((declaration) => {
     const colon = declaration.indexOf(':')
@@ -69,16 +69,16 @@ function hides(style: string): boolean {
 interface Open {
   name: string
   hidden: boolean
-  /** A link to the way out. */
+  /** An unsubscribe link. */
   leaves: boolean
 }
 
-/** Whether a reader of the html finds the unsubscribe link. One walk over the text: no input makes it slow. */
+/** Whether a reader of the html can see an unsubscribe link. It reads the text once, so that no input makes it slow. */
 export function hasUnsubscribeLink(html: string): boolean {
   const rules = hidingRules(html)
   const open: Open[] = []
   const counts = new Map<string, number>()
-  /** Open elements that are hidden, and hidden elements whose end is not known. */
+  /** The number of open elements that are hidden, and of hidden elements whose end is not known. */
   let hidden = 0
   let leaving = 0
   const pop = (): Open => {
@@ -106,7 +106,7 @@ export function hasUnsubscribeLink(html: string): boolean {
       continue
     }
     if (BLOCK.test(name) && open.at(-1)?.name === 'p') pop()
-    // A link within a link ends the outer one.
+    // A link inside a link ends the outer link.
     if (name === 'a') close('a')
     if (name === 'body') close('head')
     const unseen = UNSEEN.test(name) || isHidden(attributes, rules)
@@ -156,7 +156,7 @@ function* tokensOf(html: string): Iterable<Token> {
   if (text < html.length) yield { text: html.slice(text) }
 }
 
-/** The tag itself; within a link to the way out anything that is there whatever a contact's fields hold. */
+/** Whether text shows the tag, or, in an unsubscribe link, characters that do not depend on the fields of a contact. */
 function isSeen(text: string, leaving: boolean): boolean {
   const pieces = cutTemplate(text)
   if (tagsOf(pieces).includes(TAG)) return true
@@ -168,7 +168,7 @@ function isSeen(text: string, leaving: boolean): boolean {
     )
   )
 }
-/** Character references of what takes no ink. */
+/** Character references of invisible characters. */
 const BLANK =
   /&(?:nbsp|[ezt]\w{0,20}sp|(?:thin|hair|num|punc|emsp\d+)\w{0,3}sp|shy|zwn?j|lrm|rlm|ZeroWidthSpace|NoBreak|#0*(?:9|10|13|32|160|173|847|6158|8192|819\d|820[0-7]|823[2-9]|8287|8288|12288|65279)|#x0*(?:9|a|d|20|a0|ad|34f|180e|200[0-9a-f]|202[89a-f]|205f|2060|3000|feff));?/gi
 
@@ -186,11 +186,11 @@ function isHidden({ bare, values }: Attributes, rules: ReadonlySet<string>): boo
   return [...names, `#${values.get('id')?.value ?? ''}`].some((name) => rules.has(name))
 }
 
-/** A picture of one pixel is none. */
+/** Whether a reader can see an image: an image of one pixel does not count. */
 const isPicture = ({ values }: Attributes): boolean =>
   values.has('src') && ['width', 'height'].every((side) => !/^\s*0*[01](?![\d.])/.test(values.get(side)?.value ?? ''))
 
-/** Classes and ids that a style sheet hides, for every size of window. */
+/** Classes and ids that a style sheet hides in windows of every size. */
 function hidingRules(html: string): Set<string> {
   const found = new Set<string>()
   const begins = /<style(?=[\s/>])/gi
@@ -206,7 +206,7 @@ function hidingRules(html: string): Set<string> {
   return found
 }
 
-/** Rules outside of all blocks: what stands in "@media" is for some windows alone. */
+/** Reads the rules outside of all blocks: rules in "@media" apply to some windows only. */
 function readSheet(sheet: string, found: Set<string>): void {
   const css = sheet.replace(/\/\*[\s\S]*?(?:\*\/|$)/g, '')
   let depth = 0

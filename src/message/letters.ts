@@ -1,6 +1,7 @@
-// Composes and signs mail, in a worker thread: a mail arrives as data and leaves as the bytes for DATA. Parsed keys and
-// compiled templates are kept; the server is asked for those that are missing. Attachments are read from their files
-// one at a time, and a large mail is written into one buffer, so that 40 MB need little more memory than 40 MB.
+// Composes and signs mail in a worker thread: the input is the data of a mail, the output are the bytes for DATA.
+// Parsed keys and compiled templates are kept; missing ones are requested from the server. Attachments are read from
+// their files one at a time, and a large mail is written into one buffer, so that a mail of 40 MB needs little more
+// memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { askForAll } from '../base/jobs.ts'
 import { readProven } from '../base/spooled.ts'
@@ -49,11 +50,11 @@ export interface ComposeJob {
   signature: Signing
   /** For a server without 8BITMIME; only mail from SMTP submission has 8-bit text. */
   sevenBit?: boolean
-  /** For a server that takes no UTF-8 in the header; of the same mail alone. */
+  /** For a server that takes no UTF-8 in the header; only mail from SMTP submission has such a header. */
   asciiHeader?: boolean
 }
 
-/** The key that signs, and when; a worker asks for a key that it does not have. */
+/** The key to sign with, and the time of signing; a worker asks for a key that it does not have. */
 export interface Signing {
   domain: string
   selector: string
@@ -62,7 +63,7 @@ export interface Signing {
   time: number
 }
 
-/** What a thread asks the server for. */
+/** The questions of a thread to the server. */
 export type LetterAsks = { key: string } | { campaign: string }
 
 /** One mail of a campaign. */
@@ -84,7 +85,7 @@ function templateOf(id: string): Promise<CompiledCampaign> {
       if (!template) throw new Error('The campaign is no longer known.')
       return compileCampaign(template)
     })
-    // A failure is not kept: the next question may succeed.
+    // A failure is not kept, because the next request may succeed.
     compiled.catch(() => templates.delete(id))
     templates.set(id, compiled)
     if (templates.size > MAX_TEMPLATES) templates.delete(templates.keys().next().value!)
@@ -118,7 +119,7 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
 }
 
 /**
- * The bytes that follow DATA, final dot included; one octet when the mail cannot be made as it was asked for
+ * The bytes that follow DATA, final dot included; a single octet when the mail cannot be made in the required form
  * (`reasonOf`).
  */
 export async function composeAndSign({

@@ -35,7 +35,7 @@ function quotedParts(message: Buffer): Node[] {
   }
 }
 
-/** True when any of several such fields says so: it is unknown which one the library takes. */
+/** True when any one of several such fields says "quoted": it is unknown which field the library uses. */
 const isQuoted = ({ fields }: Node): boolean =>
   fields.some(({ name, value }) => /^content-transfer-encoding$/i.test(name) && /quoted/i.test(value))
 

@@ -11,7 +11,7 @@ export const MAX_HEADER = 256 * 1024
 /** A message that is not MIME or exceeds a limit; the text says how. */
 export class MalformedMessage extends Error {}
 
-/** Real mail has none. */
+/** The most boundaries with comments in a message; real mail has none. */
 const MAX_COMMENTED = 2
 
 const LF = 0x0a
@@ -21,7 +21,7 @@ const SPACE = 0x20
 const DASH = 0x2d
 
 export interface Field {
-  /** In the case that the message has. */
+  /** The name in the letter case of the message. */
   name: string
   /** Unfolded, not decoded; octets as latin1 characters. */
   value: string
@@ -49,7 +49,7 @@ export function fieldOf({ fields }: Pick<Node, 'fields'>, name: string): string 
 
 interface Budget {
   parts: number
-  /** Lines that look like a boundary and are none. */
+  /** Lines that look like a boundary but are not one. */
   lookalikes: number
   /** Boundaries with comments, each of which has its parts read twice. */
   commented: number
@@ -81,7 +81,7 @@ function bodyStart(message: Buffer, start: number, end: number): number {
   return end
 }
 
-/** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are no field are skipped. */
+/** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are not fields are skipped. */
 export function parseFields(block: string): Field[] {
   const fields: Field[] = []
   for (const line of block.split(/\r?\n(?![ \t])/)) {
@@ -93,13 +93,13 @@ export function parseFields(block: string): Field[] {
   return fields
 }
 
-/** Where a part stands in its message. */
+/** The place of a part in its message. */
 interface Place {
   start: number
   end: number
   /** Parts around it. */
   depth: number
-  /** Its type when it names none (RFC 2045 §5.2, RFC 2046 §5.1.5). */
+  /** The type of a part that names no type (RFC 2045 §5.2, RFC 2046 §5.1.5). */
   fallback: string
 }
 
@@ -128,8 +128,8 @@ function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budg
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global'
 
 /**
- * What a boundary may be: as it stands, and without comments (RFC 5322 §3.2.2). Some programs know comments, others
- * take them for a part of it. Parts by either reading are found.
+ * The readings of a boundary parameter: as written, and without comments (RFC 5322 §3.2.2). Some programs remove
+ * comments, others treat them as a part of the boundary. Parts are found by both readings.
  */
 function boundariesOf(written: string, budget: Budget): string[] {
   if (written.includes('(') && ++budget.commented > MAX_COMMENTED)
@@ -166,7 +166,7 @@ function* partsBetween(
       open = line.closing || line.next === undefined ? undefined : line.next
       if (line.closing) return
     } else if (++budget.lookalikes > MAX_LOOKALIKES)
-      throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are none.`)
+      throw new MalformedMessage(`More than ${MAX_LOOKALIKES} of its lines look like a boundary and are not one.`)
     // One line end may serve this boundary and the next.
     at = message.indexOf(mark, at + mark.length)
   }
@@ -222,7 +222,7 @@ export function* nodesOf(node: Node): Iterable<Node> {
   for (const child of node.children) yield* nodesOf(child)
 }
 
-/** A part's content with its transfer encoding, or another, undone; made of at most `max` octets of the message. */
+/** A part's content, decoded from its transfer encoding or from `as`; made of at most `max` octets of the message. */
 export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: number, as = encoding): Buffer {
   const bytes = message.subarray(start, Math.min(end, start + max))
   if (as === 'base64') return Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
@@ -230,8 +230,8 @@ export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: n
 }
 
 /**
- * A part's content as text, its transfer encoding undone, at most `max` octets of it; UTF-8 first, then the charset it
- * names.
+ * A part's content as text, its transfer encoding undone; at most `max` octets of the message are decoded. It is read
+ * as UTF-8 where possible, else in the charset that the part names.
  */
 export function textOf(message: Buffer, node: Node, max: number): string {
   const { params } = node

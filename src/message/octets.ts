@@ -16,16 +16,16 @@ const [TAB, LF, CR, SPACE, DOT, EQUALS, F, DASH] = [9, 10, 13, 32, 46, 61, 70, 4
 /** The size in octets of `size` bytes as base64, in lines of 76 with their line ends. */
 export const base64Octets = (size: number): number => Math.ceil(size / 57) * 2 + Math.ceil(size / 3) * 4
 
-/** Up to so many octets a text is never base64, so that it can be read in the source of a mail. */
+/** A text of up to this many octets is never encoded as base64, so that people can read it in the source of a mail. */
 const SMALL = 8 * 1024
-/** Octets that an attachment of so many octets takes at most, however it is encoded. */
+/** The most octets that an attachment of `size` octets can take, whatever its encoding is. */
 export const mostOctets = (size: number): number => (size <= SMALL ? size * 7 + 64 : base64Octets(size))
 
 /**
- * The plainest encoding that carries the bytes unharmed. A text whose line ends are LF cannot go as it is: on the wire
- * a text's line ends are CRLF (RFC 2046 §4.1.1), and whoever decodes the file must find the octets that were given. As
- * quoted-printable each LF is "=0A", in a small file with a soft line break behind it, so that its lines can still be
- * read; base64 is left to what is no ASCII text, and to large files that it makes shorter.
+ * The simplest encoding that keeps the bytes unchanged. A text whose line ends are LF must be encoded: on the wire the
+ * line ends of a text are CRLF (RFC 2046 §4.1.1), and the decoded file must have the same octets as the original. In
+ * quoted-printable each LF becomes "=0A", in a small file with a soft line break after it, so that people can still
+ * read its lines. Base64 is used for content other than ASCII text, and for large files that become shorter with it.
  */
 export function encodingOf(contentType: string, bytes: Buffer): Encoding {
   if (!/^text\//i.test(contentType)) return 'base64'

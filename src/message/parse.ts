@@ -41,7 +41,7 @@ const MAX_VALUE = 64 * 1024
 const MAX_REFERENCES = 1000
 const CHUNK = 64 * 1024
 
-/** latin1 characters read as UTF-8 octets; unchanged when they are no UTF-8. */
+/** latin1 characters read as UTF-8 octets; unchanged when the octets are not UTF-8. */
 export const utf8 = (latin1: string): string => {
   const text = Buffer.from(latin1, 'latin1').toString('utf8')
   return text.includes('\ufffd') ? latin1 : text
@@ -179,7 +179,7 @@ export async function parseBody(
   return plain ? { ...plain, attachments: [] } : readWhole(message, inspect)
 }
 
-/** The same by the library alone, whatever the message is. */
+/** Reads the body only with the library, even if `plainBody` could read it. */
 export async function readWhole(
   message: Buffer,
   inspect?: (attachment: InboundAttachment, head: Buffer) => void,

@@ -1,6 +1,6 @@
-// The body of a message of the usual forms, read without the library's streams: one text, or a text and a page as
-// alternatives, in UTF-8. The text is the same as the library's (a test holds both against each other); whatever is not
-// beyond doubt is left to the library.
+// Reads the body of a message in one of the usual forms without the streams of the library: one text, or a text and an
+// html page as alternatives, in UTF-8. The text is the same as the library's (a test compares them). The library reads
+// every message that different programs could read differently.
 import { fromQuotedPrintable, parseTree, type Node } from './mime-tree.ts'
 
 export interface PlainBody {
@@ -8,18 +8,18 @@ export interface PlainBody {
   html: string | null
 }
 
-/** Larger ones are rare, and the library takes them piece by piece. */
+/** Larger messages are rare, and the library reads them piece by piece. */
 const MAX = 256 * 1024
 const TEXT = /^text\/(plain|html)(?: *; *charset *= *(?:"(?:utf-8|us-ascii)"|utf-8|us-ascii))?$/i
 const ALTERNATIVES = /^multipart\/alternative *; *boundary *= *(?:"([\w'()+,./:=?-]{1,70})"|([\w'()+,./:-]{1,70}))$/i
 const ENCODING = /^(?:7bit|8bit|quoted-printable|base64)$/i
-/** Fields that say how a part is read; any other of this family makes a message unusual. */
+/** Lines that a reader may take for a field about how to read a part; `isClear` compares their number. */
 const FAMILY = /^[\t ]*content-(?:type|transfer-encoding|disposition)\b/gim
-/** Quoted-printable (RFC 2045 §6.7) that leaves nothing open: no white space at a line's end, no lone "=". */
+/** Quoted-printable that is ambiguous (RFC 2045 §6.7): white space at a line's end, or a lone "=". */
 const LOOSE = /[\t ]\r?$|=(?![0-9A-F]{2}|\r\n)/im
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
-/** Text and html of a message; undefined when it is for the library. */
+/** Text and html of a message; undefined when the library must read it. */
 export function plainBody(message: Buffer): PlainBody | undefined {
   if (message.length > MAX) return undefined
   const tree = parseTree(message)
@@ -36,13 +36,13 @@ export function plainBody(message: Buffer): PlainBody | undefined {
   return { text: text.text, html: page.html }
 }
 
-/** The value of its only field of that name; "" when there is none, undefined when there are several. */
+/** The value of the only field of that name; "" when there is none, undefined when there are several. */
 function valueOf({ fields }: Node, name: string): string | undefined {
   const values = fields.filter((field) => field.name.toLowerCase() === name).map(({ value }) => value.trim())
   return values.length > 1 ? undefined : (values[0] ?? '')
 }
 
-/** Every line that any reader could take for a field of the family is one that we read. */
+/** Whether each line that some reader could take for a field of `FAMILY` is one of the fields that we read. */
 function isClear(message: Buffer, node: Node): boolean {
   const header = message.toString('latin1', node.at, node.start)
   const named = ['content-type', 'content-transfer-encoding'].filter((name) => valueOf(node, name) !== '')
@@ -56,7 +56,7 @@ function boundaryOf(tree: Node): string | undefined {
   return match && encoding !== undefined && /^(?:[78]bit)?$/i.test(encoding) ? (match[1] ?? match[2]) : undefined
 }
 
-/** The boundary stands three times in the body, each time as a whole line: at its beginning, between, at its end. */
+/** Whether the boundary is in the body three times, each time as a whole line: before, between and after the parts. */
 function standsThrice(message: Buffer, { end, start }: Node, boundary: string): boolean {
   const pieces = message.toString('latin1', start, end).split(`--${boundary}`)
   if (pieces.length !== 4) return false
@@ -71,7 +71,7 @@ function withText(message: Buffer, node: Node): PlainBody | undefined {
   const encoding = valueOf(node, 'content-transfer-encoding')
   if (type === undefined || encoding === undefined) return undefined
   const match = TEXT.exec(type || 'text/plain')
-  // A part without a single octet is read differently from reader to reader.
+  // Different readers treat a part without any octet differently.
   if (!match || node.start >= node.end || node.children.length > 0 || !ENCODING.test(encoding || '7bit'))
     return undefined
   const octets = contentOf(message, node, encoding.toLowerCase())

@@ -1,10 +1,11 @@
-// What of a submitted message runs when it is opened (D28, D77): each part is judged by every name that a reader may
-// give its file, and by its first octets, whether the part calls itself an attachment or a text.
+// Finds the parts of a submitted message that would run as programs when they are opened (D28, D77). Each part is
+// checked by every file name that a mail reader may give it, and by its first octets, whether it is declared as an
+// attachment or as text.
 import { refusalOf } from './file-type.ts'
 import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, octetsOf, parseTree, type Node } from './mime-tree.ts'
 import { decoded } from './parse.ts'
 
-/** Octets at the beginning of a file that tell what it is. */
+/** The number of octets at the beginning of a file that show its type. */
 const HEAD = 64
 
 /**
@@ -20,7 +21,7 @@ export function programIn(message: Buffer, tree: Node, depth = 0): string | unde
   return undefined
 }
 
-/** A message in a transfer encoding, which parseTree does not look into: readers do (RFC 6532 §3.7 allows it). */
+/** Checks a message inside a part with a transfer encoding: parseTree skips it, readers open it (RFC 6532 §3.7). */
 function programInside(message: Buffer, node: Node, depth: number): string | undefined {
   if (node.children.length > 0 || !isMessage(node.type)) return undefined
   const inner = octetsOf(message, node, node.end - node.start)
@@ -47,7 +48,7 @@ const NOTHING = Buffer.alloc(0)
 const valuesOf = ({ fields }: Node, wanted: RegExp): string[] =>
   fields.flatMap(({ name, value }) => (wanted.test(name) ? [value] : []))
 
-/** A text that is shown and not saved: that it begins with "MZ" or "#!" makes it no program, as long as it is text. */
+/** Whether a part is text to be shown, not saved. Such text may begin with "MZ" or "#!" without being a program. */
 const isShown = (node: Node): boolean =>
   node.type.startsWith('text/') && !valuesOf(node, /^content-disposition$/i).some((value) => /attachment/i.test(value))
 // oxlint-disable-next-line no-control-regex
@@ -70,9 +71,9 @@ function headsOf(message: Buffer, node: Node): Buffer[] {
 const NAME = /\b((?:file)?name)(?:\*(\d{1,4}))?(\*?)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?|([^;]*))/gi
 
 /**
- * Every name that a reader may take from a part: of all its fields, also from those that stand twice or lack a
- * semicolon; whole, and joined of pieces (RFC 2231 §3); with percent signs (RFC 2231 §4), encoded words (RFC 2047,
- * wrongly but widely) and comments undone.
+ * Every file name that a reader may take from a part: from all its fields, also from repeated fields and fields without
+ * a semicolon; whole names, and names joined from pieces (RFC 2231 §3); with percent encoding (RFC 2231 §4) and encoded
+ * words (RFC 2047; not allowed there, but widely used) decoded, and without comments.
  */
 function namesOf(node: Node): string[] {
   const names = new Set<string>()
@@ -82,7 +83,7 @@ function namesOf(node: Node): string[] {
       const value = quoted?.replace(/\\([\s\S])/g, '$1') ?? bare!.trim()
       if (piece === undefined) {
         names.add(shownName(value))
-        // Without quotes a name ends at white space, or does not, and comments are none of it.
+        // Some readers end a name without quotes at white space or a comment: both forms are checked.
         if (quoted === undefined) names.add(shownName(value.replace(/["\s(].*$/, '')))
       } else {
         const list = pieces.get(key!.toLowerCase()) ?? []
@@ -96,7 +97,7 @@ function namesOf(node: Node): string[] {
   return [...names]
 }
 
-/** Octets as UTF-8, where they are. */
+/** The name as a reader shows it: percent encoding and encoded words decoded, octets read as UTF-8 where they are. */
 function shownName(value: string): string {
   const name = value.replace(/^[\w.:-]*'[\w-]*'/, '')
   return decoded(name.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))))

@@ -5,8 +5,8 @@ const MAX_LINE = 76
 const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
 
 /**
- * Encodes text whose line ends are CRLF. Lines are at most 76 octets; what is not printable ASCII is escaped. 'latin1':
- * each character is an octet already. With `lines` a soft line break follows each LF that ends a line on its own.
+ * Encodes text whose line ends are CRLF. Lines are at most 76 octets; octets other than printable ASCII are escaped.
+ * 'latin1': each character stands for one octet. With `lines` a soft line break follows each LF that has no CR.
  */
 export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8', lines = false): string {
   const input = Buffer.from(text, as)
@@ -60,8 +60,8 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
 const SOFT = '=\r\n'
 
 /**
- * Encodes a piece of a text so that another may follow, whatever either holds: it ends with a line end, a soft one
- * where it has none.
+ * Encodes a piece of a text so that any other piece can follow: the result ends with a line end, a soft one where the
+ * text has none.
  */
 export function encodePiece(text: string, lines = false): string {
   if (text === '') return ''

@@ -1,5 +1,5 @@
-// Parts of a message in another transfer encoding (RFC 2045 §6): lines that are too long for SMTP, and 8 bits for a
-// server that takes only 7. What somebody has signed is left alone.
+// Changes the transfer encoding of parts of a message (RFC 2045 §6): when lines are too long for SMTP, and when a part
+// has 8-bit octets and the server takes only 7 bits. A message with a signed or encrypted part is not changed.
 import { isAscii } from 'node:buffer'
 import {
   fieldOf,
@@ -17,12 +17,12 @@ import { encodeQuotedPrintable } from './quoted-printable.ts'
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
 /**
- * Why a message cannot be encoded anew: somebody has signed it; it is beyond the limits; its type takes no encoding
- * (RFC 2045 §6.4); its header has addresses or identifiers that are not ASCII.
+ * Why a message cannot be re-encoded: a part is signed or encrypted; the message exceeds the limits; the type of a part
+ * allows no encoding (RFC 2045 §6.4); the header has addresses or identifiers that are not ASCII.
  */
 export type Fixed = 'signed' | 'unreadable' | 'whole' | 'fields'
 
-/** What the sender is told of it: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
+/** The answer to the sender for each reason: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
 export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: string]>> = {
   signed: ['5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.'],
   unreadable: [
@@ -44,13 +44,13 @@ export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Arra
 export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
   octets.length === 1 ? REASONS[octets[0]!] : undefined
 
-/** Parts whose lines are longer than 998 octets are encoded anew; undefined when that cannot be, or does not help. */
+/** Re-encodes parts with lines longer than 998 octets; undefined when that is impossible or does not help. */
 export function withShortLines(message: Buffer): Buffer | undefined {
   const text = reencoded(message, (body) => hasLongLine(body))
   return typeof text === 'object' && !hasLongLine(text.toString('latin1')) ? text : undefined
 }
 
-/** The message in 7 bits but for its header, or why that cannot be. */
+/** The message with bodies in 7 bits (its header is not changed), or the reason why that is impossible. */
 export const inSevenBits = (message: Buffer): Buffer | Fixed =>
   isAscii(message) ? message : reencoded(message, (body) => NOT_ASCII.test(body), true)
 
@@ -99,15 +99,15 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
   }
   const body = message.toString('latin1', node.start, node.end)
   if (!needs(body)) return []
-  // A multipart without a boundary, or a report in words of its own type: an encoding of it is forbidden, and readers
-  // undo none.
+  // A multipart without a boundary, or a message/* type such as message/delivery-status: encoding it is forbidden
+  // (RFC 2045 §6.4), and readers would not decode it.
   if (COMPOSITE.test(node.type)) return 'whole'
   const last = body.endsWith('\r\n') ? '\r\n' : ''
   const content = body.slice(0, body.length - last.length)
   const quoted = node.encoding === 'quoted-printable'
   const asText = quoted || (node.type.startsWith('text/') && node.encoding !== 'base64')
   const bare = fieldOf(node, 'content-transfer-encoding') === undefined || /^(?:7bit|8bit|binary)$/.test(node.encoding)
-  // What is encoded already is only cut into lines anew; of an encoding that is not known nothing is.
+  // A part that is encoded already only gets new line breaks; a part in an unknown encoding is not changed.
   if (!bare && !quoted && node.encoding !== 'base64') return []
   const text = asText
     ? encodeQuotedPrintable(quoted ? fromQuotedPrintable(content).toString('latin1') : content, 'latin1')

@@ -1,4 +1,5 @@
-// A mail that came by SMTP on its way out: the octets as they came, with tracking where it does no harm, signed.
+// Prepares a mail from SMTP submission for sending: its octets as they arrived, with tracking where the mail allows it,
+// and signed.
 import { withAsciiHeader } from './ascii-header.ts'
 import { stuffDots } from './compose.ts'
 import { signRelayed, type Signature } from './dkim.ts'
@@ -19,7 +20,7 @@ export interface Relay {
   asciiHeader: boolean
 }
 
-/** The octets that follow DATA, final dot included; or why they cannot be made as that server takes them. */
+/** The octets that follow DATA, final dot included; or why the mail has no form that the server accepts. */
 export function relayed(
   message: Buffer,
   { asciiHeader, extra, sevenBit, tracking }: Relay,
@@ -46,7 +47,7 @@ export function relayed(
 const DOT = 0x2e
 const END = Buffer.from('.\r\n')
 
-/** The message with tracking in its html parts; a part that cannot hold it stays as it is. */
+/** The message with tracking in its html parts; a part in which tracking is impossible stays as it is. */
 function trackMessage(message: Buffer, tracking: Tracking): Buffer {
   const pages = pagesOf(message)
   const pieces: Buffer[] = []

@@ -43,7 +43,7 @@ export function readReport(message: Buffer, tree: Node): Report | undefined {
 
 const named = ({ address, original }: ReportedRecipient): boolean => address !== '' || original !== null
 
-/** Reads a delivery report, from fields or free text; with `fieldsOnly` from fields alone. */
+/** Reads a delivery report, from fields or free text; with `fieldsOnly` only from fields. */
 function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | undefined {
   const fromServer = isFromServer(tree)
   const status = partsOf(tree).find(({ type }) => /^message\/(?:global-)?delivery-status$/.test(type))
@@ -126,7 +126,7 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
   }
 }
 
-/** Takes what the fields lack, the recipient or the server's answer, from the text. */
+/** The report with the recipient or the server's answer taken from the text, where the fields lack them. */
 function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: Node): Report {
   const vague = (each: ReportedRecipient): boolean =>
     !named(each) || (each.code === null && !/[a-z]{3}/i.test(each.text))

@@ -30,7 +30,7 @@ export const codeIn = (text: string): number | null =>
 export const statusIn = (text: string): string | null =>
   /(?:^|[\s(#:-])([45]\.\d{1,3}\.\d{1,3})(?!\w|\.\d)/.exec(text)?.[1] ?? null
 
-/** Foreign text as one line without control characters, cut. */
+/** Foreign text as one line without control characters, cut to a limit. */
 export const clean = (text: string): string =>
   text
     .slice(0, MAX_WORDS * 4)
@@ -38,7 +38,7 @@ export const clean = (text: string): string =>
     .trim()
     .slice(0, MAX_WORDS)
 
-/** `rfc822; <ann@example.org>` without its type. */
+/** A value such as `rfc822; <ann@example.org>` without its type. */
 export const untyped = (value: string): string => value.slice(0, MAX_WORDS * 4).replace(/^[\w.-]{1,40}\s*;\s*/, '')
 
 const ADDRESS = /<?([^\s<>;"(),:]{1,64}@[^\s<>;"(),:@]{1,255})>?/

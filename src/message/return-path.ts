@@ -18,7 +18,7 @@ function deliveryToken(keyring: Keyring, purpose: TokenPurpose, deliveryKey: num
 /** The delivery that a token names; undefined when the token is not one of ours. */
 function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): number | undefined {
   const bytes = fromBase32(token)
-  // The last character has unused bits: only the spelling that we make is accepted.
+  // The last character has unused bits: only the spelling that this server makes is accepted.
   if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
   return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES), MAC_BYTES) ? key.readUIntBE(0, KEY_BYTES) : undefined

@@ -59,7 +59,7 @@ const WISHES = {
   'idempotency-key': 'idempotency_key',
 } as const
 
-/** Fields that this server writes itself (composeJob), and fields meant for it alone. */
+/** Fields that this server writes itself (composeJob), and fields that are meant only for this server. */
 const OURS = [AI_DISCLOSURE[0], 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID'].map((name) => name.toLowerCase())
 const GOES = new Set(['bcc', 'resent-bcc', 'return-path', ...Object.keys(WISHES), ...OURS])
 /** Octets of an agent's name and of an idempotency key, the same as in the API. */

@@ -170,9 +170,9 @@ interface Attribute {
 }
 
 export interface Attributes {
-  /** By lower-case name, those with a value. */
+  /** The attributes with a value, by lower-case name. */
   values: Map<string, Attribute>
-  /** Names of those without. */
+  /** The names of the attributes without a value. */
   bare: ReadonlySet<string>
   /** Where the tag ends. */
   end: number
@@ -180,7 +180,7 @@ export interface Attributes {
 
 const NONE: ReadonlySet<string> = new Set()
 
-/** The attributes of a tag from behind its name; the first of a name counts (HTML, attribute name state). */
+/** The attributes of a tag, read from offset `from`; of equal names the first counts (HTML, attribute name state). */
 export function readAttributes(html: string, from: number): Attributes {
   const values = new Map<string, Attribute>()
   let bare: Set<string> | undefined

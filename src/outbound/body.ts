@@ -1,4 +1,4 @@
-// A mail's body as its owner submitted it, read from the database or the spool; nulls once it is no longer kept.
+// A mail's body as its owner submitted it, read from the database or the spool; all null when it is no longer kept.
 import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
 import { isSpoolName } from '../base/spooled.ts'
@@ -26,7 +26,7 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
   const [file] = filesOf(stored?.spool ?? null)
   const json = stored?.content ?? (file === undefined ? null : readNow(spool.path(file)))
-  // What cannot be read or is damaged leaves the rest of the mail to be shown.
+  // When the body is damaged or cannot be read, the rest of the mail is still shown.
   const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
   if (body === undefined) return { html: null, text: null, headers: null, attachments: null }
   const { html, text, headers = [], attachments = [] } = body
@@ -53,13 +53,13 @@ function readNow(file: string): string | null {
   }
 }
 
-/** The files of a body's `spool` column; those that damage left. */
+/** The files of a body's `spool` column; if the column is damaged, only the names that are still readable. */
 export function filesOf(spool: string | null): string[] {
   const names = spool === null ? [] : jsonOf(spool)
   return Array.isArray(names) ? names.filter(isSpoolName) : []
 }
 
-/** Whether a body's `spool` column is what was written: a list of files, or null. */
+/** Whether a body's `spool` column is well-formed: a list of files, or null. */
 export function isWholeSpool(spool: string | null): boolean {
   if (spool === null) return true
   const names = jsonOf(spool)

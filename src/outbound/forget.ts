@@ -31,13 +31,13 @@ interface Waiting {
 
 export interface Forgotten {
   next: number | null
-  /** A mail that is being sent to the address now was skipped; the next run takes it. */
+  /** A mail that is being sent to the address now was skipped; the next run processes it. */
   left?: boolean
   /** Files of the spool that no row names any more. */
   files: string[]
 }
 
-/** Works on some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
+/** Erases in some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
 export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
   const { address, userKey } = erasing
   const end = sliceEnd(tx, { table: 'outbound_emails', userKey, after, most: AT_ONCE })
@@ -71,7 +71,8 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
   const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
   const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
   if (named) {
-    // Other recipients still wait: the mail gets a working from address of the domain, because a mark is no address.
+    // Other recipients still wait: the mail gets a working from address of the domain, because mail cannot come from a
+    // mark.
     const ours: Partial<Mail> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
     const clean = COLUMNS.map((name) =>
       name in ours && names(mail[name], address)

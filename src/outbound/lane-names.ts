@@ -1,4 +1,4 @@
-// Names of lanes: the recipient domain; for campaign mail with "~" in front, which no domain name holds.
+// Names of lanes: the recipient domain; for campaign mail with "~" in front, because no domain name has this character.
 
 const BULK = '~'
 

@@ -1,6 +1,6 @@
-// Mails notices: mail of the server itself, outside the users' queue (D66). It counts for no volume and follows no
-// plan, suppression or agent. Its return path is empty, so that it cannot bounce back. A notice is tried for seven
-// days, on its own schedule.
+// Sends notices by mail: mail of the server itself, outside the users' queue (D66). It counts for no volume, and no
+// plan, suppression or agent applies to it. Its return path is empty, so that it cannot bounce back. A notice is tried
+// for seven days, on its own schedule.
 import { createPrivateKey } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
@@ -60,7 +60,7 @@ export class NoticeMailer {
     this.#stopped = true
   }
 
-  /** Whether nothing is under way. */
+  /** Whether no notice is under way. */
   get idle(): boolean {
     return this.#busy.size === 0
   }
@@ -75,7 +75,7 @@ export class NoticeMailer {
   async #run(now: number): Promise<number | null> {
     const { store } = this.#deps
     const free = AT_ONCE - this.#busy.size
-    // The loop is rung when a notice ends.
+    // `ring` is called when a notice ends.
     if (free <= 0) return null
     const next = nextNotices(store, [...this.#busy.keys()], free + 1)
     const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
@@ -83,7 +83,7 @@ export class NoticeMailer {
     const begun = store.write((tx) => {
       for (const notice of due) beginAttempt(tx, notice, now)
     })
-    // Under way from now on: a notice whose beginning is being written must not be begun again.
+    // These notices count as under way from now on: while their attempts are being written, they must not begin again.
     for (const notice of due)
       this.#busy.set(
         notice.key,
@@ -93,7 +93,7 @@ export class NoticeMailer {
               this.#busy.delete(notice.key)
               this.ring()
             }),
-          // The loop reports it, and looks again after a pause.
+          // The loop logs the error and runs again after a pause.
           () => void this.#busy.delete(notice.key),
         ),
       )
@@ -172,7 +172,7 @@ function wireOf(
 ): string {
   const sender = noticeSender(store, config)
   const from = parseAddress(sender)
-  if (!from) throw new Error(`"${sender}" is no address that notices can come from; set notices.from.`)
+  if (!from) throw new Error(`"${sender}" is not an address that can send notices; set notices.from.`)
   const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
   const mail = {
     from: { ...from, name: from.name || 'Postrider' },

@@ -1,4 +1,4 @@
-// Deletes the bodies of old mails that are over (setting retention.outbound_bodies).
+// Deletes the bodies of old mails that have ended (setting retention.outbound_bodies).
 // The recipients and the results stay.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'

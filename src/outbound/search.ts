@@ -1,10 +1,10 @@
 // The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
 // match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 //
-// Words are looked for in one pass over the account's mails, the newest first, which ends at FEW matches. It goes in
-// slices, between which the main thread does other work. Subjects are read from an index that holds nothing else, which
-// takes less than half the time of the table; it knows no words, so that each part of a word is found, and what is
-// erased is erased there too.
+// Words are searched in one pass over the account's mails, the newest first, which ends at FEW matches. The pass goes
+// in slices, so that the main thread can do other work between them. Subjects are read from an index that holds only
+// subjects, in less than half the time that the table takes. The index does not split subjects into words: so parts of
+// words are found too, and an erased address is erased there as well.
 import { refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
@@ -13,32 +13,32 @@ import { raw } from '../store/query.ts'
 export interface Condition {
   sql: string
   parameters: (string | number)[]
-  /** So few mails fit that they are looked up one by one. */
+  /** So few mails match that they are looked up one by one. */
   selective?: true
 }
 
 interface Term extends Condition {
-  /** The index of subjects has all that it asks for. */
+  /** The index of subjects has all columns that the term needs. */
   ofSubject?: true
-  /** How its mails are found, where no index finds them in the order of a list. */
+  /** How the matching mails are found, if no index finds them in the order of a list. */
   by?: 'address' | 'reading'
 }
 
-/** Matches that are looked up by their keys; beyond them, mail by mail. */
+/** The most matches that are looked up by their keys; further matches are searched mail by mail. */
 const FEW = 2000
-/** Addresses that are looked up by their index; more are tried mail by mail. */
+/** The most addresses that are looked up by their index; for more, each mail is checked. */
 const FEW_ADDRESSES = 20_000
 /**
- * Mails that are read at once: 50 ms, from the index of subjects 20 ms. With smaller slices a busy server would take
- * too long for the whole.
+ * The most mails that are read at once: this takes 50 ms, and 20 ms from the index of subjects. With smaller slices the
+ * whole search would take too long on a busy server.
  */
 const SLICE = 250_000
-/** Behind every character that an address may hold. */
+/** Sorts after every character that an address may have. */
 const LAST = '\u{10ffff}'
 
 const like = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
 
-/** Subjects and senders of a campaign's mail stand with the campaign. */
+/** A text in a column of the mail; for a campaign's mail, subject and sender are columns of the campaign. */
 const holdsOrCampaign = (column: string, ofCampaign: string, text: string): Term => ({
   by: 'reading',
   sql: `"${column}" like ? escape '\\' or campaign_key in (select key from campaigns where ${ofCampaign} like ? escape '\\')`,
@@ -63,7 +63,7 @@ function status(text: string): EmailStatus {
 
 const PARAMETER = { parameter: 'filter[search]' }
 
-/** What may stand before a colon. */
+/** The terms by the name before the colon. */
 const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
   to: (value, reader) =>
     value.startsWith('@')
@@ -89,7 +89,7 @@ const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
 
 const isWhole = (address: string): boolean => /^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(address)
 
-/** Mails to an address, whatever its case and whichever role it has. */
+/** Mails to an address in upper or lower case, in the role to, cc or bcc. */
 const toRecipient = (address: string): Term => ({
   by: 'address',
   sql: 'key in (select email_key from deliveries where lower(address) = ?)',
@@ -107,7 +107,7 @@ const toDomain = (domain: string): Term => ({
 const TERM = /(?:([a-z]+):)?(?:"([^"]*)"|(\S+))/gi
 const MAX_TERMS = 10
 
-/** What a search of an account's mails asks for: terms such as to:ann@there.test, and free words. Throws 400. */
+/** The condition for a search of an account's mails: terms such as to:ann@there.test, and free words. Throws 400. */
 export async function searched(reader: Reader, userKey: number, text: string): Promise<Condition> {
   const conditions: Term[] = []
   for (const [whole, key, quoted, plain] of text.matchAll(TERM)) {
@@ -130,13 +130,13 @@ export async function searched(reader: Reader, userKey: number, text: string): P
       : all
 }
 
-/** An account's mails as the table lies, and as they stand in the index of subjects. */
+/** An account's mails, read from the table in the order of its rows, or from the index of subjects. */
 const TABLE = 'outbound_emails where +user_key = ?'
 const SUBJECTS = 'outbound_emails indexed by outbound_emails_words where user_key = ?'
 
 /**
- * The same mails by their keys. In the order of a list each mail would be read apart, by an index; without it SQLite
- * reads the table as it lies, or goes from addresses to mails.
+ * A condition on the keys of the matching mails. With the first condition in the order of a list, SQLite would look up
+ * each mail separately by an index; here it reads the table in the order of its rows, or goes from addresses to mails.
  */
 async function byKeys(
   reader: Reader,
@@ -191,8 +191,8 @@ function toBeginning(reader: Reader, text: string): Term {
 }
 
 /**
- * A free word begins an address or stands in the subject; what looks like an address is looked for among addresses
- * alone.
+ * A free word is the beginning of an address or a part of the subject; a word that looks like an address is searched
+ * only among addresses.
  */
 function withWord(reader: Reader, word: string): Term {
   if (isWhole(word)) return toRecipient(word)

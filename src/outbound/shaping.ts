@@ -63,7 +63,7 @@ export class Shaping {
 
 let shipped: Shaping | undefined
 
-/** The provider that an exchanger belongs to, by the file that is shipped; undefined when none knows it. */
+/** The provider that an exchanger belongs to, by the shipped file; undefined when the file does not know it. */
 export function providerOf(host: string | null): string | undefined {
   if (host === null) return undefined
   shipped ??= new Shaping()

@@ -1,5 +1,5 @@
-// Records opens and clicks (D38). Those of machines (proxies that fetch for people, scanners that look before they
-// deliver) are marked as such. Neither the address nor the user agent of the visitor is kept.
+// Records opens and clicks (D38). Opens and clicks of machines (proxies that fetch for people, scanners that check a
+// mail before they deliver it) are marked as such. Neither the address nor the user agent of the visitor is kept.
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Store } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
@@ -10,7 +10,7 @@ export interface Visit {
   userAgent: string | undefined
 }
 
-/** Visits sooner than this after the delivery come from scanners that open every mail, not from a person. */
+/** Visits earlier than this after the delivery come from scanners that open every mail, not from a person. */
 const TOO_SOON = 2 * SECOND
 /** Apple's mail proxy sends the bare user agent "Mozilla/5.0". */
 const MACHINES =

@@ -1,10 +1,10 @@
-// What waits by receiving domain, for the operator: counted from indexes, so that the cost grows with what waits and
-// not with what was ever sent.
+// Waiting mail by receiving domain, for the operator. It is counted from indexes, so that the cost depends on the
+// number of waiting mails and not on the number of all mails.
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { bulkLane, domainOf } from './lane-names.ts'
 
-/** Of so many that wait for one domain, those that are tried last, one is looked for with an answer. */
+/** The last answer is searched among this many queued mails of a lane: those whose next attempt is the latest. */
 const LOOKED_AT = 100
 
 export interface WaitingLane {
@@ -22,7 +22,7 @@ const COUNTED = [
   `select lane, 'held', count(*), null from deliveries where status = 'held' group by lane`,
 ].join(' union all ')
 
-/** Every receiving domain with undecided mail, or that is held by the operator; those with most mail first. */
+/** Every receiving domain with undecided mail, or held by the operator; the domains with most mail first. */
 export function waitingLanes(reader: Reader, held: Iterable<string>, most: number): WaitingLane[] {
   const lanes = new Map<string, WaitingLane>()
   const of = (domain: string): WaitingLane => {
@@ -45,7 +45,7 @@ export function waitingLanes(reader: Reader, held: Iterable<string>, most: numbe
     .slice(0, most)
 }
 
-/** What was said last of those that wait for a domain. */
+/** The last answer to mail that waits for a domain; null when there is none. */
 export function lastResponse(reader: Reader, domain: string): string | null {
   const tried = (lane: string): string =>
     `select * from (select response, updated_at from deliveries where status = 'queued' and lane = ${lane}

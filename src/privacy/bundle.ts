@@ -28,7 +28,7 @@ const STORED = { compress: false }
 
 type Row = Record<string, unknown>
 
-/** Columns that mean nothing outside, or are about others: an SMTP dialogue names every recipient, blind copies too. */
+/** Columns that mean nothing outside, or name others: an SMTP dialogue names every recipient, blind copies too. */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
 /** A row for people: without keys, times as timestamps, JSON parsed. */
@@ -45,7 +45,7 @@ function readable(row: Row): Row {
 
 const KEYS = (keys: readonly number[]): string => `(${keys.join(', ')})`
 
-/** Keys of the rows in which some columns hold exactly the address, not a longer one. */
+/** Keys of the rows in which one of the columns holds exactly the address, not a longer one. */
 function keysNaming(
   reader: Reader,
   table: string,
@@ -114,7 +114,7 @@ export async function writeBundle(
   const directory = join(config.data_dir, EXPORTS)
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const zip = new ZipFile()
-  // For an unreadable file the zip emits an error event, which would end the process without a listener.
+  // For an unreadable file the zip emits an error event; without a listener, this event would end the process.
   const failed = Promise.withResolvers<never>()
   failed.promise.catch(() => {})
   zip.on('error', failed.reject)

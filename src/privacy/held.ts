@@ -1,6 +1,6 @@
-// The columns in which an account may hold a recipient's address. They decide whether an account has data about a
+// The columns in which an account may hold a recipient's address. They show whether an account has data about a
 // recipient, and are searched when a ledger names addresses only by hash. The scrub searches more: files, and names
-// that people gave to things.
+// that people chose for audiences, agents and the like.
 import { parseAddrSpec } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
@@ -8,7 +8,7 @@ import { raw } from '../store/query.ts'
 
 interface Place {
   table: string
-  /** The column that orders its rows. */
+  /** The column that orders the rows of the table. */
   key: string
   columns: readonly string[]
   /** SQL for the account's rows; one parameter, the account's key. */
@@ -43,12 +43,12 @@ const PLACES: readonly Place[] = [
   { table: 'notices', key: 'key', columns: ['subject', 'text', 'response'], owned: OWN },
 ]
 
-/** Rows read before other work has its turn. */
+/** Rows that are read at once, before other work can run. */
 const AT_ONCE = 1000
 
 interface Slice {
   texts: string[]
-  /** The key to go on from; null at the end. */
+  /** The key from which to go on; null at the end. */
   next: number | null
 }
 
@@ -72,7 +72,7 @@ function slice(
   return { texts: found.map((row) => row.text), next: end }
 }
 
-/** Whether the account holds the address anywhere. Other work goes on meanwhile. */
+/** Whether the account holds the address anywhere. Other work can run meanwhile. */
 export async function holdsAddress(store: Store, userKey: number, address: string): Promise<boolean> {
   const known = about(
     `select 1 where exists (select 1 from contacts where user_key = asked.user and email = asked.address)
@@ -104,7 +104,7 @@ export function addressesOf(reader: Reader, userKey: number): Set<string> {
   return all
 }
 
-/** Every address that a text holds, in lower case. Linear time for any text: strangers wrote it. */
+/** Every address that a text holds, in lower case. It takes linear time for any text, because strangers wrote it. */
 export function* addressesIn(text: string): Iterable<string> {
   for (const [word] of text.matchAll(/[^\s"<>,;:()[\]\\]+/g)) {
     if (!word.includes('@')) continue

@@ -1,7 +1,8 @@
-// The ledger of erasures: one line each in a file of its own beside the database, so that a backup from before an
-// erasure, put back, is scrubbed again (D56). It holds hashes alone. Marks between the entries say whose ledger it is
-// and how far it goes (D67): the server writes one where there is none of its installation, each backup writes one, and
-// what follows a mark belongs to its installation.
+// The ledger of erasures: one line for each erasure, in a file beside the database. When a backup from before an
+// erasure is restored, the erasure is made again (D56). The ledger holds only hashes of addresses. Marks between the
+// entries say which installation the ledger belongs to and how far it goes (D67): the server writes a mark when the
+// ledger has none of its installation, each backup writes a mark, and the entries after a mark belong to the
+// installation of the mark.
 import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
@@ -21,11 +22,11 @@ export interface Entry {
 }
 
 export interface Mark {
-  /** Whose it is: `fingerprintOf` its key. */
+  /** The installation of the ledger: `fingerprintOf` the instance key. */
   ledger: string
   /** ISO 8601, UTC. */
   at: string
-  /** Nobody knows who was forgotten between the backup that was restored then and this moment. */
+  /** A backup was restored at this time; the erasures between the backup and this time are unknown. */
   gap?: true
 }
 
@@ -33,20 +34,21 @@ export type Line = Entry | Mark
 
 export interface Content {
   lines: Line[]
-  /** Numbers of the lines that are neither, nor the beginning of one that a crash cut. */
+  /** Numbers of the lines that are neither an entry, nor a mark, nor the beginning of a line that a crash cut off. */
   foreign: number[]
 }
 
 export const isMark = (line: Line): line is Mark => 'ledger' in line
 
 /**
- * Which installation a ledger is of: 32 hexadecimal digits that only its key makes and that tell nothing of the key.
+ * Identifies the installation of a ledger: 32 hexadecimal digits that only its key gives, and that do not reveal the
+ * key.
  */
 export const fingerprintOf = (keyring: Keyring): string => keyring.mac('ledger', LEDGER, 16).toString('hex')
 
 /**
- * Makes the ledger of a data directory, or marks one of before there were marks. `at` is ISO 8601. Throws an
- * OperatorError for the ledger of another installation.
+ * Makes the ledger of a data directory, or writes the first mark into a ledger without marks (of an older version).
+ * `at` is ISO 8601. Throws an OperatorError for the ledger of another installation.
  */
 export function keepLedger(dataDir: string, owner: string, at: string): void {
   const path = join(dataDir, LEDGER)
@@ -60,8 +62,8 @@ export function keepLedger(dataDir: string, owner: string, at: string): void {
 }
 
 /**
- * Brings the copy of a ledger up to the ledger: entries of before there was a copy too. '' = none. Throws as the system
- * does.
+ * Adds to the copy of a ledger every line that it lacks, also entries from the time before there was a copy. '' = there
+ * is no copy. Throws the system's error.
  */
 export function keepCopy(dataDir: string, copy: string, owner: string, at: string): void {
   if (copy === '') return
@@ -73,18 +75,18 @@ export function keepCopy(dataDir: string, copy: string, owner: string, at: strin
   append(copy, [...(marked ? [] : [{ ledger: owner, at }]), ...missing])
 }
 
-/** Appends an entry to the ledger and to its copy ('' = none). When it returns the lines are on the disk. */
+/** Appends an entry to the ledger and to its copy ('' = none). The lines are on the disk when the function returns. */
 export function enter(dataDir: string, entry: Entry, copy = ''): void {
   for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, [entry])
 }
 
-/** Appends a mark to the ledger of a data directory; when it returns it is on the disk. */
+/** Appends a mark to the ledger of a data directory; the mark is on the disk when the function returns. */
 export const markLedger = (dataDir: string, mark: Mark): void => append(join(dataDir, LEDGER), [mark])
 
 function append(path: string, lines: readonly Line[]): void {
   const file = openSync(path, 'a+', 0o600)
   try {
-    // A line that a crash cut must not take this one with it.
+    // A line that a crash cut off must not be joined with this line.
     appendFileSync(file, `${endsOpen(file) ? '\n' : ''}${textOf(lines)}`)
     fsyncSync(file)
   } finally {
@@ -106,7 +108,7 @@ export function readLedger(dataDir: string): Entry[] {
   return readContent(join(dataDir, LEDGER)).lines.filter((line): line is Entry => !isMark(line))
 }
 
-/** What a ledger says; nothing where there is none. Throws an OperatorError for one that cannot be read. */
+/** The content of a ledger; empty when there is no ledger. Throws an OperatorError when it cannot be read. */
 export function readContent(path: string): Content {
   let text: string
   try {
@@ -135,6 +137,6 @@ function isLine(value: unknown): value is Line {
   return holds('id', 'user', 'recipient_hash', 'at') || holds('ledger', 'at')
 }
 
-/** The beginning of a line, as an append leaves it that a crash cut. */
+/** Whether a text is the beginning of a line, left by a crash during an append. */
 const isCut = (text: string): boolean =>
   !text.endsWith('}') && ['{"id":"', '{"ledger":"'].some((start) => text.startsWith(start) || start.startsWith(text))

@@ -1,4 +1,4 @@
-// Requests about a recipient (D56, D57): to erase, or to export all data.
+// Requests about a recipient (D56, D57): to erase all data, or to export it.
 // Both are stored at once and carried out soon after.
 import type { Clock } from '../base/clock.ts'
 import { iso } from '../base/clock.ts'
@@ -21,7 +21,7 @@ export interface RequestDeps {
   clock: Clock
   keyring: Keyring
   config: Pick<Config, 'data_dir' | 'privacy'>
-  /** Tells the worker that a request waits. */
+  /** Wakes the loop of run.ts, because a request waits. */
   ring: () => void
 }
 
@@ -57,7 +57,7 @@ export async function requestErasure(
     }
     const now = clock.now()
     const id = newId(now)
-    // The ledger first: its entries are carried out again whatever happens to the database.
+    // The ledger first: its entries are carried out again even when the database is lost or replaced by an older one.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
     return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
   })
@@ -83,12 +83,12 @@ interface NewRequest {
   userKey: number
   kind: PrivacyRequest['kind']
   id: string
-  /** Null: it is known by its hash alone. */
+  /** Null: only the hash of the address is known. */
   address: string | null
   hash: string
 }
 
-/** Stores a request; one without an address is done already. */
+/** Stores a request; a request without an address is done already. */
 export function insert(
   tx: Tx,
   { clock, keyring, ring }: Pick<RequestDeps, 'clock' | 'keyring' | 'ring'>,

@@ -28,12 +28,12 @@ export interface PrivacyDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'data_dir' | 'http'>
-  /** Says that notices wait to be mailed. */
+  /** Called when notices wait to be mailed. */
   noticed: () => void
 }
 
 const RETRY = 5 * MINUTE
-/** Mail that is being sent to the address should have ended by then. */
+/** The wait until an erasure runs again. Mail that is being sent to the address should have ended by then. */
 const SOON = 5 * SECOND
 /** How long a bundle is kept. */
 const KEPT = 7 * DAY
@@ -54,7 +54,7 @@ export class Privacy {
     this.#loop = new Loop({ name: 'privacy', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
-  /** Must run before anything is served or sent: it erases again what an older backup brought back. */
+  /** Must run before anything is served or sent: it erases addresses again that an older backup brought back. */
   async recover(): Promise<void> {
     await this.#sweep()
     for (const request of await this.#eraseAgain()) await this.#perform(request)
@@ -116,7 +116,7 @@ export class Privacy {
     }
   }
 
-  /** Undefined: something is being sent to the address now, and its result must be erased as well. */
+  /** Undefined: mail is being sent to the address now, and its result must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
     const { clock, config, keyring, store } = this.#deps
     // Bundles about the address are copies of the erased data.
@@ -170,7 +170,7 @@ export class Privacy {
     }
   }
 
-  /** Deletes files of bundles that a crash left. */
+  /** Deletes unfinished files of bundles that a crash left behind. */
   async #sweep(): Promise<void> {
     const { config, store } = this.#deps
     const directory = join(config.data_dir, EXPORTS)
@@ -179,7 +179,7 @@ export class Privacy {
         await rm(join(directory, name), { force: true })
   }
 
-  /** Makes requests for erasures of the ledger that the database does not know, because it is older. */
+  /** Makes requests for the erasures in the ledger that the database does not know, because the database is older. */
   async #eraseAgain(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#deps
@@ -193,7 +193,7 @@ export class Privacy {
       known.set(owner.key, addresses)
       const address = addresses.get(recipient_hash) ?? null
       if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
-      // Stored even when nothing was found: otherwise it would erase an address that is added later.
+      // Stored even when nothing was found: otherwise the entry would erase an address that is added later.
       const deps = { ...this.#deps, ring: () => {} }
       const request = await store.write((tx) => {
         blockErased(tx, owner.key, `#${recipient_hash}`, this.#deps.clock.now())

@@ -38,13 +38,13 @@ export interface ScrubDeps {
 }
 
 const CHUNK = 256 * 1024
-/** Octets of the database searched at a time; it is in memory. */
+/** Octets of the database that are searched at a time; the whole database is in memory then. */
 const SLICE = 4 * 1024 * 1024
 /** Longer than any form of an address. */
 const OVERLAP = 2048
 /** A larger database is not searched, because it would have to fit in memory; SQLite overwrites deleted data anyway. */
 const LOOKED_THROUGH = 256 * 1024 * 1024
-/** A database up to this size can be rewritten without delaying others for long. */
+/** A database up to this size can be rewritten without a long delay for other work. */
 const REBUILT_AT_A_GUESS = 16 * 1024 * 1024
 
 export function erasingOf(keyring: Keyring, userKey: number, address: string, at: number): Erasing {
@@ -53,7 +53,7 @@ export function erasingOf(keyring: Keyring, userKey: number, address: string, at
 }
 
 export interface Scrubbed {
-  /** Something that names the address is under way now; the erasure must run again when it has ended. */
+  /** A mail or message that names the address is under way now; the erasure must run again when this has ended. */
   busy: boolean
   /** The files that still hold the address. */
   left: string[]
@@ -75,7 +75,7 @@ const STEPS: readonly Step[] = [
   forgetInEvents,
 ]
 
-/** Erases, some rows in each transaction, so that others are not delayed. */
+/** Erases the address, some rows in each transaction, so that other writes are not delayed. */
 export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {
   const { spool, store } = deps
   const read = (file: string): Uint8Array =>
@@ -102,7 +102,7 @@ export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed
       at = await store.writeSoon((tx) => step(tx, erasing, from))
     }
   if (busy || underWay(store, erasing) || unreadNames(store, erasing, read)) return { busy: true, left: [] }
-  // Files whose rows an earlier try has removed, but not they themselves.
+  // An earlier try may have removed rows but not their files.
   await spool.removeLeft()
   return forgetRemains(deps, erasing)
 }
@@ -126,7 +126,7 @@ async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing)
   return { busy: false, left: (await says(false)) ? [...left, 'postrider.db'] : left }
 }
 
-/** Searches in slices, so that other work has its turn. */
+/** Searches in slices, so that other work can run between them. */
 async function octetsHold(store: Store, octets: Uint8Array, address: string, loose: boolean): Promise<boolean> {
   for (let at = 0; at < octets.length; at += SLICE) {
     if (betrays(octets.subarray(at, at + SLICE + OVERLAP), address, loose)) return true
@@ -166,7 +166,7 @@ export async function fileHolds(path: string, address: string): Promise<boolean>
       tail = bytes.subarray(-OVERLAP)
     }
   } catch (thrown) {
-    // Deleted meanwhile. An unreadable file may hold the address: then the erasure is not done.
+    // ENOENT: the file was deleted meanwhile. An unreadable file may hold the address: then the erasure is not done.
     if (codeOf(thrown) !== 'ENOENT') throw thrown
   }
   return false

@@ -6,7 +6,7 @@ import { openSession } from '../smtp/client.ts'
 
 export interface Answered {
   hostname: string
-  /** Our side of the dialogue with the listener. */
+  /** The listener of the sandbox, to which the answers are sent. */
   listener: { host: string; port: number }
   now: number
 }

@@ -38,7 +38,7 @@ export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
 
 const closeSocket = (socket: Socket): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))
 
-/** The answer to a question; undefined when it is none. */
+/** The answer to a question; undefined when the message is not a question. */
 export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
   let query: Packet
   try {
@@ -60,7 +60,7 @@ export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
 function record(name: string, type: string, value: string): Answer[] {
   switch (type) {
     case 'TXT':
-      // One string has at most 255 octets.
+      // A string of a TXT record has at most 255 octets.
       return [{ name, type, ttl: TTL, data: value.match(/.{1,255}/gs) ?? [''] }]
     case 'MX': {
       const [preference, exchange] = value.split(' ')

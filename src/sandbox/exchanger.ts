@@ -3,7 +3,7 @@
 //
 //   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
 //   slow@      the final answer takes 10 s
-//   bounce@    a delivery report later     reply@   an answer, as a person writes it
+//   bounce@    a delivery report later     reply@   a reply, as a person writes it
 //   complain@  a spam complaint later
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
@@ -34,7 +34,7 @@ export interface ExchangerOptions {
   log: Log
   resolver: Resolver
   received: (mail: ReceivedMail) => void
-  /** The listener for answers; read when there is one to send. */
+  /** The listener for answers; called when there is an answer to send. */
   listener: () => { host: string; port: number } | undefined
 }
 
@@ -105,7 +105,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
   )
 }
 
-/** Sends the answer of the address, a moment later. */
+/** Sends the answer of the recipient's address after `SOON`. */
 function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: Arrived): void {
   const way = ANSWERS[localPart(arrived.recipient)]
   const to = way?.to === 'return path' ? arrived.from : arrived.headers.replyTo

@@ -1,5 +1,5 @@
 // The contents of the sandbox's DNS: the records that its domains need, as if their owner had published each at once,
-// and the built-in exchanger for all others, who also send from this machine.
+// and the built-in exchanger for all other domains, which also send from this machine.
 import { toAscii } from '../message/address.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'

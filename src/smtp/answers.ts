@@ -1,4 +1,4 @@
-// The answers of the listener to a client, and how the library smtp-server is told of them.
+// The answers of the listener to a client, in the form that the library smtp-server expects.
 import { codeOf } from '../base/errors.ts'
 
 /** A refusal: 550 and "5.1.1 No such mailbox". A text without an enhanced code gets the library's. */
@@ -10,8 +10,8 @@ export interface SmtpRefusal {
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code })
 
 /**
- * Asks whose a password is and tells smtp-server through `done`. An error of this program goes to `hear`; the client
- * gets a temporary refusal (RFC 4954 §4). Never throws.
+ * Looks up the owner of a password and gives smtp-server the answer through `done`. An error of this program goes to
+ * `hear`, and the client gets a temporary refusal (RFC 4954 §4). Never throws.
  */
 export async function signIn(
   done: (error: Error | null, answer?: { user: object }) => void,
@@ -30,8 +30,8 @@ export async function signIn(
 }
 
 /**
- * Asks a question about a sender, a recipient or a message and tells smtp-server the answer through `done`. An error of
- * this program goes to `hear`; the client gets 451, or 452 when the disk is full (RFC 5321 §4.2.3). Never throws.
+ * Decides about a sender, a recipient or a message and gives smtp-server the answer through `done`. An error of this
+ * program goes to `hear`, and the client gets 451, or 452 when the disk is full (RFC 5321 §4.2.3). Never throws.
  */
 export function judge(
   done: (error?: Error | null, text?: string) => void,

@@ -45,7 +45,8 @@ export interface Refusal {
   enhanced: string | null
   text: string
   /**
-   * The sending domain, where the recipient is at another: a refusal that names addresses of it alone is about them.
+   * The sending domain, when the recipient is at another domain. A refusal that names only addresses of the sending
+   * domain is about these addresses, not about the recipient.
    */
   sender?: string | undefined
 }

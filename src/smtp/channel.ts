@@ -1,15 +1,15 @@
-// The connection below an SMTP dialogue: sends commands, receives replies, each within its time, and records all of it.
-// Every call ends with a reply or with the failure that ended the connection, whatever the server does.
+// The connection below an SMTP dialogue. It sends commands, receives replies, each within a time limit, and records the
+// dialogue. Every call ends with a reply or with the failure that ended the connection, whatever the server does.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls, rootCertificates, type TLSSocket } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
 import { cleanText, ReplyReader, type Reply } from './reply.ts'
 
-/** Why a connection ended, as words for people. */
+/** Why a connection ended, as text for people. */
 export interface Failure {
   failure: string
-  /** The fault is of this machine: it has no free descriptor, no memory, or not the local address. */
+  /** The cause is this machine: it has no free descriptor, no memory, or not the local address. */
   local?: true
 }
 
@@ -25,11 +25,11 @@ const WORDS: Record<string, string> = {
   EADDRNOTAVAIL: 'the address to send from ("delivery.source") is not one of this machine',
 }
 
-/** A socket's error in words for people. */
+/** The error of a socket as text for people. */
 const wordsFor = (error: Error): string =>
   WORDS[codeOf(error)] ?? cleanText(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
-/** The certificate must be signed by an authority that Node knows, or by one of these (PEM). */
+/** The certificate must be signed by an authority that Node knows, or by one of `authorities` (PEM). */
 export interface Verify {
   authorities: string | undefined
 }
@@ -37,12 +37,13 @@ export interface Verify {
 /** Whether an answer is the failure that ended the connection. */
 export const isFailure = (answer: object): answer is Failure => 'failure' in answer
 
-/** The most dialogue that is kept of one mail, in characters. */
+/** The most characters of the dialogue that are kept for one mail. */
 const MAX_DIALOGUE = 8000
 const MAX_NOTE = 600
 const ENDED = 'ended by us'
 /**
- * The most replies that wait to be read: to pipelined commands, or without a command (a 421 before closing, nonsense).
+ * The most replies that wait to be read: replies to pipelined commands, or replies without a command (such as a 421
+ * before the server closes the connection).
  */
 const MAX_UNASKED = 200
 const BLOCK = 64 * 1024
@@ -58,7 +59,7 @@ export class Channel {
   broken: Failure | null = null
   /** TLS protocol in use, null in clear text. */
   tls: string | null = null
-  /** Called when the connection ends, but for `quit`. */
+  /** Called when the connection ends, except by `quit`. */
   onEnd: () => void = () => {}
 
   constructor(socket: Socket) {
@@ -156,14 +157,14 @@ export class Channel {
     return this.#socket.writableLength === 0
   }
 
-  /** Says goodbye. Resolves when the connection is closed, at the latest after 5 s. */
+  /** Sends QUIT. Resolves when the connection is closed, at the latest after 5 s. */
   quit(): Promise<void> {
     if (this.broken === null) this.#socket.end('QUIT\r\n')
     this.broken ??= { failure: 'closed by us' }
     const socket = this.#socket
     if (socket.closed) return Promise.resolve()
     return new Promise((resolve) => {
-      // Whoever does not close within this is cut.
+      // When the server does not close the connection in time, it is cut.
       const timer = setTimeout(() => socket.destroy(), 5 * SECOND)
       socket.once('close', () => {
         clearTimeout(timer)
@@ -249,7 +250,7 @@ function handshake(
 }
 
 /**
- * Opens a TCP connection within `timeout` ms, unless `signal` ends that. Never rejects: the answer is the connection or
+ * Opens a TCP connection within `timeout` ms; `signal` ends the attempt. Never rejects: the result is the connection or
  * the failure.
  */
 export function openChannel(
@@ -267,8 +268,8 @@ export function openChannel(
     }
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
     signal?.addEventListener('abort', () => fail(ENDED), { once: true })
-    // A machine without IPv6 reports EADDRNOTAVAIL too;
-    // then the exchanger is only unreachable, and the machine is fine.
+    // A machine without IPv6 reports EADDRNOTAVAIL too: then the exchanger is only unreachable, and the machine has no
+    // trouble.
     const failed = (error: Error): void =>
       fail(wordsFor(error), isLocal(error) && !(isIPv6(host) && codeOf(error) === 'EADDRNOTAVAIL'))
     socket.once('error', failed)

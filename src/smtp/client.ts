@@ -1,5 +1,5 @@
-// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It is opened, carries any
-// number of mails one after the other, and is closed. The result for each recipient is a Verdict; nothing here throws.
+// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It carries any number of
+// mails, one after the other. The result for each recipient is a Verdict; nothing here throws.
 //
 // Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before
 // a TLS handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
@@ -10,10 +10,10 @@ import { readCapabilities, type Reply } from './reply.ts'
 import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
-/** How TLS is wanted: never, when offered, or always. */
+/** When TLS is used: never, when the server offers it, or always. */
 export type TlsWish = 'none' | 'optional' | 'required'
 
-/** Milliseconds for each step; RFC 5321 §4.5.3.2 where it says one. */
+/** Milliseconds for each step; from RFC 5321 §4.5.3.2 where it names a time. */
 export const TIMEOUTS = {
   connect: 30 * SECOND,
   greeting: 5 * MINUTE,
@@ -73,7 +73,7 @@ export class SmtpSession {
     return this.#channel.flushed
   }
 
-  /** Whether it takes octets above 127 (RFC 6152); addresses and header fields in UTF-8 (RFC 6531). */
+  /** Whether the server accepts octets above 127 (RFC 6152), or addresses and header fields in UTF-8 (RFC 6531). */
   takes(keyword: '8BITMIME' | 'SMTPUTF8'): boolean {
     return this.#capabilities.has(keyword)
   }
@@ -82,17 +82,17 @@ export class SmtpSession {
     return this.#channel.tls
   }
 
-  /** Calls `hear` when the connection ends, but for `quit`. */
+  /** Calls `hear` when the connection ends, except by `quit`. */
   onEnd(hear: () => void): void {
     this.#channel.onEnd = hear
   }
 
-  /** Says goodbye; resolves when the connection is closed, which takes seconds at most. */
+  /** Sends QUIT; resolves when the connection is closed, which takes seconds at most. */
   quit(): Promise<void> {
     return this.#channel.quit()
   }
 
-  /** Ends the connection at once, without a word. */
+  /** Ends the connection at once, without QUIT. */
   destroy(): void {
     this.#channel.destroy()
   }
@@ -116,8 +116,8 @@ export class SmtpSession {
   }
 
   /** Sends one mail. Returns one verdict for each recipient, in their order. `handed` is called with the indexes of the
-   *  recipients that were accepted, as soon as the server has all octets; the function it returns is called when the
-   *  answer is there, or will not come. */
+   *  accepted recipients as soon as the server has all octets; the function that it returns is called when the answer
+   *  has arrived, or when no answer will arrive. */
   async send(envelope: Envelope, wire: Buffer, handed?: (recipients: number[]) => () => void): Promise<Verdict[]> {
     const { recipients } = envelope
     this.#channel.beginMail()
@@ -143,7 +143,7 @@ export class SmtpSession {
     return rcpt.map((verdict) => mail ?? verdict ?? outcome)
   }
 
-  /** The MAIL parameters that the server offers and this mail needs; a verdict when it cannot take the mail. */
+  /** The MAIL parameters that the server offers and this mail needs; a verdict when the server cannot take the mail. */
   #parameters({ from, recipients }: Envelope, wire: Buffer): string | Verdict {
     const size = this.#capabilities.get('SIZE')
     const limit = Number(size)
@@ -153,7 +153,7 @@ export class SmtpSession {
       [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
       // oxlint-disable-next-line no-control-regex
       /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
-    // Free text of a header is ASCII by now (message/ascii-header.ts): what is left is addresses.
+    // Free text in the header is ASCII by now (message/ascii-header.ts): only addresses can still hold UTF-8.
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
         'bounced',
@@ -192,7 +192,7 @@ export class SmtpSession {
     return this.#hello(hostname)
   }
 
-  /** Only the operator can mend a failure: the mail waits. */
+  /** Signs in. A failure must be corrected by the operator: until then the mail waits. */
   async #authenticate(credentials: Credentials | undefined): Promise<Verdict | undefined> {
     if (!credentials) return undefined
     const refused = await signIn(this.#channel, this.#capabilities, credentials, this.#timeouts.command)
@@ -233,7 +233,7 @@ export class SmtpSession {
     }
   }
 
-  /** The answer to the final dot. Without one the result is unknown: the mail is tried again. */
+  /** The verdict of the answer to the final dot. Without an answer the result is unknown: the mail is tried again. */
   #outcome(answer: Reply | Failure): Verdict {
     if (isFailure(answer)) {
       const text = `The connection ended after the mail was handed over: ${answer.failure}.`
@@ -251,7 +251,7 @@ export class SmtpSession {
     return ownVerdict(kind, enhanced, text, this.#here(stage))
   }
 
-  /** The verdict of an answer that is not the expected one: 2xx, or 354 for DATA. Undefined when it is. */
+  /** The verdict of an unexpected answer; undefined for the expected answer: 2xx, or 354 for DATA. */
   #unlessOk(answer: Reply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
     if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
     if (hoped ? answer.code === hoped : answer.code < 300) return undefined
@@ -264,7 +264,7 @@ export class SmtpSession {
   }
 }
 
-/** Connects and opens a session, or returns a verdict why not; `signal` ends that at any step. Never rejects. */
+/** Connects and opens a session, or returns a verdict with the reason; `signal` ends it at any step. Never rejects. */
 export async function openSession(options: ConnectOptions, signal?: AbortSignal): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect, signal)

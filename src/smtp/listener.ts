@@ -1,5 +1,5 @@
-// A receiving SMTP listener behind two questions: may this recipient be written to, and is this message kept? It
-// answers 250 after the final dot only once the second was answered with yes (RFC 5321 §6.1).
+// A receiving SMTP listener. Its options decide two questions: is a recipient accepted, and was a message kept? The 250
+// after the final dot is sent only when the message was kept (RFC 5321 §6.1).
 import { domainToASCII } from 'node:url'
 import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
@@ -39,26 +39,26 @@ export interface ListenerOptions<Who = unknown> {
   deadline?: number
   /** Milliseconds that a TLS handshake may take, from the first octet or after STARTTLS. */
   handshake?: number
-  /** Milliseconds that a client who has yet to sign in may take for one command. */
+  /** Milliseconds that a client may take for one command before it has signed in. */
   signInDeadline?: number
-  /** TLS from the first octet (RFC 8314 §3.3); else by STARTTLS, where there is a certificate. */
+  /** TLS from the first octet (RFC 8314 §3.3); else by STARTTLS, if there is a certificate. */
   implicitTls?: boolean
-  /** With it clients must sign in (AUTH PLAIN and LOGIN, RFC 4954): returns the owner of a password, or a refusal. */
+  /** When set, clients must sign in (AUTH PLAIN and LOGIN, RFC 4954). Returns the owner of a password, or a refusal. */
   login?: (password: string, client: string) => Promise<{ who: Who } | SmtpRefusal>
-  /** Refuses a sender, or any mail for now; undefined: accepted. */
+  /** Refuses a sender, or all mail for the moment; undefined: accepted. */
   welcome?: (from: string, who: Who) => SmtpRefusal | undefined
   /** Refuses a recipient; undefined: accepted. */
   recipient: (address: string, from: string, who: Who) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
   /** Keeps the message. `bytes` gives the octets as they arrive, a little more than `maxBytes` at most; it ends without
-   *  an error at the final dot. Then `sound` tells whether the message was well-formed. Any answer but a refusal means:
-   *  kept for good; `accepted` is the reply text. */
+   *  an error at the final dot. Then `sound` tells whether the message was well-formed. Any result but a refusal means
+   *  that the message is stored durably; `accepted` is the reply text. */
   message: (
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
     sound: () => SmtpRefusal | undefined,
     who: Who,
   ) => Promise<SmtpRefusal | { accepted: string } | undefined>
-  /** Receives the errors of this program; the client only gets a temporary refusal. */
+  /** Receives the errors of this program; the client gets only a temporary refusal. */
   fault?: (thrown: unknown) => void
 }
 
@@ -67,23 +67,23 @@ export interface SmtpListener {
   port: number
   /** Uses another certificate for new sessions. */
   renew(certificate: Certificate): void
-  /** Accepts no more. Ends idle sessions at once, others after the answer to their message, at most `patience` ms
-   *  later. */
+  /** Accepts no more connections. Ends idle sessions at once, other sessions after the answer to their message, at most
+   *  `patience` ms later. */
   close(patience?: number): Promise<void>
 }
 
 const MAX_CONNECTIONS = 1000
 const MAX_RECIPIENTS = 1000
 const IDLE = 5 * MINUTE
-/** A client that sends an octet a minute would hold its place for hours (as Postfix: smtpd_per_request_deadline,
- *  smtpd_min_data_rate). */
+/** Limits for slow clients: a client that sends an octet a minute would keep its connection for hours (as Postfix:
+ *  smtpd_per_request_deadline, smtpd_min_data_rate). */
 const DEADLINE = 5 * MINUTE
 const MIN_RATE = 500
-/** A program has its password ready, so that it gets less time than a person would need. */
+/** Only programs sign in here, and a program has its password ready: it needs less time than a person. */
 const SIGN_IN_DEADLINE = 30 * SECOND
 /**
- * A message is handed on in blocks of at least so many octets: in small pieces it would fill more memory than it has
- * octets.
+ * A message is passed on in blocks of at least this many octets: many small pieces would take more memory than the
+ * message has octets.
  */
 const BLOCK = 16 * 1024
 
@@ -128,7 +128,7 @@ export async function startListener<Who>(
   }
 }
 
-/** What the library is told; without a certificate or a login, what needs one is switched off. */
+/** The settings for the library. Without a certificate or a login, the commands that need it are switched off. */
 function settingsOf<Who>(options: ListenerOptions<Who>): SMTPServerOptions {
   const { certificate, login } = options
   return {
@@ -166,7 +166,8 @@ function handlersOf<Who>(
     onAuth({ password }, { remoteAddress }, done) {
       void signIn(done, fault, () => options.login!(password ?? '', remoteAddress))
     },
-    // At once: the library's own answer comes a turn later, and clients that pipeline would have talked too soon.
+    // The library's own handler answers one turn of the event loop later: a client that pipelines would have sent its
+    // commands too early by then.
     onConnect: (_, done) => done(),
     onSecure: (_, __, done) => done(),
     onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
@@ -176,7 +177,7 @@ function handlersOf<Who>(
     onData(stream, session, done) {
       const own = sessionOf(session.id)
       const sound = (): SmtpRefusal | undefined => (own?.broken ? { code: 521, text: BARE_LINE_END } : undefined)
-      // A client that disconnects in the middle is no error of this program.
+      // When a client disconnects in the middle of a message, this is not an error of this program.
       const here = (thrown: unknown): void => void ((stream.readableEnded || !stream.destroyed) && fault(thrown))
       judge(done, here, async () => {
         const answer = await options.message(bytesOf(stream), envelopeOf(session), sound, whoOf(session))
@@ -189,7 +190,7 @@ function handlersOf<Who>(
   }
 }
 
-/** Ends sessions that wait too long. The timer does not keep the process alive. */
+/** Ends sessions whose client is too slow. The timer does not keep the process alive. */
 function watchDeadlines(
   server: Server,
   {
@@ -221,7 +222,7 @@ function withALabels(address: string): string {
     : address
 }
 
-/** The signed-in client: what `signIn` gave the library as the user. Undefined where nobody signs in. */
+/** The signed-in client, which `signIn` gave to the library as the user; undefined for listeners without sign-in. */
 const whoOf = <Who>({ user }: SMTPServerSession): Who => ((user ?? { who: undefined }) as { who: Who }).who
 
 const senderOf = ({ envelope: { mailFrom } }: SMTPServerSession): string =>

@@ -1,4 +1,5 @@
-// Reads SMTP replies (RFC 5321 §4.2, RFC 2034) of foreign servers: bounded, cleaned, or refused.
+// Reads SMTP replies (RFC 5321 §4.2, RFC 2034) of foreign servers: their length is limited, their text is cleaned, and
+// octets that are not SMTP are refused.
 import { StringDecoder } from 'node:string_decoder'
 import { counters } from '../base/counters.ts'
 
@@ -13,12 +14,12 @@ export interface Reply {
   lines: readonly string[]
 }
 
-/** Octets of one line; RFC 5321 §4.5.3.1.5 allows 512, some send more. */
+/** Octets of one line; RFC 5321 §4.5.3.1.5 allows 512, but some servers send more. */
 const MAX_LINE = 2048
 const MAX_LINES = 100
 const MAX_TEXT = 1000
 
-/** Makes foreign text fit for rows, logs and JSON: one printable line of at most `max` characters (1,000). */
+/** Makes foreign text safe for rows, logs and JSON: one printable line of at most `max` characters (1,000). */
 export function cleanText(text: string, max: number = MAX_TEXT): string {
   return text
     .replace(/[\p{Cc}\p{Cf}\u2028\u2029\ufffd]+/gu, ' ')
@@ -28,13 +29,13 @@ export function cleanText(text: string, max: number = MAX_TEXT): string {
 
 /**
  * Collects the octets of a server into replies.
- * `push` returns the replies that are complete, also those in front of octets that are no SMTP.
+ * `push` returns the complete replies, even when octets that are not SMTP follow them.
  */
 export class ReplyReader {
   readonly #decoder = new StringDecoder('utf8')
   #rest = ''
   #lines: string[] = []
-  /** What came is no SMTP: nothing more can be read. */
+  /** The server sent octets that are not SMTP: nothing more can be read. */
   broken = false
 
   /** Takes the next octets. Returns the replies that are complete now (RFC 5321 §4.2.1). */

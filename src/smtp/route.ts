@@ -11,7 +11,7 @@ export type Relay = Config['delivery']['routes'][number]
 export interface Host {
   name: string
   port: number
-  /** The preference of its MX record: hosts with the same one are equal. Absent without a record. */
+  /** The preference of the host's MX record; hosts with the same preference are equal. Absent without a record. */
   preference?: number
   relay?: Relay
   /** IP address when DNS is not needed: for our own listener. */
@@ -25,7 +25,7 @@ export interface RouteOptions {
   port: number
   /** Our own host name: mail to an exchanger of that name would loop. */
   hostname: string
-  /** Our own listener, when it takes mail for the domain: then our name is the destination and no loop. */
+  /** Our own listener, when it takes mail for the domain: then our host name is the destination and not a loop. */
   home?: ((domain: string) => Host | 'closed' | undefined) | undefined
 }
 
@@ -111,7 +111,7 @@ export async function findAddresses(
     : ownVerdict('failed', '5.4.4', `${name} has no address.`, at)
 }
 
-/** DNS gave no answer; where this machine could not ask, that says nothing about the domain (D72). */
+/** The verdict when DNS gave no answer. When this machine could not ask, the domain is not to blame (D72). */
 function notLookedUp(
   what: string,
   { local, reason }: Extract<Answer<unknown>, { kind: 'failed' }>,

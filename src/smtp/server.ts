@@ -1,5 +1,5 @@
-// smtp-server with sessions of ours. Every connection is counted from the moment it is accepted, before TLS and before
-// the greeting: who says nothing holds a place as everybody else, and loses it soon.
+// smtp-server with our own sessions. Every connection is counted from the moment it is accepted, before TLS and before
+// the greeting: a silent client takes a place like any other client, and loses it soon.
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { SMTPServer } from 'smtp-server'
@@ -37,8 +37,8 @@ export class Server extends SMTPServer {
   override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
     const customer = customerOf(socket.remoteAddress ?? '')
     const open = (this.#byAddress.get(customer) ?? 0) + 1
-    // A refused connection takes no place: else a client that tries again at once would be refused because of its own
-    // last try.
+    // A refused connection takes no place: otherwise a client that tries again at once would be refused because of its
+    // own last try.
     if (this.#places.size >= this.#limits.connections || open > this.#limits.perAddress) {
       turnAway(socket, handshake)
       return false
@@ -47,7 +47,7 @@ export class Server extends SMTPServer {
     this.#places.set(socket, customer)
     this.#follow(socket)
     if (handshake) {
-      // The TLS socket is destroyed, not the socket below it: TLS fails with an error when it loses that one.
+      // The TLS socket is destroyed, not the socket below it: without the socket below, TLS fails with an error.
       const late = setTimeout(() => this._pendingSockets.get(socket)?.destroy(), this.#limits.handshake).unref()
       socket.once('close', () => clearTimeout(late))
     }
@@ -83,7 +83,7 @@ export class Server extends SMTPServer {
   }
 }
 
-/** Nothing can be said to a client that waits for TLS. */
+/** Refuses a connection. A client that waits for TLS cannot read a reply. */
 function turnAway(socket: Socket, handshake: boolean): void {
   counters.smtp.add({ direction: 'in', class: '4xx' })
   socket.on('error', () => {})

@@ -10,7 +10,7 @@ import { StrictStream } from './strict-stream.ts'
 
 /** The longest command line: 512 octets (RFC 5321 §4.5.3.1.4) and room for the extensions' parameters. */
 const MAX_COMMAND = 2048
-/** After this many errors a session ends: the client is only probing. */
+/** After this many errors a session ends: the client only tries out addresses and commands. */
 const MAX_ERRORS = 50
 /**
  * The most commands without mail (NOOP, RSET, VRFY, HELP, EHLO …) between two messages;
@@ -32,13 +32,13 @@ const ENHANCED: Readonly<Record<number, string>> = {
   504: '5.5.4 This mechanism is not known here; PLAIN and LOGIN are',
 }
 
-/** The parser of each session. A map, because the library makes the parser before the session has fields, and because a
- *  message may still be judged when the connection is gone. */
+/** The parser of each session. It is a map, because the library makes the parser before the session has fields, and
+ *  because a message may still be processed after its connection has ended. */
 const streams = new WeakMap<SMTPConnection, StrictStream>()
 
 /**
- * How long a client may take, in ms: for a command, for one before it has signed in, for the handshake after STARTTLS;
- * a message besides takes a second for each `rate` octets at most.
+ * How long a client may take, in ms: for a command, for a command before sign-in, for the handshake after STARTTLS. A
+ * message may take one more second for each `rate` octets.
  */
 export interface Patience {
   request: number
@@ -58,12 +58,12 @@ export class InboundSession extends SMTPConnection {
   /** The TLS socket as soon as there is one, also in its handshake. */
   #top: Socket | undefined
 
-  /** Skips the library's wait of 100 ms for clients that talk too early: every mail server would wait too. */
+  /** Skips the library's wait of 100 ms, which detects clients that talk too early: it delays every mail server. */
   override init(): void {
     this._setListeners(() => this.connectionReady())
   }
 
-  /** Makes the parser of what the client sends: ours, which refuses bare line ends. */
+  /** Makes the parser of the client's octets: a `StrictStream`, which refuses bare line ends. */
   override _createParser(): SMTPStream {
     const parser = new StrictStream({ maxCommandLength: MAX_COMMAND })
     parser.oncommand = (command, callback) => this._onCommand(command, callback)
@@ -142,7 +142,7 @@ export class InboundSession extends SMTPConnection {
     callback()
   }
 
-  /** A message was accepted: the count of commands without mail starts again. */
+  /** Call it when a message was accepted: the count of commands without mail starts again. */
   carried(): void {
     this.#junk = 0
   }
@@ -164,7 +164,7 @@ export class InboundSession extends SMTPConnection {
     this._socket.destroySoon()
   }
 
-  /** STARTTLS. `upgrade` tells of the socket below, which has lost its listeners. */
+  /** STARTTLS. The event `upgrade` gives the socket below TLS, which has lost its listeners. */
   override upgrade(callback: () => void, secureCallback?: () => void): void {
     const below = this._socket
     super.upgrade(callback, secureCallback)
@@ -211,8 +211,8 @@ export class InboundSession extends SMTPConnection {
     const chosen = context !== false && (code === 421 || code === 500) ? undefined : context
     this.#count(code)
     super.send(code, data, own ? false : chosen)
-    // Recipients beyond the limit are to be sent again (RFC 5321 §4.5.3.1.10):
-    // this is no error, and the others get their mail.
+    // The client sends the mail again to recipients beyond the limit (RFC 5321 §4.5.3.1.10): this is not an error, and
+    // the other recipients get their mail.
     if (context === 'TOO_MANY_RECIPIENTS') return
     if (code >= 400 && code !== 421 && ++this.#errors >= MAX_ERRORS) this.#end('4.7.0 Too many errors; goodbye')
     else if (code === 535 && ++this.#refused >= MAX_REFUSED) this.#end('4.7.0 Too many wrong passwords; goodbye')

@@ -9,7 +9,7 @@ export interface Credentials {
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
-/** Signs in; a sentence when that failed. `timeout` (ms) is for each reply. */
+/** Signs in; returns a sentence when the sign-in failed. `timeout` (ms) is for each reply. */
 export async function signIn(
   channel: Channel,
   capabilities: ReadonlyMap<string, string>,

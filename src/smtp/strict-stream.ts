@@ -35,7 +35,7 @@ export class StrictStream extends SMTPStream {
     // that rest was checked with the chunk.
     if (this.#inside) return super._write(chunk, encoding, next)
     this.received += chunk?.length ?? 0
-    // Clear text after STARTTLS is dropped, whatever it is.
+    // All clear text after STARTTLS is dropped.
     if (!this.isClosed && !this.broken && chunk?.length > 0) {
       this.broken = hasBareLineEnd(chunk, this.#previous)
       this.#previous = chunk.at(-1)!

@@ -18,7 +18,7 @@ export type Stage =
 
 /** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
  * rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try
- * (D72), or the sending domain is not ready (D68): nothing is said about the mail, no attempt is counted. */
+ * (D72), or the sending domain is not ready (D68): the mail itself was not judged, and no attempt is counted. */
 export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
 
 export interface Verdict {
@@ -28,7 +28,7 @@ export interface Verdict {
   code: number | null
   enhanced: string | null
   text: string
-  /** True once the message's octets were sent: the mail counts as sent, whatever followed (D25). */
+  /** True once the message's octets were sent: the mail then counts as sent, with any later result (D25). */
   handed: boolean
   /** The exchanger's host name, once it was reached. */
   host: string | null
@@ -37,13 +37,13 @@ export interface Verdict {
   dialogue: string | null
   /** For local trouble: the message for the operator. */
   cause?: string
-  /** Of a mail that waits: for a record of its sending domain, and not for this server. */
+  /** Set when the mail waits for this DNS record of its sending domain, and not for this server. */
   record?: string
-  /** Of a mail that waits: it is damaged in the database, which says nothing of other mail. */
+  /** Set when the mail waits because it is damaged in the database; other mail may be intact. */
   damaged?: true
   /**
-   * Of a deferral: the receiver asked for less at once. The mail goes back without an attempt, and its lane goes more
-   * slowly.
+   * Set for a deferral in which the receiver asked for a lower rate. The mail goes back into the queue, no attempt is
+   * counted, and its lane sends more slowly.
    */
   soon?: true
 }
@@ -84,22 +84,22 @@ export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict 
   return cause === undefined ? verdict : { ...verdict, cause }
 }
 
-/** The mail is not in the database as it was accepted: it waits until it is whole again. `cause` as in `waitsForUs`. */
+/** The mail is damaged in the database: it waits until it is repaired. `cause` as in `waitsForUs`. */
 export const waitsForRepair = (circumstance: Circumstance, cause: string): Verdict => ({
   ...waitsForUs(circumstance, cause),
   damaged: true,
 })
 
 /**
- * The sending domain's DKIM record was not seen at the last check: nothing can be signed that receivers could verify
- * (D68).
+ * The sending domain's DKIM record was not seen at the last check: receivers could not verify a signature, so the mail
+ * waits (D68).
  */
 export function waitsForRecord(circumstance: Circumstance, record: string): Verdict {
   const text = `The DKIM record ${record} was not seen in DNS at the last check of the sending domain; the mail waits for it.`
   return { ...ownVerdict('waiting', '4.7.0', text, circumstance), record }
 }
 
-/** A verdict of ours, where no server said anything; `enhanced` is the status code that fits (RFC 3463 §3). */
+/** A verdict of this server, without an answer of another server; `enhanced` is the status code (RFC 3463 §3). */
 export function ownVerdict(
   kind: Exclude<Kind, 'delivered'>,
   enhanced: string,

@@ -20,8 +20,8 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
   ['scheduled', 'due', 'sending', 'auto', 'campaign.sending'],
   ['sending', 'finished', 'sent', 'auto', 'campaign.sent'],
   ['sending', 'fail', 'failed', 'auto', 'campaign.failed'],
-  // Beyond the specification's table: without a subscription nothing is sent;
-  // with one again the owner resumes the campaign.
+  // Not in the specification's table: without a subscription nothing is sent. When there is a subscription again, the
+  // owner resumes the campaign.
   ['sending', 'lapse', 'paused', 'auto', 'campaign.paused'],
 ])
 

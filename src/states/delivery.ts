@@ -1,5 +1,5 @@
-// One recipient of one outbound email: the row that the queue is made of. `queued` rows carry a due time, `active` rows
-// a lease; a row whose process died is active with a lease that lapses.
+// One recipient of one outbound email: the queue consists of these rows. `queued` rows have a due time, `active` rows a
+// lease. When the process of an active row has died, the lease runs out (`lapse`).
 //
 //   queued --claim--> active --accept--> delivered --return--> bounced
 //     ^  ^              |  '---refuse, expire, reject, suppress--> their ends
@@ -44,7 +44,7 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['active', 'lapse', 'queued', 'auto'],
   // Trouble of this server: no attempt is counted (D72).
   ['active', 'wait', 'queued', 'auto'],
-  // A campaign that does not send now returns claimed mail as if it had not been claimed: queued or held.
+  // A campaign that does not send now puts claimed mail back as if it had not been claimed: queued or held.
   ['active', 'withdraw', 'queued', 'auto'],
   ['active', 'withhold', 'held', 'auto'],
   ['active', 'refuse', 'bounced', 'auto'],
@@ -56,8 +56,8 @@ export const deliveryMachine = machine<DeliveryStatus, DeliveryMove>('deliveries
   ['held', 'suppress', 'suppressed', 'auto'],
   ['delivered', 'return', 'bounced', 'auto'],
   ['delivered', 'complain', 'complained', 'auto'],
-  // The connection was cut after the final dot, or the answer is not here yet: the report shows that the exchanger had
-  // accepted the mail, and what followed. Its answer then changes nothing more.
+  // The connection was cut after the final dot, or the answer has not arrived yet. The report shows that the exchanger
+  // had accepted the mail, and how the delivery ended. A later answer of the exchanger changes nothing.
   ['queued', 'return', 'bounced', 'auto'],
   ['active', 'return', 'bounced', 'auto'],
   ['held', 'return', 'bounced', 'auto'],

@@ -5,7 +5,7 @@
 //                         |  '---- prefix ------'      rotate: any -> verifying
 //                         '--lapsed--> failed --seen--> verifying
 //
-// teardown is written before anything is torn down: whatever fails after it leaves the domain suspended, sending
+// `teardown` is written before anything is removed: when a later step fails, the domain stays suspended and sends
 // nothing.
 import { machine } from './machine.ts'
 
@@ -27,7 +27,7 @@ export const domainMachine = machine<DomainStatus, DomainMove>('domains', [
   ['verifying', 'teardown', 'suspended', 'owner'],
   ['active', 'teardown', 'suspended', 'owner'],
   ['failed', 'teardown', 'suspended', 'owner'],
-  // The specification leaves these open; D20 settles them.
+  // The specification does not decide these moves; D20 does.
   ['suspended', 'teardown', 'suspended', 'owner'],
   ['active', 'missing', 'verifying', 'auto'],
   ['failed', 'seen', 'verifying', 'auto'],

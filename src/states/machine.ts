@@ -1,6 +1,6 @@
-// A state machine is a table: from, on, to, by whom, and the event that the move emits. Everything follows the table:
-// the store makes `update … where status = from` of it, the API derives the moves that a PATCH may ask for, tests
-// compare every pair with the specification, and the documentation prints it.
+// A state machine is a table: from, on, to, by whom, and the event that the move emits. All code follows the table: the
+// store makes `update … where status = from` of it, the API derives the moves that a PATCH may request, tests compare
+// every pair with the specification, and the documentation prints the table.
 import type { EventType } from './events.ts'
 
 /** Who may cause a move: the owner through the API, the operator at the command line, or Postrider by itself. */

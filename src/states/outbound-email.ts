@@ -1,10 +1,10 @@
-// An outbound email's life (specification "Outbound email", D25). It follows its primary recipient alone.
+// An outbound email's life (specification "Outbound email", D25). It depends only on its primary recipient.
 //
 //   queued --handed--> sent --accepted--> delivered --returned--> bounced
 //      |                |                     '------complained--> complained
 //      '--- refused, expired, rejected, suppressed: see the rows ---'
 //
-// A status never claims more than the SMTP dialogue showed: handed: the final dot was sent; accepted: its 250 was read.
+// A status never says more than the SMTP dialogue showed. handed: the final dot was sent; accepted: its 250 was read.
 import { machine } from './machine.ts'
 
 export const EMAIL_STATUSES = [

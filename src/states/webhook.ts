@@ -12,7 +12,7 @@ export const webhookMachine = machine<WebhookStatus, WebhookMove>('webhooks', [
   ['active', 'pause', 'paused', 'owner'],
   ['active', 'gone', 'disabled', 'auto'],
   ['active', 'exhausted', 'disabled', 'auto'],
-  // The specification leaves these open; D54 decides them. A paused endpoint may answer 410 to a replayed delivery.
+  // The specification does not decide these moves; D54 does. A paused endpoint may answer 410 to a replayed delivery.
   ['paused', 'resume', 'active', 'owner'],
   ['paused', 'gone', 'disabled', 'auto'],
   ['disabled', 'resume', 'active', 'owner'],

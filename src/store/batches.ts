@@ -1,16 +1,16 @@
 // Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
-// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit, or
-// gets one after a short time.
+// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit; if
+// there is none for a short time, it gets a commit of its own.
 
 /** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1
 const MAX_GATHER_MS = 4
-/** This many patient writes get a commit of their own. */
+/** As soon as this many patient writes wait, they get a commit. */
 const MANY = 256
 
 interface Patient<Job> {
   job: Job
-  /** From this time on it is as urgent as any other. */
+  /** From this time on the write is as urgent as any other. */
   due: number
 }
 
@@ -23,7 +23,7 @@ export class Batches<Job> {
   #timerDue = Infinity
   #restUntil = 0
 
-  /** `commit` runs jobs from the front and returns how many; the others wait for the next turn. */
+  /** `commit` runs jobs from the front and returns their number; the other jobs wait for the next turn. */
   constructor(commit: (jobs: readonly Job[]) => number) {
     this.#commit = commit
   }
@@ -69,7 +69,7 @@ export class Batches<Job> {
   #flush(): void {
     clearTimeout(this.#timer)
     this.#timerDue = Infinity
-    // Urgent jobs go first. A patient job whose time has come counts as urgent, so that it does not wait for ever.
+    // Urgent jobs go first. A patient job that is due counts as urgent, so that it does not wait for ever.
     const now = performance.now()
     const over = (patient: Patient<Job>): boolean => patient.due <= now
     const urgent = [...this.#queue, ...this.#patient.filter(over).map(({ job }) => job)]

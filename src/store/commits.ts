@@ -1,5 +1,5 @@
-// Runs writes in transactions: jobs of the same moment share one, each in its own savepoint, so that one that fails
-// does not undo the others.
+// Runs writes in transactions: jobs of the same moment share one transaction. Each job has its own savepoint, so that a
+// failed job does not undo the others.
 import { Sums } from './sums.ts'
 import type { Statements } from './statements.ts'
 import type { Tx } from './tx.ts'
@@ -10,7 +10,7 @@ export interface Job {
   reject: (error: unknown) => void
   hooks: (() => void)[]
   signals: string[]
-  /** What it has added to sums, until they are written. */
+  /** The amounts that the job has added to sums and that are not written yet. */
   sums: Sums
 }
 
@@ -19,13 +19,13 @@ export function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, rejec
   return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [], sums: new Sums() }
 }
 
-/** A batch that has run this long is committed; other jobs go into the next one, after a turn of the event loop. */
+/** A batch that has run this long is committed; other jobs go into the next batch, after a turn of the event loop. */
 const BATCH_MS = 6
 
 export interface Connection {
   statements: Statements
   inTransaction(): boolean
-  /** Throws when what was committed is not there any more. */
+  /** Throws when the committed data is gone, because the database's files were removed or replaced. */
   demandPresence(): void
 }
 
@@ -33,7 +33,7 @@ export class Commits {
   readonly #connection: Connection
   readonly #statements: Statements
   readonly #listeners = new Map<string, (() => void)[]>()
-  /** What the finished jobs of this transaction have added to sums. */
+  /** The amounts that the finished jobs of this transaction have added to sums. */
   readonly #sums = new Sums()
   /** The error of the last commit; undefined when it succeeded. */
   failing: unknown
@@ -48,7 +48,7 @@ export class Commits {
     this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
-  /** Runs and commits jobs from the front for as long as a batch may take; returns how many. */
+  /** Runs and commits jobs from the front for as long as a batch may take; returns their number. */
   commit(jobs: readonly Job[]): number {
     const settled: (() => void)[] = []
     let taken = 0
@@ -61,7 +61,7 @@ export class Commits {
         settled.push(this.#perform(jobs[taken++]!))
       this.#write(this.#sums)
       this.#statements.step('commit')
-      // When the file was removed, the commit is lost: then it must not count.
+      // When the file was removed, the commit is lost and must not count.
       this.#connection.demandPresence()
       this.failing = undefined
     } catch (thrown) {
@@ -86,7 +86,8 @@ export class Commits {
    */
   #perform(job: Job): () => void {
     this.#statements.step('savepoint job')
-    // Sums of the jobs before are written in this savepoint when it needs them; if it fails, they are pending again.
+    // When the job needs the sums of earlier jobs, these are written in its savepoint; if the job fails, they are
+    // pending again.
     let written = false
     this.#statements.before = ({ changes, names }) => {
       const concerned = (sums: Sums): boolean => sums.concern(names) || sums.concern(changes)

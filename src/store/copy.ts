@@ -5,7 +5,7 @@ import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { explained } from './open.ts'
 
-/** Whether any of these accounts, by their ids, stands in it. */
+/** Whether the file holds any of these accounts, given by their ids. */
 export const holdsUser = (file: string, ids: readonly string[]): boolean =>
   look(
     file,
@@ -15,7 +15,7 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
         .get(JSON.stringify(ids)) !== undefined,
   )
 
-/** Works on it as on a store that cannot be written, whatever its schema is. Throws as SQLite does. */
+/** Opens the file as a read-only store, whatever its schema is, and runs `work` on it. Throws the errors of SQLite. */
 export async function withCopy<T>(file: string, work: (store: Store) => Promise<T>): Promise<T> {
   const store = new Store(new Database(file, { readonly: true, ...sqliteAddon(dirname(file)) }))
   try {

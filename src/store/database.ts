@@ -2,8 +2,8 @@
 // commands.
 //
 // Guarantees: `write` resolves only when its transaction is on the disk. Writes of one turn of the event loop share one
-// transaction, each in its own savepoint: so one fsync is enough for all of them, and one that fails does not undo the
-// others. Transactions are synchronous: work that returns a promise is refused.
+// transaction, so that one fsync is enough for all of them. Each has its own savepoint, so that a failed write does not
+// undo the others. Transactions are synchronous: work that returns a promise is refused.
 import type Database from 'better-sqlite3'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
@@ -23,7 +23,7 @@ const PATIENCE_MS = 5
 
 /** Value of pragma auto_vacuum: free pages are given back on request. */
 const INCREMENTAL = 2
-/** Pages (4 KB) that always stay free, and the most that one step gives back. */
+/** The number of pages (4 KB) that always stay free, and the most pages that one step gives back. */
 const KEPT_PAGES = 256
 const STEP_PAGES = 64
 
@@ -33,7 +33,7 @@ export class Store implements Reader {
   readonly #commits: Commits
   readonly #batches: Batches<Job>
   readonly #presence: Presence | undefined
-  /** What `changedOutside` has told already. */
+  /** The number of outside changes at the last call of `changedOutside`. */
   #outside = 0
 
   /** `file` is watched: once the file is gone, every write is rejected. */
@@ -84,8 +84,8 @@ export class Store implements Reader {
   }
 
   /**
-   * The same for a patient write, at most `patience` ms later:
-   * many share a commit, and a page that they all change is written once.
+   * As `write`, for a patient write that may be committed up to `patience` ms later:
+   * many such writes share a commit, and a page that they all change is written once.
    */
   writeSoon<T>(work: (tx: Tx) => T, patience = PATIENCE_MS): Promise<T> {
     return new Promise<T>((resolve, reject) => this.#batches.addSoon(jobOf(work, resolve, reject), patience))
@@ -122,12 +122,12 @@ export class Store implements Reader {
     return changed
   }
 
-  /** One sentence for each damage that was found; empty when the database is sound. Reads all of it. */
+  /** One sentence for each damage found; empty when the database is sound. Reads the whole database. */
   verify(): string[] {
     try {
       return this.#faults()
     } catch (thrown) {
-      // Damage that stops the check itself.
+      // This damage stops the check itself.
       if (/^SQLITE_(?:CORRUPT|NOTADB|IOERR)/.test(codeOf(thrown))) return [messageOf(thrown)]
       throw thrown
     }
@@ -150,8 +150,9 @@ export class Store implements Reader {
   }
 
   /**
-   * Gives some free space back to the disk, so little that it takes no noticeable time; false when there is no more to
-   * give. Some stays for new rows. Does nothing for a database without `auto_vacuum`, until `rebuild`.
+   * Gives a little free space back to the disk, so that the call takes no noticeable time; false when there is no more
+   * to give back. Some free space stays for new rows. Does nothing for a database without `auto_vacuum`, until
+   * `rebuild`.
    */
   giveBack(): boolean {
     const pragma = (name: string): number => Number(this.#db.pragma(name, { simple: true }))

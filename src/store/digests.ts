@@ -1,11 +1,12 @@
-// Digests of what is sent, pushed to or authorises: SQLite's own check does not look at the octets of such texts.
-// Triggers keep a digest of them in a table of its own, so that no statement can forget it; `verify` computes it once
-// more. Rows of version 0.1.0 have none and are believed.
+// Digests of rows whose texts are sent, pushed to webhooks or shown, or give somebody a right. SQLite's own check does
+// not see a change of the octets of such texts. Triggers keep a digest of each row in a separate table, so that no
+// statement can forget it; `verify` compares the rows with their digests. Rows of version 0.1.0 have no digest and
+// count as intact.
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 
 interface Digested {
-  /** Its number in the table of digests; must never change. */
+  /** The number of the table in `digests`; must never change. */
   of: number
   table: string
   key: string
@@ -14,7 +15,7 @@ interface Digested {
   unless?: string
 }
 
-/** Those that version 0.2.0 began with; the text of its migration is made of them. */
+/** The tables with digests in the first migration of version 0.2.0; the text of that migration is made of them. */
 const FIRST: readonly Digested[] = [
   { of: 1, table: 'outbound_bodies', key: 'email_key', columns: ['content'] },
   {
@@ -41,7 +42,7 @@ const rows = (of: number, table: string, columns: string): Digested => ({
   columns: columns.split(' '),
 })
 
-/** What else is sent, pushed to or shown, or authorises somebody. */
+/** The other tables whose texts are sent, pushed to webhooks or shown, or give somebody a right. */
 const SECOND: readonly Digested[] = [
   rows(6, 'users', 'email name password_hash plan operator reads_for sealed_totp'),
   rows(7, 'tokens', 'user_key name scopes hash agent_id daily expires_at'),
@@ -91,8 +92,8 @@ ${firstTriggers}
 `
 
 /**
- * The conflict clause of the statement that fires a trigger counts in place of those inside it: these have none, so
- * that they do the same below "insert … on conflict" and "update or replace".
+ * The conflict clause of the statement that fires a trigger replaces the conflict clauses inside the trigger. These
+ * triggers have none, so that they work in the same way for "insert … on conflict" and for "update or replace".
  */
 const upsertTriggers = SECOND.map(({ columns, key, of, table }) => {
   const place = `"of" = ${of} and row_key = new.${key}`
@@ -106,7 +107,7 @@ create trigger ${table}_digest_of_gone after delete on ${table}
   begin delete from digests where "of" = ${of} and row_key = old.${key}; end;`
 }).join('')
 
-/** The further triggers, and the digests of the rows that there are; needs `defineDigest`. */
+/** The triggers of the other tables, and the digests of their existing rows; needs `defineDigest`. */
 export const widerDigestSchema = `${upsertTriggers}
 ${SECOND.map(
   ({ columns, key, of, table }) =>
@@ -120,7 +121,7 @@ function digestOf(values: readonly Value[]): Buffer {
   const hash = createHash('sha256')
   for (const value of values) {
     const octets = typeof value === 'number' ? String(value) : value
-    // Lengths and nulls are part of it: "ab", "c" is not "a", "bc".
+    // Lengths and nulls are part of the digest: "ab", "c" differs from "a", "bc".
     const length = typeof octets === 'string' ? Buffer.byteLength(octets) : octets?.length
     hash.update(`${length ?? '-'}:`).update(octets ?? '')
   }
@@ -128,8 +129,8 @@ function digestOf(values: readonly Value[]): Buffer {
 }
 
 /**
- * Whether a row that was read is what was written. `row` holds every column that its digest covers; `digest` is null
- * for a row of version 0.1.0, which is believed.
+ * Whether a row is unchanged since it was written. `row` holds every column that its digest covers; `digest` is null
+ * for a row of version 0.1.0, which counts as intact.
  */
 export function isIntact(table: string, row: Record<string, unknown>, digest: Uint8Array | null): boolean {
   if (digest === null) return true
@@ -150,7 +151,7 @@ export function defineDigest(database: Database.Database): void {
 /** One sentence for each row whose texts differ from their digest. Reads every text. */
 export function damagedRows(database: Database.Database): string[] {
   const known = database.prepare(`select 1 from sqlite_schema where name = 'digests'`).get()
-  // In the copy of an older version.
+  // The copy of a database of an older version has no digests.
   if (known === undefined) return []
   return DIGESTED.flatMap(({ columns, key, of, table }) => {
     if (!database.prepare('select 1 from digests where "of" = ? limit 1').get(of)) return []

@@ -13,8 +13,8 @@ export interface Queue {
 }
 
 /**
- * Every group with waiting rows, and the due time (ms) of its first. It leaps through the index, one step for each
- * group, so that the cost depends on the number of groups and not of rows.
+ * Every group with waiting rows, and the due time (ms) of its first row. The query makes one step through the index for
+ * each group, so that the cost depends on the number of groups and not on the number of rows.
  */
 export function dueGroups<Group extends string | number>(
   reader: Reader,

@@ -1,13 +1,14 @@
-// What a statement may change, read from its text and from the schema: the tables that it names as targets, those that
-// their triggers change, and those whose rows a foreign key deletes or empties with them.
+// The tables that a statement may change, read from its text and from the schema: the tables that it names as targets,
+// the tables that their triggers change, and the tables with a foreign key to them, whose rows are deleted or changed
+// with them.
 import type Database from 'better-sqlite3'
 
 export interface Effects {
-  /** Tables that it names in any role; a column named like a table counts as well. */
+  /** Tables that the statement names in any role; a column with the name of a table counts too. */
   names: readonly string[]
   /** Tables whose rows may be inserted, changed or deleted. */
   changes: readonly string[]
-  /** Those of them whose rows may be deleted. */
+  /** The tables among `changes` whose rows may be deleted. */
   removes: readonly string[]
 }
 
@@ -19,7 +20,7 @@ interface Schema {
   tables: ReadonlySet<string>
   /** The texts of a table's triggers. */
   triggers: ReadonlyMap<string, readonly string[]>
-  /** The tables with a foreign key to a table whose rows are deleted (true) or emptied with the row that they name. */
+  /** The tables with a foreign key to a table: their rows are deleted (true) or changed with the row that they name. */
   children: ReadonlyMap<string, readonly { table: string; deleted: boolean }[]>
 }
 
@@ -92,7 +93,7 @@ function schemaOf(database: Database.Database): Schema {
   )
   return {
     tables: new Set(tables),
-    // The text behind "begin" is what the trigger does; before it stands what it waits for.
+    // The statements of a trigger follow "begin"; the text before it names the event that fires the trigger.
     triggers: new Map(
       [...triggers].map(([table, rows]) => [table, rows.map(({ sql }) => (sql ?? '').replace(/^.*?\bbegin\b/is, ''))]),
     ),

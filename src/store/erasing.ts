@@ -1,4 +1,4 @@
-// Finds an address that is to be erased: in plain text in any case, and in the forms that encodings give it.
+// Finds an address that is to be erased: in plain text in upper or lower case, and in the encoded forms of the address.
 //
 // Guarantees: only the whole address matches, not a part of a longer one (xann@there.test, ann@there.test.example).
 import { domainToUnicode } from 'node:url'
@@ -26,9 +26,9 @@ export const markOf = (hash: string): string => `erased-${hash.slice(1, 1 + MARK
 /** Whether a value is such a mark. */
 export const isMark = (address: string): boolean => address.endsWith(MARK_DOMAIN)
 
-/** Letters and digits. Text in other scripts may stand beside an address without a space, and is no part of it here. */
+/** Letters and digits. Text in other scripts may follow an address without a space; it is not a part of the address. */
 const WORD = '[a-z0-9]'
-/** Escapes that may come right before an address and are no part of it: JSON's \n, =3C, %3A. */
+/** Escapes that may come right before an address and are not a part of it: JSON's \n, =3C, %3A. */
 const ESCAPE = String.raw`\\[bfnrt]|\\u[0-9a-f]{4}|[%=](?:[01][0-9a-f]|2[0-9acf]|3[a-f]|40|5[bcde]|60|7[b-f])`
 const BEFORE = `(?:(?<=${ESCAPE})|(?<!${WORD}|${WORD}[._'+-]))`
 const AFTER = `(?!${WORD}|(?:[-.]|[%=]2e)${WORD})`
@@ -133,8 +133,8 @@ function decodes(text: string, at: number, length: number, offset: number, { pla
 }
 
 /**
- * Whether octets hold the address in any form. Lines are joined first, because base64 and quoted-printable fold them.
- * `loose`: a part of a longer word counts too, for files in which the octets of two columns are adjacent.
+ * Whether octets hold the address in any form. Lines are joined first, because base64 and quoted-printable fold lines.
+ * `loose`: an occurrence inside a longer word counts too, for files in which the octets of two columns are adjacent.
  */
 export function betrays(bytes: Uint8Array, address: string, loose = false): boolean {
   const forms = formsOf(address)
@@ -189,7 +189,7 @@ export const holds = (column: string): string => `instr(lower(${column}), ?) > 0
 const AT_ONCE = 500
 const OWNED = 'user_key = ?'
 
-/** A part of an account's rows: at most `most` of those behind the key `after`. */
+/** A part of an account's rows: at most `most` rows with keys above `after`. */
 interface Slice {
   table: string
   /** A condition of SQL that holds for the account's rows; its one parameter is the key of the user. */
@@ -212,7 +212,7 @@ export function sliceEnd(
   )!.last
 }
 
-/** One step through a table. Returns the key to go on from, null at the end. */
+/** One step through a table. Returns the key from which the next step goes on, null at the end. */
 export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
 
 /** A step that replaces the address by the mark in the given columns of an account's rows. */

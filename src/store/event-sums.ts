@@ -6,7 +6,7 @@ import { raw } from './query.ts'
 /** Rows that one transaction moves. */
 const AT_ONCE = 500
 
-/** Events that figures count. A mail that failed for lack of time or of a route is no bounce. */
+/** Events that figures count. A mail that failed for lack of time or of a route is not counted as a bounce. */
 const COUNTED = `type in ('email.delivered', 'email.opened', 'email.clicked', 'email.bounced', 'email.complained', 'email.unsubscribed')
   and email_key is not null and not (type = 'email.bounced' and json_extract(data, '$.kind') is 'failed')`
 
@@ -24,8 +24,8 @@ export const told = (where: string): string => `
   select email_key, type, delivery, machine, times from event_sums where ${where}`
 
 /**
- * Deletes the events before a time (ms) and up to a key that all readers have passed, a few at a time; returns how
- * many. The sums are written in the same transaction.
+ * Deletes the events before a time (ms) and up to a key that all readers of the log have passed, a few at a time;
+ * returns their number. The sums are written in the same transaction.
  */
 export async function removeOldEvents(store: Store, before: number, upTo: number): Promise<number> {
   for (let removed = 0; ;) {

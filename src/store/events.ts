@@ -1,5 +1,5 @@
 // The event log: one row for each event, written in the same transaction as its cause. Webhooks, statistics and
-// reputation read it. `data` holds only what the resource itself does not show.
+// reputation read it. `data` holds only facts that the resource itself does not show.
 import { newId } from '../base/ids.ts'
 import type { EventType } from '../states/events.ts'
 import type { Tx } from './database.ts'

@@ -1,9 +1,9 @@
 // Facts: rows that are read for every mail and rarely change, such as a token with its user, a sending domain, or
 // whether a domain has a webhook. Each is kept in memory until a statement changes one of the tables that its query
-// names; statements.ts says what was changed.
+// names; statements.ts reports the changed tables.
 import type { Effects } from './effects.ts'
 
-/** The most rows that are kept of one query; beyond it all of them are read again. */
+/** The most rows that are kept for one query; beyond this number all of them are dropped and read again. */
 const MAX_ROWS = 1000
 
 interface Query {
@@ -26,7 +26,7 @@ export class Facts {
     return row
   }
 
-  /** Forgets what was read from these tables. */
+  /** Forgets the rows that were read from these tables. */
   changed(tables: readonly string[]): void {
     for (const table of tables) for (const { rows } of this.#readers.get(table) ?? []) rows.clear()
   }
@@ -46,7 +46,7 @@ export class Facts {
   }
 }
 
-/** Different parameters have different names. */
+/** A name for the parameters of a query; different parameters have different names. */
 const nameOf = (parameters: readonly unknown[]): string => {
   let name = ''
   for (const each of parameters) {

@@ -1,6 +1,5 @@
-// What the rows of the database must look like where no digest covers them: JSON that parses, times in the range of a
-// Date, numbers and flags, known states, and an open delivery of a campaign that goes to whom its mail names. `verify`
-// uses it.
+// The required form of values that no digest covers: JSON that parses, times in the range of a Date, numbers and flags,
+// known states; and an open delivery of a campaign must go to the recipient that its mail names. `verify` checks them.
 import type Database from 'better-sqlite3'
 import { LAST_TIME } from '../base/clock.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
@@ -12,7 +11,7 @@ import { EMAIL_STATUSES } from '../states/outbound-email.ts'
 import { OUTCOMES } from '../states/webhook-delivery.ts'
 import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 
-/** Columns whose texts are JSON, or null; a test holds them to the types. */
+/** Columns whose texts are JSON, or null; a test compares the list with the types. */
 export const JSON_COLUMNS: Readonly<Record<string, string>> = {
   events: 'data',
   outbound_emails: 'cc bcc reply_to',
@@ -30,7 +29,7 @@ export const JSON_COLUMNS: Readonly<Record<string, string>> = {
   passkeys: 'transports',
 }
 
-/** Columns that are 0 or 1, or null; a test holds them to the types. */
+/** Columns that are 0 or 1, or null; a test compares the list with the types. */
 export const FLAG_COLUMNS: Readonly<Record<string, string>> = {
   users: 'operator',
   domains: 'open_tracking_enabled click_tracking_enabled',
@@ -41,7 +40,7 @@ export const FLAG_COLUMNS: Readonly<Record<string, string>> = {
   event_sums: 'machine',
 }
 
-/** Columns with few values: the states of the tables, and what is decided by them; a test holds them to the types. */
+/** Columns with few values, such as states, and those values; a test compares them with the types. */
 export const VALUES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   agents: { status: AGENT_STATUSES },
   attempts: { outcome: ['deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] },
@@ -74,7 +73,7 @@ export const VALUES: Readonly<Record<string, Readonly<Record<string, readonly st
   webhooks: { status: WEBHOOK_STATUSES, disabled_reason: ['gone', 'failures'] },
 }
 
-/** The numbers of rows, where the table has such, for which a condition holds. */
+/** The rows for which a condition holds: their keys if the table has keys, else their number; undefined: none. */
 function rowsWhere(
   database: Database.Database,
   table: string,
@@ -89,7 +88,7 @@ function rowsWhere(
   return found.length === 0 ? undefined : named ? `row ${found.join(', ')}` : `${found.length} rows`
 }
 
-/** One sentence for each column of times that holds what is no time (ms). */
+/** One sentence for each column of times that holds a value which is not a time (ms). */
 function impossibleTimes(database: Database.Database): string[] {
   const columns = database
     .prepare(
@@ -106,7 +105,7 @@ function impossibleTimes(database: Database.Database): string[] {
 }
 
 /**
- * One sentence for each column of numbers that holds none that can stand there: all are counts, codes, keys or times.
+ * One sentence for each column of numbers that holds an impossible value: all are counts, codes, keys or times.
  */
 function impossibleNumbers(database: Database.Database): string[] {
   const columns = database
@@ -125,7 +124,7 @@ function impossibleNumbers(database: Database.Database): string[] {
   })
 }
 
-/** Names of viruses, as the scanner's are kept. */
+/** One sentence for names of viruses that are not in the form in which the scanner's names are stored. */
 function impossibleNames(database: Database.Database): string[] {
   if (database.prepare(`select 1 from pragma_table_info('inbound_messages') where name = 'virus'`).get() === undefined)
     return []
@@ -150,7 +149,7 @@ function unknownValues(database: Database.Database): string[] {
   )
 }
 
-/** One sentence for each kind of row that is not of its form. Reads every such column. */
+/** One sentence for each column with values that do not have the required form. Reads every such column. */
 export function malformedRows(database: Database.Database): string[] {
   const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
   const found = [

@@ -12,14 +12,14 @@ import { QUARANTINE } from './spool.ts'
 import { raw } from './query.ts'
 import type { RowOf } from './tables.ts'
 
-/** What an installation leaves in its data directory beside the database. */
+/** The other files of an installation in its data directory, beside the database. */
 const LEDGER = 'erasures.ledger'
 const BELONGINGS = [KEY_FILE, LEDGER, `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
   /**
-   * Called when committed transactions in the log can no longer be read. Only for the holder of the lock: no other
-   * process may write.
+   * Called when committed transactions in the write-ahead log can no longer be read. Only the holder of the lock may
+   * set it, because no other process may write meanwhile.
    */
   logDamaged?: (damage: LogDamage) => void
 }
@@ -57,14 +57,14 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
 }
 
 /**
- * The files of an installation whose database is missing or empty; none when there is a database, or nothing at all.
+ * The files of an installation whose database is missing or empty; none when there is a database, or no file at all.
  */
 function remains(dataDir: string): string[] {
   const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
   return database && database.size > 0 ? [] : belongings(dataDir, BELONGINGS)
 }
 
-/** Which of these files, and of the spool, are there and hold something. */
+/** The names among these, and 'spool', that exist and are not empty. */
 function belongings(dataDir: string, names: readonly string[]): string[] {
   return [...names, ...(spooled(dataDir) ? ['spool'] : [])].filter((name) => {
     const found = statSync(join(dataDir, name), { throwIfNoEntry: false })
@@ -85,8 +85,8 @@ function refuseRemains(dataDir: string): void {
   )
 }
 
-/** Moves an installation into the folder `name` beside it, which must not exist, so that a new one can begin; the paths
- *  `but` stay. Returns the folder, undefined when there was nothing to move. */
+/** Moves an installation into the folder `name` beside it, which must not exist, so that a new installation can begin;
+ *  the paths in `but` are not moved. Returns the folder, undefined when there was nothing to move. */
 export function setAside(dataDir: string, name: string, but: readonly string[] = []): string | undefined {
   const names = existsSync(dataDir)
     ? readdirSync(dataDir).filter(
@@ -100,14 +100,14 @@ export function setAside(dataDir: string, name: string, but: readonly string[] =
   return aside
 }
 
-/** So many sealed keys are tried; most installations have fewer. */
+/** The most sealed keys that are tried; most installations have fewer. */
 const TRIED = 100
 
 type SealedRow = RowOf<'dkim_keys'> & { row_digest: Uint8Array | null }
 
 /**
- * Whether the key of the data directory is that of the database: it opens one of the sealed DKIM keys, or there is none
- * that is whole. A row that is damaged says nothing of the key.
+ * Whether the instance key of the data directory belongs to the database: it opens one of the sealed DKIM keys, or no
+ * sealed DKIM key is intact. A damaged row proves nothing about the key.
  */
 export function keyFits(reader: Pick<Tx, 'all'>, keyring: Keyring): boolean {
   const sealed = sealedKeys(reader)
@@ -117,7 +117,7 @@ export function keyFits(reader: Pick<Tx, 'all'>, keyring: Keyring): boolean {
   )
 }
 
-/** Sealed DKIM keys of the database; an older one has no digests. */
+/** Sealed DKIM keys of the database; the database of an older version has no digests. */
 function sealedKeys(reader: Pick<Tx, 'all'>): SealedRow[] {
   const digests = reader.all(raw(`select 1 from sqlite_schema where name = 'digests'`)).length > 0
   const digest = `(select digest from digests where "of" = ${digestNumber('dkim_keys')} and row_key = k.key)`

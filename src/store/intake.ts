@@ -1,7 +1,7 @@
 // A message while it is received: kept in memory, or in a file of the spool when it is large or memory is short.
 import { SPOOL_ABOVE, type Draft, type Spool } from './spool.ts'
 
-/** The most octets of unfinished messages in memory; beyond that small messages go to the disk too. */
+/** The most octets of unfinished messages in memory; beyond that, small messages are written to the disk too. */
 const MAX_HELD = 64 * 1024 * 1024
 
 /** The memory used by the messages of one listener. */

@@ -1,7 +1,7 @@
-// Keyset pages: the one reader behind every collection of the API. Only here is the owner's key added to a query.
+// Keyset pages: every collection of the API is read here. The owner's key is added to queries only in this file.
 //
 // The order is total (the row's key breaks ties), and a page is found by the values of the last row, never by an
-// offset: rows that are added or deleted meanwhile neither repeat nor hide others.
+// offset: rows that are added or deleted meanwhile neither repeat nor hide other rows.
 import type { Reader } from './database.ts'
 import { raw } from './query.ts'
 import type { RowOf, TableName } from './tables.ts'
@@ -20,8 +20,8 @@ export interface Place {
 }
 
 /**
- * Any of these values in a column; or SQL with its parameters. `selective`: so few rows fit that looking them up and
- * sorting them costs less than to go through the owner's rows in order.
+ * A column must have one of these values; or SQL with its parameters. `selective`: so few rows fit the condition that
+ * to look them up and sort them costs less than to go through the owner's rows in order.
  */
 export type Condition =
   | { column: string; values: readonly (string | number)[] }
@@ -42,14 +42,14 @@ export interface ListQuery {
 
 export type ListedRow = Record<string, unknown> & { key: number }
 
-/** A listed row as a row of its table, for who knows the table: it was read with all columns. */
+/** A listed row with the type of its table. The caller must know the table, and must have read all columns. */
 export const rowOf = <Name extends TableName>(row: ListedRow): RowOf<Name> => row as ListedRow & RowOf<Name>
 
 export interface Page {
   rows: ListedRow[]
   hasNext: boolean
   hasPrevious: boolean
-  /** The position of an empty page, which has no row to name it. */
+  /** The position of an empty page, which has no row that could give the position. */
   at?: Place
 }
 
@@ -69,8 +69,8 @@ export function listPage(reader: Reader, query: ListQuery): Page {
 }
 
 /**
- * A page whose rows were deleted after its cursor was issued. The cursor's row is on the neighbouring page, so the
- * position to go back from is half a key further: no row has such a key.
+ * A page whose rows were deleted after its cursor was issued. The cursor's row is on the neighbouring page. A cursor
+ * back to that page must include this row, so its position is half a key further: no row has such a key.
  */
 function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNullable<ListQuery['from']>): Page {
   const descending = query.order.at(-1)?.descending ?? false
@@ -85,7 +85,7 @@ export function placeOf(row: ListedRow, order: readonly Order[]): Place {
   return { values: order.map(({ column }) => row[column] as string | number | null), key: row.key }
 }
 
-/** A user's row by its public id; undefined when there is none, or it is another user's. */
+/** A user's row by its public id; undefined when there is none, or when it belongs to another user. */
 export function findOwned(
   reader: Reader,
   table: TableName,
@@ -98,7 +98,7 @@ export function findOwned(
   )
 }
 
-/** Rows by key, for related resources. Deleted ones are included, because others still refer to them. */
+/** Rows by key, for related resources. Deleted rows are included, because other rows still refer to them. */
 export function findByKeys(
   reader: Reader,
   table: TableName,
@@ -118,7 +118,7 @@ export const findId = (reader: Reader, table: TableName, key: number): ListedRow
 
 const columnLists = new Map<string, string>()
 
-/** A table's columns without some, as SQL; "*" when none is left out. */
+/** The columns of a table except those in `without`, as SQL; "*" when none is left out. */
 function columnsOf(reader: Reader, table: TableName, without: readonly string[]): string {
   if (without.length === 0) return '*'
   const name = `${table} ${without.join(' ')}`
@@ -132,7 +132,7 @@ function columnsOf(reader: Reader, table: TableName, without: readonly string[])
 }
 
 function select(reader: Reader, query: ListQuery, from: ListQuery['from'], limit: number): ListedRow[] {
-  // The "+" keeps SQLite from the indexes of owners: without statistics it believes that each has ten rows.
+  // The "+" stops SQLite from using an index of owners: without statistics SQLite assumes ten rows for each owner.
   const selective = query.where.some((condition) => 'sql' in condition && condition.selective)
   const clauses = [selective ? '+user_key = ?' : 'user_key = ?']
   const parameters: unknown[] = [query.userKey]

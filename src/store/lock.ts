@@ -1,6 +1,6 @@
-// Allows one server per data directory. The lock is an exclusive transaction on a small database of its own: the system
-// drops it when the process ends in any way. It is taken before anything else is opened. Its file is never written, so
-// that a full disk does not prevent it.
+// Allows one server per data directory. The lock is an exclusive transaction on a small separate database: the system
+// releases it when the process ends, for whatever reason. It is taken before any other file is opened. The file of the
+// lock is never written, so that a full disk does not prevent the lock.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { codeOf, OperatorError } from '../base/errors.ts'

@@ -1,5 +1,5 @@
-// Reads the write-ahead log before SQLite does. SQLite reads up to the first frame with a wrong checksum and takes that
-// for the end. After a crash this is right. After damage it is wrong: committed transactions may follow.
+// Reads the write-ahead log before SQLite does. SQLite reads up to the first frame with a wrong checksum and treats
+// that frame as the end. After a crash this is right. After damage it is wrong: committed transactions may follow.
 // (https://sqlite.org/walformat.html)
 import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
 
@@ -77,7 +77,8 @@ function scan(file: number, index: { frames: number; salt: string } | undefined)
       lastCommitted = number
     }
   }
-  // A power cut may leave the last transaction half written; it was never reported as done. An earlier commit was.
+  // A power cut may leave the last transaction half written: one commit after the damage was perhaps never reported as
+  // done. With two or more commits after the damage, the earlier ones were reported as done.
   const behind = commitsBehind > 1 ? lastCommitted - readable : 0
   const known = index?.salt === salt ? index.frames - readable : 0
   const lost = Math.max(behind, known)

@@ -1,9 +1,9 @@
 // The schema, as a list of migrations in order, shipped inside the program. A released migration is never changed; new
 // ones are added at the end. `pragma user_version` holds how many have run.
 //
-// Every table has `key`, an integer for joins that never leaves the store. It is autoincrement where something may
-// still name the key of a deleted row: a return path, a delivery under way. Most tables have `id`, the public UUIDv7.
-// Times are integer milliseconds since the epoch. Every row that the API lists has `user_key`, its owner.
+// Every table has `key`, an integer for joins. It is autoincrement where the key of a deleted row may still be in use:
+// in a return path, or in a delivery under way. Most tables have `id`, the public UUIDv7. Times are integer
+// milliseconds since the epoch. Every row that the API lists has `user_key`, its owner.
 import { agents } from './migrations/0005-agents.ts'
 import { campaigns } from './migrations/0004-campaigns.ts'
 import { console_ } from './migrations/0013-console.ts'

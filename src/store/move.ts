@@ -22,12 +22,12 @@ export function move<Status extends string, On extends string>(
   return along(tx, machine, key, [rowFor(tx, machine, key, on)], set)?.[0]
 }
 
-/** One move after another, of a row that has not begun. */
+/** Several moves of a row, one after the other, each with the columns to set. */
 export type Steps<On extends string> = readonly (readonly [on: On, set: Columns])[]
 
 /**
- * Moves one row by several events, one after the other, in one statement when its status is the one that the first move
- * starts from. Returns the table's rows of the moves that were made.
+ * Moves one row by several events, one after the other; in one statement if the row has the status from which the first
+ * move starts. Returns the table's rows of the moves that were made.
  */
 export function moveThrough<Status extends string, On extends string>(
   tx: Tx,
@@ -65,7 +65,7 @@ function rowFor<Status extends string, On extends string>(
   return current && machine.next(current.status, on)
 }
 
-/** Moves a row from the status that the first of these moves starts from to the status that the last one leads to. */
+/** Moves a row from the status before the first of these moves to the status after the last. */
 function along<Status extends string, On extends string>(
   tx: Tx,
   { table }: Machine<Status, On>,
@@ -93,7 +93,7 @@ export interface Many {
   parameters: readonly unknown[]
 }
 
-/** Moves every selected row whose status allows it; returns how many. */
+/** Moves every selected row whose status allows it; returns the number of rows. */
 export function moveAll<Status extends string, On extends string>(
   tx: Tx,
   machine: Machine<Status, On>,

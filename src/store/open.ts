@@ -36,13 +36,15 @@ export function demandClosed(dataDir: string): void {
 
 export interface OpenOptions {
   /**
-   * Whether the schema of an older version is migrated; else such a database is refused. A new one is always created.
+   * Whether the schema of an older version is migrated; otherwise such a database is refused. A missing database is
+   * always created.
    */
   migrates?: boolean
   /** Called before the first migration of an existing database, with the old and the new schema number. */
   migrating?: (from: number, to: number) => void
   /**
-   * What already lies beside a database that has no tables yet, by names: such a database is taken for the wrong one.
+   * Returns the names of other files of an installation in the data directory. When there are any, a database without
+   * tables is refused as the wrong one.
    */
   newBeside?: () => string[]
 }
@@ -55,7 +57,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   try {
     database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
     refuseStrange(database, file, options)
-    // What is free can go back to the disk a little at a time.
+    // With this setting free pages can be given back to the disk a few at a time.
     if (database.pragma('page_count', { simple: true }) === 0) database.pragma('auto_vacuum = INCREMENTAL')
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
@@ -66,7 +68,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied once, not at each change.
     database.pragma('wal_autocheckpoint = 4000')
-    // The triggers of digests ask for it, and the migration that makes them.
+    // The triggers of digests need this function, and so does the migration that creates them.
     defineDigest(database)
     migrate(database, file, options)
     return new Store(database, file)
@@ -90,8 +92,8 @@ export function explained(thrown: unknown, dataDir: string): unknown {
 }
 
 /**
- * Turns a failed system call on a file, and trouble of SQLite with a database that is not named, into an OperatorError;
- * other errors are returned unchanged.
+ * Turns a failed system call on a file, and an SQLite error about a database without a known name, into an
+ * OperatorError; other errors are returned unchanged.
  */
 export function explainedFile(thrown: unknown): unknown {
   const code = codeOf(thrown)
@@ -123,12 +125,12 @@ export function removeCopies(dataDir: string, before = Infinity): void {
   }
 }
 
-/** Tables that every version has; without them a file that has others is not ours. */
+/** Tables that every version has; a file with other tables but without these is not a database of Postrider. */
 const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'outbound_bodies', 'deliveries', 'events']
 
 /**
- * A database that holds something else, or nothing beside the belongings of an installation, is another one: that the
- * right one lacks.
+ * Refuses a database with the tables of another program, and an empty database beside other files of an installation:
+ * in both cases the right database is missing.
  */
 function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
@@ -171,7 +173,7 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
 
 /**
  * Rewrites a database from before 0.2.0, which cannot give space back.
- * Without room for that it stays as it is until the next upgrade.
+ * Without enough free space for that, the database stays as it is until the next upgrade.
  */
 function makeRoomReturnable(database: Database.Database): void {
   if (database.pragma('auto_vacuum', { simple: true }) !== 0) return

@@ -3,7 +3,7 @@
 import { statSync } from 'node:fs'
 import { OperatorError } from '../base/errors.ts'
 
-/** The identity of the file at a path; 'gone' when there is none, undefined when the disk cannot tell. */
+/** The identity of the file at a path; 'gone' when there is no file, undefined when the disk gives an error. */
 function identityOf(file: string): string | undefined {
   try {
     const found = statSync(file, { bigint: true, throwIfNoEntry: false })

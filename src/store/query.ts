@@ -50,8 +50,8 @@ type RowsOf<Q extends Built> = Q extends { execute(): Promise<infer Rows> }
   : unknown
 
 /**
- * A query that is built once and run with other arguments each time; the head of the file shows one. `Args` are the
- * types of the arguments. A slot may be used wherever Kysely takes a value.
+ * A query that is built once and run with other arguments each time; the head of the file shows an example. `Args` are
+ * the types of the arguments. A slot may be used wherever Kysely takes a value.
  */
 export function statement<Args extends object>() {
   return <Q extends Built>(build: (arg: Args) => Q): ((args: Args) => Query<RowsOf<Q>>) => {

@@ -1,6 +1,6 @@
-// Letters too large for the database: files in the data directory's spool, on the disk before their acceptance is
-// answered. A file is named by the row that refers to it; one that no row refers to is moved into the quarantine at
-// start, and removed 30 days later, unless a row of a later start refers to it: then it is moved back.
+// Mail that is too large for the database: files in the spool of the data directory, written to the disk before the
+// mail is accepted. The row of the mail holds the name of the file. A file without a row is moved into the quarantine
+// at the start and removed 30 days later. When a row refers to it at a later start, the file is moved back.
 import { createHash } from 'node:crypto'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -34,7 +34,7 @@ export class Spool {
     this.#quarantine = join(this.#directory, QUARANTINE)
   }
 
-  /** The path of a file; '' is the spool itself. Throws Damaged for a name that would lead elsewhere. */
+  /** The path of a file; '' is the spool itself. Throws Damaged for a name that would lead out of the spool. */
   path(name: string): string {
     if (name !== '' && !isSpoolName(name)) throw new Damaged('A row names a file that no spool has.')
     return join(this.#directory, name)
@@ -101,17 +101,17 @@ export class Spool {
   }
 
   /**
-   * Removes the files whose removal has failed: no row names them, so that nothing else would remove them. After a
-   * restart they are in quarantine. Throws the system's error.
+   * Tries again to remove the files whose removal has failed: no row names them, so nothing else would remove them.
+   * After a restart they are in quarantine. Throws the system's error.
    */
   async removeLeft(): Promise<void> {
     for (const name of this.#left) await this.remove(name)
   }
 
   /**
-   * Moves every file of which `known` says no into the quarantine: mostly what a crash left between the file and its
-   * row. If the database was the wrong one, nothing is lost: files that the right database knows are moved back.
-   * Answers the names of both.
+   * Moves every file for which `known` returns false into the quarantine. Most such files were left by a crash after
+   * the file was written and before its row was. If the database was the wrong one, nothing is lost: files that the
+   * right database knows are moved back. Returns the names of the files moved in each direction.
    */
   async sweep(known: (name: string) => boolean): Promise<{ unknown: string[]; back: string[] }> {
     const here = await filesIn(this.#directory)

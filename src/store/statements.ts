@@ -1,5 +1,5 @@
-// The prepared statements of one connection, and what is kept in memory of their results: facts and generations. Every
-// statement passes here, so that none can change a row that is kept without its being forgotten.
+// The prepared statements of one connection, and the results that are kept in memory: facts and generations. Every
+// statement runs here, so that a fact is forgotten as soon as a statement may have changed it.
 import type Database from 'better-sqlite3'
 import { StatementEffects, type Effects } from './effects.ts'
 import { Facts } from './facts.ts'
@@ -7,7 +7,7 @@ import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
 import type { TableName } from './tables.ts'
 
-/** Hears of every statement: its text, the rows that it returned, the rows that it changed. */
+/** Called after every statement with its text, the number of rows that it returned, and the number that it changed. */
 export type Watch = (sql: string, read: number, written: number) => void
 
 const DATA_VERSION = 'pragma data_version'
@@ -18,16 +18,16 @@ export class Statements {
   readonly #effects: StatementEffects
   readonly #facts = new Facts()
   readonly #generations = { changed: new Map<string, number>(), removed: new Map<string, number>() }
-  /** What the statements of this transaction have changed: facts that were read after them may be undone. */
+  /** The effects of this transaction's statements: after a rollback, facts that were read after them are wrong. */
   readonly #touched = new Set<Effects>()
   /** How often another process has changed the database, as far as is known. */
   #outside = 0
-  /** The database was asked in this callback of the event loop whether another process has changed it. */
+  /** Whether `lookAgain` has run in this callback of the event loop. */
   #asked = false
   #transaction = false
   #version: unknown
   watch: Watch | undefined
-  /** Called before each statement of a transaction, with what it may read and change. */
+  /** Called before each statement of a transaction, with the tables that it may read and change. */
   before: ((effects: Effects) => void) | undefined
 
   constructor(database: Database.Database) {
@@ -85,13 +85,13 @@ export class Statements {
     return (this.#generations[by].get(table) ?? 0) + this.#outside
   }
 
-  /** A transaction has begun: until `committed` it sees the database as it is now. */
+  /** Call it when a transaction has begun: until `committed` it sees the database as it is now. */
   begun(): void {
     this.lookAgain()
     this.#transaction = true
   }
 
-  /** Looks whether another process has changed the database. Returns how often one has so far. */
+  /** Checks whether another process has changed the database. Returns how often such a change was seen so far. */
   lookAgain(): number {
     const version = this.#dataVersion()
     if (version !== this.#version) {
@@ -102,20 +102,20 @@ export class Statements {
     return this.#outside
   }
 
-  /** The transaction has ended, and what it has changed is kept, but for what `undone` was told. */
+  /** Call it at the end of a transaction, after `undone` if changes were undone. */
   committed(): void {
     this.#transaction = false
     this.#touched.clear()
   }
 
-  /** Changes of the transaction were undone, all or some: facts that were read from them are forgotten. */
+  /** Call it when all or some changes of the transaction were undone: facts that were read from them are forgotten. */
   undone(): void {
     for (const effects of this.#touched) this.#note(effects)
   }
 
   /**
-   * Forgets what is kept in memory when another process has changed the database. It is asked once in a callback of the
-   * event loop: a request that came after another process's commit is handled in a later one.
+   * Forgets all facts when another process has changed the database. One check for each callback of the event loop is
+   * enough: a request that arrives after another process's commit is handled in a later callback.
    */
   #lookOutside(): void {
     if (this.#asked || this.#transaction) return
@@ -124,7 +124,7 @@ export class Statements {
     process.nextTick(() => (this.#asked = false))
   }
 
-  /** Forgets what is kept in memory of the tables that a statement may have changed. */
+  /** Forgets the facts from the tables that a statement may have changed, and counts their generations on. */
   #note(effects: Effects): void {
     const { changes, removes } = effects
     if (changes.length === 0) return

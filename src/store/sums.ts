@@ -1,10 +1,10 @@
-// Sums that many writes add to, such as deliveries by hour and domain: what the writes of one transaction add is
-// gathered and written once, by one statement for each table, before the transaction ends.
+// Sums that many writes add to, such as deliveries by hour and domain. The amounts that the writes of one transaction
+// add are collected and written once, by one statement for each table, before the transaction ends.
 import type { TableName } from './tables.ts'
 
 export interface SumTable {
   table: TableName
-  /** The columns that name a row; they have a unique index. */
+  /** The columns that identify a row; they have a unique index. */
   by: readonly string[]
   /** Further columns that are set when the row is made. */
   also?: readonly string[]
@@ -15,7 +15,7 @@ export interface SumTable {
 type Value = string | number
 type Rows = Map<string, { place: Value[]; amounts: number[] }>
 
-/** What was added and is not written yet. */
+/** Amounts that were added and are not written yet. */
 export class Sums {
   readonly #pending = new Map<SumTable, Rows>()
 
@@ -29,14 +29,14 @@ export class Sums {
     else rows.set(name, { place: [...place], amounts: [...amounts] })
   }
 
-  /** Takes over what another has gathered. */
+  /** Takes over the amounts of another object; that one is empty afterwards. */
   take(other: Sums): void {
     for (const [sum, rows] of other.#pending)
       for (const { place, amounts } of rows.values()) this.add(sum, place, amounts)
     other.#pending.clear()
   }
 
-  /** Whether something is pending for one of these tables. */
+  /** Whether amounts are pending for one of these tables. */
   concern(tables: readonly string[]): boolean {
     for (const { table } of this.#pending.keys()) if (tables.includes(table)) return true
     return false
@@ -46,13 +46,13 @@ export class Sums {
     return this.#pending.size === 0
   }
 
-  /** Writes everything by `run`; what is pending stays so until `clear`. */
+  /** Writes all pending amounts by `run`; they stay pending until `clear`. */
   write(run: (sql: string, rows: string) => void): void {
     for (const [sum, rows] of this.#pending)
       run(statementOf(sum), JSON.stringify([...rows.values()].map(({ place, amounts }) => [...place, ...amounts])))
   }
 
-  /** Forgets everything that is pending. */
+  /** Forgets all pending amounts. */
   clear(): void {
     this.#pending.clear()
   }

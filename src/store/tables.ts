@@ -1,6 +1,6 @@
 // The tables as Kysely types, and the folder that owns each: only that folder inserts, updates and deletes its rows (a
-// test checks it; store/move.ts and store/events.ts are listed exceptions). Times are ms, booleans 0 or 1. A test holds
-// every type to the columns that the migrations make.
+// test checks it; store/move.ts and store/events.ts are listed exceptions). Times are ms, booleans 0 or 1. A test
+// compares every type with the columns that the migrations make.
 import type { Insertable, Selectable } from 'kysely'
 import type { AccountsTables } from './tables/accounts.ts'
 import type { CampaignsTables } from './tables/campaigns.ts'
@@ -28,7 +28,7 @@ export type NewRow<T extends TableName> = Insertable<Tables[T]>
 
 type Owned<Of, Folder extends string> = Record<keyof Of, Folder>
 
-/** The one folder of src/ that writes each table: that in whose file of store/tables/ it stands. */
+/** The one folder of src/ that writes each table: the folder with the name of the table's file in store/tables/. */
 export const OWNERS: Owned<AccountsTables, 'accounts'> &
   Owned<DomainsTables, 'domains'> &
   Owned<OutboundTables, 'outbound'> &

@@ -1,4 +1,4 @@
-// What code may do with the store: read, and write inside a transaction.
+// The access of other code to the store: reading, and writing inside a transaction.
 import type { Compiled, Runnable } from './query.ts'
 import type { SumTable } from './sums.ts'
 import type { TableName } from './tables.ts'
@@ -9,13 +9,13 @@ export interface Reader {
   /** The first row of a query; undefined when it has none. Throws the error of SQLite. */
   first<Output>(query: Runnable<Output>): Output | undefined
   /**
-   * The first row of a query that is asked often and whose tables rarely change: kept in memory until they do, by this
-   * process or another. The row is frozen. The time of day must not be a parameter.
+   * The first row of a query that runs often and whose tables rarely change. The row is kept in memory until this or
+   * another process changes these tables. The row is frozen. The time of day must not be a parameter.
    */
   fact<Output>(query: Runnable<Output>): Output | undefined
   /**
-   * A number that differs once rows of a table may have been changed (`changed`) or deleted (`removed`) since the last
-   * call, by this process or another. What was read before is still true while it is the same.
+   * A number that changes when this or another process may have changed (`changed`) or deleted (`removed`) rows of a
+   * table. While the number is the same, rows that were read before are still valid.
    */
   generation(table: TableName, by: 'changed' | 'removed'): number
 }
@@ -29,7 +29,7 @@ export interface Change {
 
 export interface Tx extends Reader {
   /**
-   * Adds to the row of a table of sums; see `Sums.add`. It is written at the end of the transaction, or before a
+   * Adds to the row of a table of sums; see `Sums.add`. The sum is written at the end of the transaction, or before a
    * statement that names the table.
    */
   add(sum: SumTable, place: readonly (string | number)[], amounts: readonly number[]): void
@@ -37,6 +37,6 @@ export interface Tx extends Reader {
   run(query: { compile(): Compiled }): Change
   /** Calls the listeners of this name (`Store.on`), once for the whole commit. */
   signal(news: string): void
-  /** Calls `run` once the transaction is on the disk, to ring bells or drop caches. Not called when it fails. */
+  /** Calls `run` when the transaction is on the disk, to wake loops or drop caches; not when the transaction failed. */
   afterCommit(run: () => void): void
 }

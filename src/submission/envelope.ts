@@ -1,4 +1,4 @@
-// The recipients of a submitted mail come from the envelope; the header only says which role each one has (D75).
+// The recipients of a submitted mail come from the envelope; the header only gives the role of each recipient (D75).
 import type { SubmittedHeader } from '../message/submitted.ts'
 
 export interface Roles {
@@ -8,8 +8,8 @@ export interface Roles {
 }
 
 /**
- * The primary recipient is the first one of the envelope that is in To, else the first of all. Recipients in Cc are
- * visible, all others are not. Addresses are written as in the header if they are there.
+ * The primary recipient is the first recipient of the envelope that is in To, else the first of all. Recipients in Cc
+ * are visible, all others are hidden (bcc). An address in the header is written as the header writes it.
  */
 export function rolesOf(recipients: readonly string[], { cc, to }: Pick<SubmittedHeader, 'to' | 'cc'>): Roles {
   const key = (address: string): string => address.toLowerCase()

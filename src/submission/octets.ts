@@ -1,5 +1,5 @@
-// Refuses octets that a mail must not have when it is sent on unchanged: a NUL, and lines that other servers would
-// break, which would break the signature.
+// Refuses octets that a mail must not have when it is sent on unchanged: a NUL, and too long lines, because other
+// servers would divide such lines and so break the signature.
 
 /** Octets of a line without its end (RFC 5321 §4.5.3.1.6). */
 const MAX_LINE = 998
@@ -16,7 +16,7 @@ export class OctetCheck {
     return this.#fault
   }
 
-  /** A sentence about a line that is too long and that another encoding would shorten; undefined: there is none. */
+  /** A sentence about a line that is too long, which another encoding would shorten; undefined: there is none. */
   get longLine(): string | undefined {
     return this.#long
   }

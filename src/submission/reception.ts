@@ -49,7 +49,7 @@ const activeDomain = statement<{ user_key: number; name: string }>()((arg) =>
     .where('deleted_at', 'is', null),
 )
 
-/** A domain of the user and how many there are; one row, as a fact is. */
+/** One domain of the user, and the number of domains; a single row, so that `fact` can keep it. */
 const activeDomains = statement<{ user_key: number }>()((arg) =>
   db
     .selectFrom('domains')
@@ -91,7 +91,7 @@ export class Submissions {
     this.#deps = deps
   }
 
-  /** At MAIL: whether this sender may send now. The given return path is not used; ours replaces it. */
+  /** At MAIL: whether this sender may send now. The given return path is not used; our own replaces it. */
   welcome(sender: Sender): SmtpRefusal | undefined {
     return this.#deps.space.low ? FULL : this.#deps.senders.mayBegin(sender)
   }
@@ -110,7 +110,7 @@ export class Submissions {
     return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain!.name} (${reason})`)}` }
   }
 
-  /** The domain that MAIL FROM names, or the only one; undefined: it will be known by the From field. */
+  /** The domain in MAIL FROM, or the user's only domain; undefined: the From field will show the domain. */
   #domainFor(from: string, { userKey: user_key }: Sender): { key: number; name: string } | undefined {
     const { store } = this.#deps
     const name = parseAddrSpec(from)?.domain
@@ -242,7 +242,7 @@ export class Submissions {
       taken = true
       return { accepted: `2.0.0 Ok: queued as ${email.id}` }
     } catch (thrown) {
-      // A commit whose sync failed may still be there after a restart: then its file is needed.
+      // A commit whose sync failed may exist after a restart: then its file is needed.
       taken = codeOf(thrown).startsWith('SQLITE_IOERR')
       if (thrown instanceof Refusal) return replyTo(thrown)
       throw thrown
@@ -252,9 +252,9 @@ export class Submissions {
   }
 
   /**
-   * The idempotency key: a client that repeats a message after a lost 250 means one mail. Token and Message-ID are the
-   * key for 24 hours (D75). The same Message-ID with other octets or recipients is another mail: relays send one
-   * message in several transactions.
+   * The idempotency key: when a client repeats a message after a lost 250, the mail must be sent only once. Token and
+   * Message-ID are the key for 24 hours (D75). The same Message-ID with other octets or recipients is another mail:
+   * relays send one message in several transactions.
    */
   #keyOf({ header, messageId }: Coming, hash: Buffer, { tokenKey, userKey }: Sender): string | undefined {
     if (header!.messageId === null) return undefined
@@ -269,8 +269,8 @@ export class Submissions {
 }
 
 /**
- * A message that takes the reader too long, or kills it, is refused, because its content is not known. Throws what is
- * wrong with this server.
+ * Reads a message. A message that takes the reader too long, or ends its thread, is refused, because its content is not
+ * known. Throws the errors of this server.
  */
 async function read(
   reader: SubmissionDeps['reader'],

@@ -28,8 +28,8 @@ export function replyTo({ problems }: Refusal): SmtpRefusal {
 }
 
 /**
- * Text that fits on one line of a reply, in ASCII (RFC 5321 §4.2): a sentence keeps its meaning where a sign of it has
- * a name.
+ * Text that fits on one line of a reply, in ASCII (RFC 5321 §4.2). Common signs are replaced by words or ASCII signs,
+ * so that the sentence keeps its meaning.
  */
 export const wordsOf = (text: string): string =>
   text

@@ -1,5 +1,5 @@
-// Sign-in for SMTP: the password is an API token with the scope emails:send; the user name does not matter (D75). The
-// answer to a wrong password is delayed, longer each time for the same address, and logged in a fixed form
+// Sign-in for SMTP: the password is an API token with the scope emails:send; the user name is ignored (D75). The answer
+// to a wrong password is delayed, longer each time for the same address. Each wrong password is logged in a fixed form
 // (docs/logs.md) for programs such as fail2ban.
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
@@ -24,7 +24,7 @@ export interface Sender {
   userKey: number
 }
 
-/** The delay of the first wrong password's answer; it doubles with each further one up to the last. */
+/** The delay of the answer to the first wrong password; it doubles with each further one, up to the last delay. */
 const FIRST_DELAY = SECOND / 4
 const LAST_DELAY = 8 * SECOND
 const FORGOTTEN = 30 * MINUTE
@@ -55,8 +55,8 @@ export class Senders {
   }
 
   /**
-   * Whether a sender may go on: the token is valid and within its rate limit.
-   * Never throws; a refusal says how long to wait.
+   * Refuses a sender whose token is invalid or over its rate limit; undefined: the sender may go on.
+   * Never throws; a refusal because of the rate limit says how long to wait.
    */
   mayBegin(sender: Sender): SmtpRefusal | undefined {
     const token = this.tokenOf(sender)

@@ -1,4 +1,4 @@
-// Deliveries of events about one mail, which the column `about` names.
+// Deliveries of events about one mail, found by the column `about`.
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -6,7 +6,7 @@ import type { RowOf } from '../store/tables.ts'
 /** The value of `about`: events about one mail are delivered in order. */
 export const aboutMail = (emailKey: number): string => `mail ${emailKey}`
 
-/** A mail has as many as it had events, for each endpoint. */
+/** The most deliveries that are listed: a mail has one for each of its events and each endpoint. */
 const MOST = 500
 
 export const deliveriesAboutMail = (reader: Reader, emailKey: number): RowOf<'outbound_webhooks'>[] =>
@@ -15,7 +15,7 @@ export const deliveriesAboutMail = (reader: Reader, emailKey: number): RowOf<'ou
       .selectFrom('outbound_webhooks')
       .selectAll()
       .where('about', '=', aboutMail(emailKey))
-      // The index holds these rows alone, and is used where a statement says so.
+      // The index holds only such rows: SQLite uses it only for statements with this condition.
       .where('about', '<>', '')
       .orderBy('key')
       .limit(MOST),

@@ -42,7 +42,7 @@ const campaign = z.object({
   previous_status: z.string(),
   failure: z.string().optional(),
 })
-/** The results of mail in the judged window. */
+/** The results of mail in the period for which reputation is computed. */
 const figures = { deliveries: z.int(), bounces: z.int(), complaints: z.int() }
 const warned = z.strictObject({ ...domain, ...figures })
 const usage = z.strictObject({ plan: z.string(), included_volume: z.int(), used: z.int(), month: z.string() })
@@ -53,7 +53,7 @@ const agent = z.strictObject({ agent_id: z.string(), pool: z.string(), previous_
 export interface EventDescription {
   /** The cause of the event. */
   about: string
-  /** Whose webhooks get it. */
+  /** Whether the webhooks of the domain get the event, or all webhooks of the user. */
   to: 'domain' | 'user'
   data: z.ZodType
 }

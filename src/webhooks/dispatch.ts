@@ -30,7 +30,7 @@ export interface DispatchDeps {
   poster: Poster
   config: Pick<Config, 'webhooks'>
   troubles: Troubles
-  /** Says that a notice for an owner waits. */
+  /** Called when a notice for an owner waits. */
   noticed: () => void
 }
 
@@ -72,8 +72,8 @@ export class Dispatcher {
     this.#loop.ring()
   }
 
-  /** Waits up to `patience` ms for requests under way; the others are given up, and sent again with the same id after
-   *  the next start. */
+  /** Waits up to `patience` ms for requests under way. Requests that have not ended by then are given up, and sent
+   *  again with the same id after the next start. */
   async stop(patience: number): Promise<void> {
     this.#insistence.end()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
@@ -94,7 +94,7 @@ export class Dispatcher {
       next = Math.min(next ?? at, at)
     }
     const ready: { webhook: Webhook; room: number; busy: number; due: number }[] = []
-    // Half of the room is kept for endpoints without a request under way, so that a few slow ones cannot fill it.
+    // Half of the room is kept for endpoints without a request under way, so that a few slow endpoints cannot fill it.
     const calm = AT_ONCE / 2 - this.#running.size
     for (const { name: key, due } of dueGroups<number>(store, QUEUE)) {
       const webhook = webhookByKey(store, key)
@@ -134,7 +134,7 @@ export class Dispatcher {
     this.#running.add(run)
   }
 
-  /** Counts a request at an endpoint; what it returns ends that, once. */
+  /** Counts a request at an endpoint; the returned function takes the request off the count, once. */
   #occupy(key: number): () => void {
     this.#busy.set(key, (this.#busy.get(key) ?? 0) + 1)
     let over = false
@@ -164,7 +164,8 @@ export class Dispatcher {
     )
     if (this.#released) return
     if (isFine(response)) {
-      // The next request goes out while this result is written. After a failure the next one waits for what it means.
+      // The next request is sent while this result is written. After a failure it waits for the written result, which
+      // may hold or disable the endpoint.
       free()
       this.#loop.ring()
     }

@@ -1,4 +1,5 @@
-// Webhook endpoints, created, changed, rotated and removed by their owner. Secrets are stored sealed, and shown once.
+// Webhook endpoints: their owner creates, changes and removes them, and rotates their secrets. Secrets are stored
+// sealed, and shown once.
 import { HOUR, type Clock } from '../base/clock.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -145,7 +146,7 @@ export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
   })
 }
 
-/** Removes an endpoint: no more calls, secrets deleted; past deliveries stay on record. */
+/** Removes an endpoint: it is not called any more, and its secrets are deleted; past deliveries stay on record. */
 export function removeWebhook({ store, clock }: WebhooksDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
@@ -165,7 +166,7 @@ export function secretsOf(keyring: Keyring, webhook: Webhook, now: number): stri
   return [webhook.sealed_secret, previous].filter((box) => box !== null).map((box) => keyring.open(webhook.id, box))
 }
 
-/** An endpoint that is not removed. */
+/** An endpoint by its key; undefined when it was removed. */
 export function webhookByKey(reader: Reader, key: number): Webhook | undefined {
   return reader.first(db.selectFrom('webhooks').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
 }

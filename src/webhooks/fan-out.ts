@@ -74,7 +74,7 @@ function step(tx: Tx, log: Log, now: number): number {
           event: event.type,
           about: aboutOf(event),
           payload: payload!,
-          // Events during a pause are kept for a replay, not sent later by surprise.
+          // Events during a pause are kept for a replay; they are not sent on their own when the pause ends.
           status: open ? 'pending' : 'held',
           next_attempt_at: open ? now : null,
           created_at: now,
@@ -97,10 +97,10 @@ function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
   }
 }
 
-/** The key for events whose order counts: events of one mail follow each other within milliseconds. */
+/** The key for events whose order matters: events of one mail may follow each other within milliseconds. */
 const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : aboutMail(email_key))
 
-/** Events of a domain go to its endpoints, those of the account to all of the user's (D51). */
+/** Events of a domain go to its endpoints; events of the account go to all endpoints of the user (D51). */
 function wants({ created_at, domain_key, events, user_key }: Webhook, event: RowOf<'events'>): boolean {
   if (user_key !== event.user_key || event.created_at < created_at) return false
   if (event.domain_key !== null && event.domain_key !== domain_key) return false

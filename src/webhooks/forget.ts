@@ -1,5 +1,5 @@
 // Erases an address from payloads sent to endpoints, from their answers, and from the names of endpoints. Text that a
-// payload quotes from a mail goes when the mail itself was erased.
+// payload quotes from a mail is removed when the mail itself was erased.
 import { jsonOf } from '../base/json.ts'
 import type { EventType } from '../states/events.ts'
 import { holds, names, needleOf, redact, redacting, redactMailboxes, sliceEnd } from '../store/erasing.ts'
@@ -19,7 +19,7 @@ interface Pushed {
   payload: string
   response_body: string | null
   reason: string | null
-  /** The mail that it is about was erased. */
+  /** The mail that the payload is about was erased. */
   erased: 0 | 1
 }
 

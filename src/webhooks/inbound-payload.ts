@@ -7,7 +7,7 @@ import { db, statement } from '../store/query.ts'
 import type { InboundAttachment } from '../message/parse.ts'
 
 const MAX_TEXT = 8 * 1024
-/** The most octets of JSON: without the text, and in all (a payload is under 20 KB). */
+/** The most octets of JSON: without the text, and with it (a payload is under 20 KB). */
 const MAX_SUMMARY = 11_000
 const MAX_DATA = 19_800
 /**

@@ -10,7 +10,7 @@ import { inboundData } from './inbound-payload.ts'
 type Event = RowOf<'events'>
 type Data = Record<string, unknown>
 
-/** Longest text that goes into a payload, so that one stays under 20 KB. */
+/** The longest text in a payload, so that a payload stays under 20 KB. */
 const MAX_TEXT = 4000
 
 const emailOf = statement<{ key: number }>()((arg) =>
@@ -72,7 +72,7 @@ function emailData(reader: Reader, event: Event, told: Data): Data | null {
 const textOf = (value: unknown): string =>
   typeof value === 'string' ? value.slice(0, MAX_TEXT).replace(/[\uD800-\uDBFF]$/, '') : ''
 
-/** The members that only this type has. */
+/** The members of the data that only one event type has. */
 const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>> = {
   'email.delivered': (_, reply) => ({ delivery: reply }),
   'email.bounced': ({ kind = null, class: of = null }, reply) => ({ bounce: { kind, class: of, ...reply } }),

@@ -1,6 +1,6 @@
-// Makes one POST request, which ends (look-up, connection, TLS, headers, body) within the timeout. No redirects; the
-// address that the socket connects to is checked, the certificate must be valid, and only a little of the answer is
-// read.
+// Makes one POST request. All of it (look-up, connection, TLS, headers, body) ends within the timeout. Redirects are
+// not followed, the address that the socket connects to is checked, the certificate must be valid, and only a few KB of
+// the answer are read.
 import { counters } from '../base/counters.ts'
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -24,7 +24,7 @@ export interface Response {
   reason: string | null
 }
 
-/** Throws an OperatorError. */
+/** The text of the file of authorities. Throws an OperatorError. */
 function authorities(caFile: string): string {
   try {
     const pem = readFileSync(caFile, 'utf8')
@@ -51,8 +51,8 @@ export class Poster {
       keepAlive: true,
       maxFreeSockets: 1000,
       lookup: guardedLookup(guard),
-      // Made once: a context with a list of authorities takes milliseconds to
-      // make, and the list would be part of every socket's name.
+      // The context is made once: a context with a list of authorities takes
+      // milliseconds, and the list would be part of every socket's name.
       ...(caFile === ''
         ? {}
         : { secureContext: createSecureContext({ ca: [...rootCertificates, authorities(caFile)] }) }),

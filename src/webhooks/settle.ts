@@ -1,4 +1,4 @@
-// Writes the result of an attempt at a webhook: retries, and what failures mean for the endpoint (D53, D54).
+// Writes the result of an attempt at a webhook: retries, and the effects of failures on the endpoint (D53, D54).
 import { DAY, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { retryDelay } from '../base/retry.ts'
@@ -19,7 +19,7 @@ const MAX_ATTEMPTS = 10
 export const PROBE_FROM = 3
 const DISABLE_AT = 10
 
-/** Whether the endpoint took the delivery. */
+/** Whether the endpoint accepted the delivery. */
 export const isFine = ({ reason, status }: Response): boolean =>
   status !== null && status >= 200 && status < 300 && reason === null
 
@@ -81,7 +81,7 @@ function noteFailure(
   webhook: Webhook,
   { at, config, now, status }: Pick<Settling, 'at' | 'config' | 'now'> & { status: number | null },
 ): string | undefined {
-  // Requests that were under way when the endpoint was held belong to the failure that held it.
+  // Requests that were under way when the endpoint was held count as the failure for which it was held.
   const known = webhook.held_until !== null && at < webhook.held_until
   const failures = webhook.consecutive_failures + (known ? 0 : 1)
   const { probe } = config.webhooks

@@ -1,5 +1,5 @@
 // The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock
-// turned by hand. Two users are there, each with a token of all scopes.
+// turned by hand. It has two users, each with a token of all scopes.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ import { usedKeyPair } from './keys.ts'
 import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
 
-/** What is installed on the machine decides nothing. */
+/** A stand-in, so that the programs on the machine do not change results. */
 const SPAMASSASSIN = fileURLToPath(new URL('spamassassin.sh', import.meta.url))
 
 export const JSON_API = 'application/vnd.api+json'
@@ -30,7 +30,7 @@ export const JSON_API = 'application/vnd.api+json'
 export interface Answer {
   status: number
   headers: Headers
-  /** The parsed body; undefined when empty. Loose on purpose: tests look at what clients see. */
+  /** The parsed body; undefined when empty. The type is loose on purpose: tests check the data that clients see. */
   body: any // oxlint-disable-line typescript/no-explicit-any
 }
 
@@ -53,9 +53,9 @@ export interface TestAppliance {
   /** Any request to the whole application, the console too; redirects are not followed. */
   page(path: string, init?: RequestInit): Promise<Response>
   tokenFor(user: User, scopes: readonly Scope[]): Promise<string>
-  /** A domain whose records stand in the test DNS and which is active. */
+  /** An active domain whose records are in the test DNS. */
   activeDomain(name: string, owner?: User): Promise<Domain>
-  /** Publishes (or withdraws) the records that a domain asks for now. */
+  /** Publishes (or withdraws) the records that a domain needs now. */
   publish(domain: Domain, only?: (record: { record_type: string; required: number }) => boolean): void
   stop(): Promise<void>
 }
@@ -66,7 +66,7 @@ export interface TestOptions {
   clock?: ManualClock
   log?: Log
   timeouts?: Timeouts
-  /** Domains of the API get new DKIM keys, as on a server; else keys that were made before. */
+  /** Domains made through the API get new DKIM keys, as on a server; otherwise they get keys that were made before. */
   newKeys?: boolean
   /** Port of MTA-STS policy servers. */
   stsPort?: number
@@ -83,9 +83,9 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     http: { listen: '127.0.0.1:0', ...http },
     smtp: { listen: ['127.0.0.1:0'], ...smtp },
     network: { allow_private: ['127.0.0.0/8'], ...network },
-    // Tests ask more often than people.
+    // Tests make more requests than people.
     api: { rate_limit: 0, ...api },
-    // Each thread loads its program anew, which takes longer than most tests.
+    // Each thread loads its program again, which takes longer than most tests.
     workers: { count: 1 },
     ...rest,
   })
@@ -168,8 +168,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     tokenFor,
     publish,
     async activeDomain(name, owner = user) {
-      // 1024 bits are signed and verified like 2048 (RFC 8301 §3.2), in a fraction of the time; domains of the API have
-      // whole ones.
+      // Keys of 1024 bits work like keys of 2048 (RFC 8301 §3.2), in a fraction of the time; domains made through the
+      // API have keys of 2048 bits.
       const makeKeys = () => usedKeyPair(1024)
       const domain = await registerDomain({ ...deps, makeKeys, ring: () => {} }, owner.key, { name, purpose: 'both' })
       publish(domain)

@@ -11,12 +11,12 @@ export interface CampaignKit {
     audience: string,
     contacts: readonly (string | Record<string, unknown>)[],
   ): Promise<{ created: number; skipped: number }>
-  /** A draft; its id. */
+  /** Makes a draft and returns its id. */
   draft(audience: string, attributes?: Record<string, unknown>): Promise<string>
   patch(campaign: string, attributes: Record<string, unknown>): ReturnType<TestAppliance['api']>
   show(campaign: string): Promise<Record<string, any>> // oxlint-disable-line typescript/no-explicit-any
   stats(campaign: string): Promise<Record<string, any>> // oxlint-disable-line typescript/no-explicit-any
-  /** Schedules for now and waits until it is at an end. */
+  /** Schedules the campaign for now and waits until it has ended. */
   send(campaign: string): Promise<string>
 }
 

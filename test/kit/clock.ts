@@ -10,7 +10,7 @@ export class ManualClock implements Clock {
   #now: number
   #alarms = new Set<Alarm>()
 
-  /** Begins at 2026-01-15 12:00 UTC unless told otherwise. */
+  /** The clock begins at 2026-01-15 12:00 UTC unless `now` is given. */
   constructor(now = Date.UTC(2026, 0, 15, 12)) {
     this.#now = now
   }
@@ -26,7 +26,7 @@ export class ManualClock implements Clock {
     return () => void this.#alarms.delete(alarm)
   }
 
-  /** Moves time forward, waking in order whoever is due, each at its own time. */
+  /** Moves time forward; alarms that are due run in order, each at its own time. */
   advance(milliseconds: number): void {
     const end = this.#now + milliseconds
     for (;;) {
@@ -40,8 +40,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time forward in one step: whoever fell due on the way is woken once, at the end. For spans of days, in which
-   * those who look around every second would be woken a hundred thousand times for nothing.
+   * Moves time forward in one step: each alarm that became due runs once, at the end. It is for spans of days: code
+   * that wakes every second would otherwise run a hundred thousand times for nothing.
    */
   leap(milliseconds: number): void {
     this.#now += milliseconds
@@ -49,7 +49,7 @@ export class ManualClock implements Clock {
     for (const alarm of due) if (this.#alarms.delete(alarm)) alarm.run()
   }
 
-  /** When the next alarm is due; null when nobody waits. */
+  /** When the next alarm is due; null when there is none. */
   get nextAlarm(): number | null {
     return this.#alarms.size === 0 ? null : Math.min(...[...this.#alarms].map(({ at }) => at))
   }

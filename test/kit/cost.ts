@@ -1,12 +1,12 @@
-// What work costs: the time of the processor that this process and its worker threads take for it, which does not grow
-// with what else the machine does meanwhile. For limits that only work of another order crosses: hostile input that
-// costs the square of its size. A limit is for a machine on which REFERENCE costs NOMINAL ms; on a slower one, or one
-// whose processors are shared, it grows with what REFERENCE costs there.
+// The cost of work: the CPU time that this process and its worker threads take for it, which does not grow with the
+// other load of the machine. It is for limits that only work of another order exceeds, such as hostile input that costs
+// the square of its size. A limit is for a machine on which `reference` costs NOMINAL ms; on a slower machine, or one
+// whose processors are shared, the limit grows with the cost of `reference` there.
 import assert from 'node:assert/strict'
 
 const NOMINAL = 15
 
-/** Work of a known size, of the kind that readers do: characters looked at, short strings made and joined. */
+/** Work of a known size, like the work of parsers: it reads characters, and makes and joins short strings. */
 function reference(): number {
   const pieces: string[] = []
   let sum = 0
@@ -18,14 +18,14 @@ function reference(): number {
   return pieces.join('').length + sum
 }
 
-/** How many times slower than the machine of the limits this one is now; 1 when it is as fast, or faster. */
+/** How many times slower this machine is now than the machine of the limits; 1 when it is as fast, or faster. */
 function slowness(): number {
   const cost = meter()
   reference()
   return Math.max(1, cost() / NOMINAL)
 }
 
-/** The same of this thread alone; below 1 when it is faster. The least of several runs counts. */
+/** The same for this thread only; below 1 when the machine is faster. The lowest value of several runs counts. */
 export function threadSlowness(): number {
   const costs = Array.from({ length: 5 }, () => {
     const before = process.threadCpuUsage()
@@ -36,7 +36,7 @@ export function threadSlowness(): number {
   return Math.min(...costs) / NOMINAL
 }
 
-/** Begins to count; what it returns says how many ms of the processor it was since. */
+/** Starts to measure; the returned function gives the CPU time since then in ms. */
 export function meter(): () => number {
   const before = process.cpuUsage()
   return () => {
@@ -45,7 +45,7 @@ export function meter(): () => number {
   }
 }
 
-/** Does the work; throws when it cost more than so many ms of the processor. */
+/** Does the work; throws when it cost more CPU time than `limit` ms. */
 export async function costing<T>(limit: number, work: () => Promise<T> | T): Promise<T> {
   const cost = meter()
   const result = await work()
@@ -53,7 +53,7 @@ export async function costing<T>(limit: number, work: () => Promise<T> | T): Pro
   return result
 }
 
-/** The same for work that is done at once. */
+/** The same for synchronous work. */
 export function costingAtOnce<T>(limit: number, work: () => T): T {
   const cost = meter()
   const result = work()
@@ -61,7 +61,7 @@ export function costingAtOnce<T>(limit: number, work: () => T): T {
   return result
 }
 
-/** Looks at the machine only where it matters. */
+/** Throws when the cost exceeds the limit. The speed of the machine is measured only when this is needed. */
 export function within(limit: number, cost: number): void {
   if (cost <= limit) return
   const here = limit * slowness()

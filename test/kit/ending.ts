@@ -1,11 +1,11 @@
-// Loaded before each test file (--import). When a file's tests have ended, so must its process: a test that failed half
-// way leaves its servers open, and they would keep the whole run from ending. --test-timeout does not cover this.
+// Loaded before each test file (--import). When the tests of a file have ended, its process must end too: a test that
+// failed half way leaves its servers open, and the whole run would never end. --test-timeout does not cover this.
 import { isMainThread } from 'node:worker_threads'
 
-/** Real ms that the file's own hooks have, which stop what it started. */
+/** Real ms for the hooks of the file, which stop its servers. */
 const PATIENCE = 60_000
 
-// Not in the run itself, nor in the worker threads of what is tested.
+// Only in the process of a test file: not in the process of the run, and not in worker threads of the tested code.
 if (isMainThread && process.env['NODE_TEST_CONTEXT'] === 'child-v8') {
   const { after } = await import('node:test')
   after(() => {

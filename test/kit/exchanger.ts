@@ -1,4 +1,4 @@
-// A receiving exchanger that a test scripts line by line: it says what it is told to, and keeps what it hears.
+// A receiving exchanger that a test scripts line by line: it sends the given answers, and keeps the mail it receives.
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
@@ -6,15 +6,15 @@ import { makeCertificate, type Certificate } from '../../src/base/certificate.ts
 export interface Heard {
   from: string
   to: string[]
-  /** As it came over the wire, dots unstuffed, final dot left out. */
+  /** The message as received, with dots unstuffed and without the final dot. */
   message: string
   tls: boolean
 }
 
 export interface Script {
   /**
-   * A function is asked with how many connections were let in and are open, this one included; those that it turned
-   * away, with 4xx or 5xx, are ended and do not count, however long their clients take to go.
+   * A function gets the number of accepted connections that are open, this one included. Connections that it refused
+   * with 4xx or 5xx are ended and do not count, even while their clients keep them open.
    */
   greeting?: string | ((open: number) => string)
   /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
@@ -22,9 +22,9 @@ export interface Script {
   tls?: boolean
   /** The certificate for the name that the client asks for; undefined = one for mx.test. */
   certificate?: (name: string) => Certificate | undefined
-  /** Answers to a command; undefined = the usual one. '' = say nothing. 'close' = cut the connection. */
+  /** The answer to a command; undefined = the usual answer. '' = no answer. 'close' = cut the connection. */
   answer?: (command: string, connection: number) => string | undefined
-  /** The answer after the final dot; undefined = 250. A promise keeps the client waiting; the mail counts as heard. */
+  /** The answer after the final dot; undefined = 250. A promise makes the client wait; `heard` has the mail already. */
   final?: (heard: Heard, connection: number) => string | Promise<string> | undefined
 }
 
@@ -34,12 +34,12 @@ export interface TestExchanger {
   /** Every line the clients sent, message bodies left out. */
   commands: string[]
   connections: number
-  /** Connections that stand now. */
+  /** The number of open connections. */
   readonly open: number
   /** The address of each connection's client, in the order in which they came. */
   peers: string[]
   script: Script
-  /** Cuts every open connection; new ones are taken. */
+  /** Cuts every open connection; new connections are accepted. */
   cut(): void
   close(): Promise<void>
 }
@@ -87,15 +87,15 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
   return exchanger
 }
 
-/** Without a greeting, TLS has been started. */
+/** Answers the commands of a connection; without `greeting`, TLS has been started. */
 function converse(socket: Socket, exchanger: TestExchanger, connection: number, greeting?: string): void {
   const tls = greeting === undefined
   let buffer = ''
   let inData = false
-  /** What came of a message since it was looked through last, and where its end may have begun. */
+  /** The received pieces of a message, and the last octets, in which the end of the message may have begun. */
   let pieces: string[] = []
   let tail = ''
-  /** MAIL was taken: what a client sends in one go after a MAIL that is refused is refused as well. */
+  /** MAIL was accepted: pipelined commands after a refused MAIL are refused too. */
   let begun = false
   let envelope: { from: string; to: string[] } = { from: '', to: [] }
   const say = (text: string): void => {
@@ -151,7 +151,7 @@ function converse(socket: Socket, exchanger: TestExchanger, connection: number, 
     const piece = chunk.toString('latin1')
     pieces.push(piece)
     if (inData) {
-      // A large message comes in a thousand pieces: it is joined once.
+      // A large message arrives in a thousand pieces: it is joined only once.
       tail += piece
       if (!tail.includes('\r\n.\r\n')) return void (tail = tail.slice(-4))
     }

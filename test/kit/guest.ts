@@ -1,12 +1,12 @@
-// A person in the console, as far as its pages need a browser: cookies are kept, forms are sent with what the page
-// wrote into them, redirects are followed within the server.
+// A person in the console, as far as its pages need a browser: cookies are kept, forms are sent with the values from
+// the page, redirects are followed within the server.
 import { parse } from './page.ts'
 import type { TestAppliance } from './appliance.ts'
 
 export interface Shown {
   status: number
   headers: Headers
-  /** Where the last redirect led, below the server. */
+  /** The path on the server to which the last redirect led. */
   path: string
   text: string
 }
@@ -38,7 +38,7 @@ export class Guest {
     }
   }
 
-  /** Sends the form of a page whose action is named, with these fields. */
+  /** Sends the form of a page with this action and these fields. */
   async send(
     page: Shown,
     action: string,

@@ -1,12 +1,12 @@
-// DKIM keys for test domains. A new key takes a tenth of a second of processor time, so a few are made once, kept in a
-// file, and used in turn; each time with a new selector. Domains that share a key are told apart by their selectors.
+// DKIM keys for test domains. A new key takes a tenth of a second of CPU time, so a few keys are made once, kept in a
+// file, and used in turn, each time with a new selector. The selectors distinguish domains that share a key.
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { makeKeyPair, newSelector, type KeyPair } from '../../src/domains/keys.ts'
 
 const FILE = fileURLToPath(new URL('../../.tests/keys.json', import.meta.url))
-/** Of each length: more than one domain has at a time. */
+/** The number of keys of each length: more than a domain has at a time. */
 const COUNT = 4
 const LENGTHS = [1024, 2048] as const
 
@@ -16,7 +16,7 @@ type Keys = Record<Length, KeyPair[]>
 let kept: Promise<Keys> | undefined
 let next = 0
 
-/** A key pair that other domains may have too, with a selector of its own. */
+/** A key pair that other domains may have too, with a new selector. */
 export async function usedKeyPair(length: Length): Promise<KeyPair> {
   const keys = (await (kept ??= keep()))[length]
   return { ...keys[next++ % COUNT]!, selector: newSelector() }
@@ -32,7 +32,7 @@ async function keep(): Promise<Keys> {
     ])
     const keys = Object.fromEntries(await Promise.all(made)) as Keys
     mkdirSync(dirname(FILE), { recursive: true })
-    // Other processes may do the same: the file is whole at any time.
+    // Other processes may do the same: because of the rename, the file is complete at any time.
     writeFileSync(`${FILE}.${process.pid}`, JSON.stringify(keys))
     renameSync(`${FILE}.${process.pid}`, FILE)
     return keys

@@ -1,4 +1,4 @@
-// Mail of every kind, by seed, as it is before it is signed.
+// Mail of every kind, made from a seed, in the form before signing.
 import { compileCampaign, fillCampaign } from '../../src/message/campaign.ts'
 import { compose, type Mail } from '../../src/message/compose.ts'
 import type { Address } from '../../src/message/address.ts'
@@ -18,7 +18,7 @@ const RANGES: readonly (readonly [number, number])[] = [
 ]
 const MARKS = ['\r\n', '\n', '\r', '.', '\r\n.', ' ', '  ', '\t', '=?', '?=', '=', '"', ',', 'From ', '\r\nFrom ']
 
-/** Text of one script with letters and with marks that matter to the form of a mail. */
+/** Text of one script with letters, and with characters that matter for the encoding of a mail. */
 export function randomText(random: () => number, most: number): string {
   let text = ''
   const [low, high] = RANGES[Math.floor(random() * RANGES.length)]!
@@ -34,7 +34,7 @@ export function randomText(random: () => number, most: number): string {
 const FROM = 'here.example'
 const DATE = Date.UTC(2026, 10, 20, 16, 53, 57)
 
-/** One line without what the parser of addresses refuses. */
+/** One line without the characters that the parser of addresses refuses. */
 const oneLine = (text: string): string =>
   text
     .toWellFormed()

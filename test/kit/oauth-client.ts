@@ -1,4 +1,4 @@
-// What a program keeps of OAuth between its steps, as the MCP SDK asks for it.
+// The OAuth state that a program keeps between its steps, in the form for the MCP SDK.
 import { createHash } from 'node:crypto'
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
 import { addClient, type OauthClient } from '../../src/accounts/oauth-clients.ts'
@@ -6,7 +6,7 @@ import { exchangeCode, grantCode, type Tokens } from '../../src/accounts/oauth-g
 import type { User } from '../../src/accounts/users.ts'
 import type { TestAppliance } from './appliance.ts'
 
-/** What a client program keeps; `opened` is where it would open a browser. */
+/** The state of a client program; `opened` is the URL that it would open in a browser. */
 export function oauthProvider(redirectUrl: string): OAuthClientProvider & { opened: URL | undefined } {
   const kept: Record<string, any> = {} // oxlint-disable-line typescript/no-explicit-any
   return {
@@ -27,7 +27,7 @@ export function oauthProvider(redirectUrl: string): OAuthClientProvider & { open
 
 const VERIFIER = 'v'.repeat(43)
 
-/** What a person who said yes gives a program, without the pages. */
+/** Grants a program access, as a person does who agrees, but without the pages. */
 export async function letIn(
   { appliance: { deps }, config }: TestAppliance,
   user: User,

@@ -1,4 +1,4 @@
-// The forms of a page, as its HTML says them.
+// The forms of a page, read from its HTML.
 
 export interface PageForm {
   action: string | undefined
@@ -19,7 +19,7 @@ const attribute = (tag: string, name: string): string | undefined => {
   return found === undefined ? undefined : plain(found)
 }
 
-/** Every form with a method of its own, with its hidden fields and the values of its buttons. */
+/** Every form with method="post", with its hidden fields and the values of its buttons. */
 export function parse(text: string): PageForm[] {
   return [...text.matchAll(/<form\b[^>]*method="post"[\s\S]*?<\/form>/g)].map(([form]) => {
     const hidden: Record<string, string> = {}

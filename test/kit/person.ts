@@ -1,11 +1,11 @@
-// A person with a browser, as far as the pages of OAuth need one: forms are sent as the page wrote them, cookies are
-// kept, redirects are looked at and not followed.
+// A person with a browser, as far as the pages of OAuth need one: forms are sent with the values from the page, cookies
+// are kept, redirects are read but not followed.
 
 import { randomBytes, scryptSync } from 'node:crypto'
 import { raw } from '../../src/store/query.ts'
 import type { TestAppliance } from './appliance.ts'
 
-/** Gives a user a password whose check costs next to nothing; a hash says its own cost. */
+/** Gives a user a password that is cheap to check: the parameters of the cost are in the hash. */
 export async function givePassword({ appliance }: TestAppliance, email: string, password: string): Promise<void> {
   const salt = randomBytes(16)
   const hash = scryptSync(password.normalize('NFKC'), salt, 32, { N: 2, r: 8, p: 1 })
@@ -31,11 +31,11 @@ const plain = (attribute: string): string =>
 
 export class Person {
   readonly cookies = new Map<string, string>()
-  /** The Set-Cookie lines as they came. */
+  /** The Set-Cookie lines as received. */
   readonly set: string[] = []
   readonly #base: string
 
-  /** `base` is where the server listens. */
+  /** `base` is the URL at which the server listens. */
   constructor(base: string) {
     this.#base = base
   }
@@ -67,13 +67,13 @@ export class Person {
     return this.open('/oauth/authorize', { method: 'POST', body: form, headers })
   }
 
-  /** Signs in where it is asked; the page of consent. */
+  /** Signs in on the sign-in page; returns the page of consent. */
   async signIn(at: string | URL, email: string, password: string): Promise<Page> {
     await this.press(await this.open(at), 'sign-in', { email, password })
     return this.open(at)
   }
 
-  /** Signs in and allows; where the browser is led to. */
+  /** Signs in and allows access; returns the URL of the redirect. */
   async allow(at: string | URL, email: string, password: string): Promise<URL> {
     const back = await this.press(await this.signIn(at, email, password), 'allow')
     return new URL(back.headers.get('location')!)

@@ -1,4 +1,4 @@
-// An HTTPS endpoint on loopback that a test tells what to answer; it keeps every request it got.
+// An HTTPS endpoint on loopback whose answers a test sets; it keeps every request.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:https'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -21,7 +21,7 @@ export interface TestReceiver {
   /** PEM file for webhooks.ca_file. */
   caFile: string
   requests: Request[]
-  /** What to answer: a status, or a function that does as it likes. */
+  /** The answer: a status, or a function that answers itself. */
   answer: number | ((request: Request, response: ServerResponse, incoming: IncomingMessage) => void)
   close(): Promise<void>
 }
@@ -63,7 +63,7 @@ export async function startTestReceiver(): Promise<TestReceiver> {
   return receiver
 }
 
-/** Throws unless the standardwebhooks library, its clock set to `now` (ms), takes the request with this secret. */
+/** Throws unless the standardwebhooks library, its clock set to `now` (ms), accepts the request with this secret. */
 export function verify({ body, headers }: Request, secret: string, now: number): void {
   const clock = Date.now
   Date.now = () => now

@@ -1,4 +1,4 @@
-// Chance that can be had again: a small generator with a seed (mulberry32).
+// Random numbers that can be repeated: a small generator with a seed (mulberry32).
 
 /** Numbers from 0 to below 1. */
 export function seeded(seed: number): () => number {

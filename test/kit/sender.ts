@@ -1,4 +1,4 @@
-// A real SMTP client for tests of what is received.
+// A real SMTP client for tests of received mail.
 import { openSession } from '../../src/smtp/client.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import type { TestAppliance } from './appliance.ts'
@@ -7,7 +7,7 @@ import { until } from './until.ts'
 export interface Sent {
   from?: string
   to: string | readonly string[]
-  /** Lines as they are; CRLF line ends are made of LF. */
+  /** The lines of the message; LF line ends become CRLF. */
   message?: string | Buffer
 }
 
@@ -32,7 +32,7 @@ export async function deliver(
   }
 }
 
-/** Delivers a message to an inbox of a test appliance and waits until it was read; its resource as the API lists it. */
+/** Delivers a message to an inbox of a test appliance, waits until it was read, and returns its resource of the API. */
 export async function receive(postrider: TestAppliance, sent: Sent, token = postrider.token) {
   const ids = async (): Promise<{ id: string }[]> =>
     (await postrider.raw('/api/v1/inbound-emails?page[size]=100', { headers: { authorization: `Bearer ${token}` } }))

@@ -1,4 +1,4 @@
-// `postrider serve` as a process of its own, for tests that kill it.
+// `postrider serve` as a separate process, for tests that kill it.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url)
 
 export interface Server {
   process: ChildProcess
-  /** Where the API listens: "http://host:port". */
+  /** The base URL of the API: "http://host:port". */
   url: string
   /** Ports of the SMTP listeners. */
   smtp: number[]
@@ -40,7 +40,7 @@ ${more}`,
   return file
 }
 
-/** Starts it and waits for its ready line. Rejects with what it said when it ends before that. */
+/** Starts the server and waits for its ready line. Rejects with its output when it ends before that. */
 export async function startServer(configFile: string): Promise<Server> {
   const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -50,7 +50,7 @@ export async function startServer(configFile: string): Promise<Server> {
   let errors = ''
   const ready = new Promise<{ http: string; smtp: string[] }>((resolve) => {
     child.stdout.on('data', (chunk: Buffer) => {
-      // What comes after it is read and dropped, so that the pipe never fills.
+      // The output after the ready line is read and dropped, so that the pipe never fills.
       if (output === 'ready') return
       output += chunk.toString()
       const line = output.split('\n').find((text) => text.includes('"event":"ready"'))

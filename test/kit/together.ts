@@ -1,12 +1,12 @@
-// Several test files in one process. Each is a suite of its own, so that its hooks run before and after its own tests
-// alone. Loading the program takes half a second of processor time; a process that has done it once runs the tests of
-// many files, and runs them faster, because its code is compiled by then.
+// Several test files in one process. Each file is a separate suite, so that its hooks run only before and after its own
+// tests. Loading the program takes half a second of CPU time; here it is loaded once for the tests of many files, and
+// these run faster, because the code is compiled by then.
 import { readFileSync } from 'node:fs'
 import { describe } from 'node:test'
 
 const ROOT = new URL('../../', import.meta.url)
 
-/** Lines of tests in one process: enough that starting it does not count, and little enough to share out. */
+/** Lines of tests in one process: enough that its start does not matter, and few enough to use all processors. */
 const LINES = 2500
 
 /** Divides test files, named from the root, into the groups that share a process. */

@@ -1,18 +1,18 @@
-// Waits for what happens in its own time (sockets, worker threads): looks again at once, then every few milliseconds,
-// so that whoever is waited for has the processor. It ends with what it waits for; its limit is for what never comes,
-// and says nothing of how fast a machine is.
+// Waits for a result that arrives at an unknown time (sockets, worker threads): it checks again at once, then every few
+// milliseconds, so that other threads and processes get the CPU. It ends as soon as the result is there. The limit is
+// only for a result that never arrives; it is not a test of the machine's speed.
 import { inspect } from 'node:util'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 
-/** Looks at the very next turns of the event loop; later ones come after a pause that grows to this many real ms. */
+/** The first checks are in the next turns of the event loop; later checks follow pauses that grow to these real ms. */
 const AT_ONCE = 8
 const LONGEST_PAUSE = 10
-/** In ms; POSTRIDER_PATIENCE sets it for runs of other sizes. */
+/** The longest wait in ms; POSTRIDER_PATIENCE sets another one. */
 export const LIMIT = Number(process.env['POSTRIDER_PATIENCE'] ?? 180_000)
 
 /**
- * Resolves with the first truthy value of `look`; throws when there is none for minutes. `state` tells what is there
- * instead.
+ * Resolves with the first truthy value of `look`; throws when there is none within LIMIT. `state` gives the present
+ * state for the message of the error.
  */
 export async function until<T>(
   look: () => T | Promise<T>,

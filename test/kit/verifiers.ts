@@ -1,5 +1,5 @@
-// The verifiers that src/webhooks/README.md gives to receivers, and what each must say to good, bad, stale and
-// malformed requests.
+// The verifiers that src/webhooks/README.md gives to receivers, and the result that each must give for good, bad, stale
+// and malformed requests.
 import { readFileSync } from 'node:fs'
 import { signatureHeader } from '../../src/webhooks/sign.ts'
 
@@ -20,13 +20,13 @@ const BODY = '{"type":"email.delivered","data":{"subject":"Grüße 🦊","text":
 export interface Case {
   name: string
   genuine: boolean
-  /** By lower-case name; a header that is not there has none. */
+  /** The headers by lower-case name; a missing header has no entry. */
   headers: Record<string, string>
   /** Base64. */
   body: string
 }
 
-/** Requests as they come at `now`, in Unix seconds. */
+/** Requests that arrive at `now`, in Unix seconds. */
 export function cases(now: number): Case[] {
   const signature = (timestamp: number | string, body = BODY, secret = SECRET, id = ID): string =>
     signatureHeader([secret], id, timestamp as number, body)

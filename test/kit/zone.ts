@@ -12,7 +12,7 @@ export interface TestDns extends DnsServer {
   asked: string[]
 }
 
-/** In ms. It answers at once, and loses nothing: no test is about a question that was asked too impatiently. */
+/** The resolver's timeout in ms. The server answers at once and loses nothing, so a timeout would be a wrong result. */
 const PATIENCE = 60_000
 
 /** Every name not set is NXDOMAIN. `names` may be changed while it runs. */

@@ -1,5 +1,5 @@
-// The rules of sending that only the store can judge: who may send what to whom. Each refusal points at the field it is
-// about (specification "POST /outbound-emails rules", D21, D22).
+// The rules of sending that need the store: which user may send which mail to which recipients. Each refusal points at
+// the field that it is about (specification "POST /outbound-emails rules", D21, D22).
 import { refuse, refuseAttribute, Refusal, type Problem } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { inFamily, parseAddress, type Address } from '../../message/address.ts'
@@ -22,7 +22,7 @@ const sendingDomain = statement<{ user_key: number; name: string }>()((arg) =>
     .where('user_key', '=', arg.user_key)
     .where('name', '=', arg.name)
     .where('deleted_at', 'is', null)
-    // The same name may be registered in several regions: a domain that can send comes first.
+    // The same name may be registered in several regions: a domain that can send is preferred.
     .orderBy((eb) => eb.case().when('status', '=', 'active').then(0).else(1).end())
     .orderBy('key')
     .limit(1),
@@ -34,7 +34,7 @@ const subscription = statement<{ key: number }>()((arg) =>
 
 /**
  * Throws 404 when the user owns no domain of the from address.
- * Throws nothing for a malformed address: that is a 422 later.
+ * Does not throw for a malformed address: the 422 for it follows later.
  */
 export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
   const address = typeof from === 'string' ? parseAddress(from) : undefined
@@ -50,7 +50,7 @@ export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
-/** A well-formed mail that somebody wants to send. */
+/** A well-formed mail that a user submits. */
 export interface Submission {
   userKey: number
   from: Address
@@ -58,7 +58,7 @@ export interface Submission {
   given: NewEmail
 }
 
-/** Every check between a well-formed mail and the queue. Returns the sending domain; throws a Refusal. */
+/** Makes the checks that a well-formed mail must pass before the queue. Returns its domain; throws a Refusal. */
 export function admit(
   reader: Reader,
   keyring: Keyring,
@@ -117,7 +117,7 @@ export function strangers(domain: string, addresses: readonly Pick<Recipient, 't
   })
 }
 
-/** Tracking that is asked for and that the sending domain does not allow. */
+/** Problems for tracking that is requested although the sending domain does not allow it. */
 export function untracked(
   domain: Pick<SendingDomain, 'name' | 'open_tracking_enabled' | 'click_tracking_enabled'>,
   given: { track_opens?: boolean | null | undefined; track_clicks?: boolean | null | undefined },

@@ -1,5 +1,5 @@
-// Takes in attachments: decodes or fetches them, judges them, and stores them for the composer. Small ones go into the
-// body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
+// Receives attachments: decodes or fetches them, checks their type, and stores them for the composer. Small attachments
+// go into the body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
 import { release } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
@@ -16,15 +16,15 @@ export interface NewAttachment {
   disposition?: 'attachment' | 'inline' | undefined
 }
 
-/** An attachment with its bytes at hand, not yet stored. */
+/** An attachment with its bytes in memory, not yet stored. */
 export interface Received extends Omit<StoredAttachment, 'content'> {
   bytes: Buffer
 }
 
-/** Up to this many bytes an attachment is kept inside the body's JSON. */
+/** An attachment of up to this many bytes is kept inside the body's JSON. */
 const INLINE_UP_TO = 16 * 1024
 
-/** Decodes or fetches all of them; fetches run at the same time. Throws 422 with every problem found. */
+/** Decodes or fetches all attachments; fetches run at the same time. Throws 422 with every problem found. */
 export async function receiveAttachments(deps: FetchDeps, given: readonly NewAttachment[]): Promise<Received[]> {
   const results = await Promise.all(given.map((attachment, index) => receive(deps, attachment, index)))
   const problems = results.filter((result): result is Problem => 'code' in result)
@@ -38,7 +38,7 @@ async function receive(deps: FetchDeps, given: NewAttachment, index: number): Pr
     detail,
     source: { pointer: `/data/attributes/attachments/${index}/${member}` },
   })
-  // The name is judged before anything is fetched.
+  // The name is checked before anything is fetched.
   const byName = refusalOf(given.filename, Buffer.alloc(0))
   if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}.`)
   let bytes: Buffer
@@ -69,7 +69,8 @@ async function receive(deps: FetchDeps, given: NewAttachment, index: number): Pr
 }
 
 /**
- * The media type of a foreign Content-Type header, if it is one. Generic types are dropped: the file name says more.
+ * The media type of a foreign Content-Type header; undefined when there is none, or for generic types: the file name
+ * says more than these.
  */
 function usable(type: string | undefined): string | undefined {
   const [, name] = /^\s*([\w.+-]+\/[\w.+-]+)\s*(?:;|$)/.exec(type ?? '') ?? []
@@ -79,7 +80,8 @@ function usable(type: string | undefined): string | undefined {
 }
 
 /**
- * Writes the large ones to the spool. Returns all of them as the body's JSON holds them, and the names of the files.
+ * Writes large attachments to the spool. Returns all attachments in the form of the body's JSON, and the names of the
+ * files.
  */
 export async function storeAttachments(
   spool: Spool,

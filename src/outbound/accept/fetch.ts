@@ -1,6 +1,6 @@
-// Fetches a file from a URL that a stranger gave: an attachment (D28), a policy, a description of a program. https
-// only. The address that is checked is the one that the socket connects to, so that a DNS answer cannot change in
-// between. A few redirects are followed, under the same rules. Time and size are bounded.
+// Fetches a file from a URL that a stranger gave: an attachment (D28), a policy, a description of a program. Only https
+// is allowed. The checked address is the address that the socket connects to, so that a DNS answer cannot change in
+// between. A few redirects are followed, under the same rules. Time and size are limited.
 import type { IncomingHttpHeaders } from 'node:http'
 import { request } from 'node:https'
 import { isIP } from 'node:net'
@@ -18,7 +18,7 @@ export interface FetchDeps extends Guard {
   caFile: string
 }
 
-/** What a server fetches with, by its configuration. */
+/** The dependencies of a fetch, from the server's configuration. */
 export const fetchingOf = ({ config, resolver }: { config: Config; resolver: Resolver }): FetchDeps => ({
   resolver,
   allowed: allowPublicAnd(config.network.allow_private),
@@ -42,7 +42,7 @@ const MB = 1024 * 1024
 /** The rules for attachments. */
 const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * MB, redirects: 3 }
 
-/** The bytes behind a URL, or the end of a sentence that says why not ("is not a URL"). Never throws. */
+/** The bytes behind a URL, or the reason for a failure as the end of a sentence ("is not a URL"). Never throws. */
 export async function fetchFile(
   deps: FetchDeps,
   text: string,
@@ -65,7 +65,7 @@ export async function fetchFile(
   return { refused: redirects === 0 ? 'is redirected' : `is redirected more than ${redirects} times` }
 }
 
-/** The URL, or why it is refused before anything is connected. */
+/** The URL, or why it is refused before any connection. */
 function checkUrl(deps: FetchDeps, text: string): URL | string {
   if (!URL.canParse(text)) return 'is not a URL'
   const url = new URL(text)
@@ -81,7 +81,7 @@ export function addressRefused({ allowed }: FetchDeps, { hostname }: URL): strin
   return isIP(literal) && !allowed(literal) ? `leads to an address that is not connected to (${literal})` : undefined
 }
 
-/** What every request to a stranger's server is made with: our look-up, no kept connection, our authorities. */
+/** The options of every request to a foreign server: our look-up, no reused connection, our authorities. */
 export const guardedRequest = (deps: FetchDeps, signal: AbortSignal) => ({
   signal,
   lookup: guardedLookup(deps),

@@ -1,23 +1,24 @@
-// Whether a link of a mail answers, asked under the rules of fetch.ts, for http too. Nothing but the status is read.
+// Checks whether the server behind a link of a mail answers, under the rules of fetch.ts, but for http too. Only the
+// status is read.
 import { request as plainRequest } from 'node:http'
 import { request } from 'node:https'
 import { SECOND } from '../../base/clock.ts'
 import { codeOf, messageOf } from '../../base/errors.ts'
 import { addressRefused, guardedRequest, type FetchDeps } from './fetch.ts'
 
-/** For the whole link, redirects included. */
+/** Milliseconds for one link, redirects included. */
 const TIMEOUT = 10 * SECOND
 const REDIRECTS = 5
-/** Answers of servers that do not know HEAD, or want a browser. */
+/** Answers of servers that do not support HEAD, or that accept only browsers. */
 const ASK_AGAIN = new Set([400, 403, 404, 405, 501])
 
 export interface Reached {
   ok: boolean
-  /** What was found, as the end of a sentence. */
+  /** The result as the end of a sentence. */
   words: string
 }
 
-/** Asks a link whether it answers. Never throws. */
+/** Requests a link and reports the result. Never throws. */
 export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
   const signal = AbortSignal.timeout(TIMEOUT)
   let url = link

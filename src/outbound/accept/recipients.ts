@@ -1,4 +1,4 @@
-// The recipients of a mail: the primary one, then cc, then bcc. An address that was named before is dropped
+// The recipients of a mail: the primary recipient, then cc, then bcc. An address that was named before is dropped
 // (specification "Outbound email"): a repeat within a list, a repeat of `to`, and in bcc a repeat of cc.
 import { parseAddress, type Address } from '../../message/address.ts'
 

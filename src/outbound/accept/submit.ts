@@ -1,5 +1,5 @@
-// Accepts a mail: checks what only the store can tell, writes the email, its body and one delivery per recipient in one
-// transaction, and rings the queue's bell. When it resolves the mail is on the disk.
+// Accepts a mail: makes the checks that need the store, writes the email, its body and one delivery per recipient in
+// one transaction, and wakes the queue. When the promise resolves, the mail is on the disk.
 import type { Clock } from '../../base/clock.ts'
 import type { Config } from '../../base/config.ts'
 import { codeOf, refuseAttribute } from '../../base/errors.ts'
@@ -35,7 +35,7 @@ export interface SubmitDeps {
 
 export interface Submitted {
   email: Email
-  /** The key was used before with the same payload: this is the email of that time. */
+  /** The idempotency key was used before with the same payload: `email` is the earlier email. */
   replayed: boolean
 }
 
@@ -88,7 +88,8 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
   const hash = typeof given.idempotency_key === 'string' ? (given.message?.hash ?? payloadHash(given)) : null
   // An unknown domain is reported before a conflict of keys (D3).
   if (hash) requireSendingDomain(store, userKey, given.from)
-  // For a received message the transaction alone asks: it has nothing to fetch, and its file goes when it is a repeat.
+  // For a received message only the transaction checks the key: nothing is fetched before it, and the message's file is
+  // removed when the message is a repeat.
   const earlier = hash && !given.message && acceptedBefore(store, userKey, given.idempotency_key!, hash)
   if (earlier) return { email: earlier, replayed: true }
   const submission: Submission = { userKey, from: parseAddress(given.from)!, recipients: recipientsOf(given), given }
@@ -102,8 +103,8 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
   }
   const files = await storeBody(deps, submission, id, body)
   const drop = async (thrown?: unknown): Promise<void> => {
-    // A commit whose sync failed may still be there after a restart.
-    // Then its files are needed; if not, they go into quarantine.
+    // A commit whose sync failed may exist after a restart: then its files are needed. If it does not exist, they are
+    // moved into quarantine.
     if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
   }
   try {
@@ -132,7 +133,7 @@ interface Accepting {
   now: number
 }
 
-/** Judges a mail and writes it, its body and its deliveries. Throws a Refusal. */
+/** Checks a mail and writes it with its body and its deliveries. Throws a Refusal. */
 function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const { files, hash, now, submission } = accepting
   const { given, recipients, userKey } = submission
@@ -212,7 +213,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string, b
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
-  // Checked before the disk is written, and again inside the transaction, where it counts.
+  // Checked here before the disk is written, and again inside the transaction, where the result is final.
   admit(store, keyring, submission, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
   const size = encodedSize({

@@ -19,7 +19,7 @@ export interface Attempt {
   response: string | null
   remote_mta: string | null
   tls: string | null
-  /** The SMTP dialogue, of the last attempt alone. */
+  /** The SMTP dialogue; only the last attempt has one. */
   dialogue: string | null
   /** A report that came after the attempt says this, and not the exchanger's reply. */
   reported: boolean
@@ -27,7 +27,7 @@ export interface Attempt {
 
 type Delivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
 
-/** Writes an attempt down that another will follow. */
+/** Writes the row of an attempt that another attempt will follow. */
 export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict, now: number): void {
   tx.run(
     db.insertInto('attempts').values({
@@ -77,7 +77,7 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
 
 type Facts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
 
-/** What the exchanger answered. */
+/** The answer of the exchanger. */
 const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts): Facts => ({
   smtp_code,
   enhanced_code,
@@ -86,7 +86,7 @@ const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts)
   tls,
 })
 
-/** The attempts of one delivery: those that were written down, and the one that its row tells of. */
+/** The attempts of one delivery: those with their own rows, and the last one from the row of the delivery. */
 function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>[]): Attempt[] {
   const { address, attempts, dialogue, role, status, updated_at } = delivery
   const earlier = logged.map((row): Attempt => ({
@@ -100,7 +100,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     reported: false,
   }))
   const last = earlier.at(-1)
-  // After a deferral the last attempt is the one that was written down; its dialogue stands with the delivery.
+  // After a deferral the last attempt has its own row, but its dialogue is in the row of the delivery.
   if (last && last.number === attempts && status === 'queued') {
     last.dialogue = dialogue
     return earlier

@@ -1,5 +1,5 @@
 // One attempt at one mail transaction: find or open a connection, and have the mail composed, signed and sent over it.
-// The result is a verdict for each recipient. A thrown error is a fault of this program, and tells nothing of the mail.
+// The result is a verdict for each recipient. A thrown error is a fault of this program, and not a verdict on the mail.
 import { messageOf } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Log } from '../../base/log.ts'
@@ -25,7 +25,7 @@ export interface AttemptDeps extends WayDeps {
 export interface Connection {
   session: WorkerSession
   mails: number
-  /** The exchanger gave an answer to one of them that was about the mail. */
+  /** The exchanger gave an answer to one of the mails, and the answer was about that mail. */
   worked: boolean
 }
 
@@ -33,19 +33,19 @@ export interface Attempted {
   verdicts: Verdict[]
   /** The connection that was used, whether it can carry more mail or not. */
   connection: Connection | undefined
-  /** Its source does not want the mail sent; then there are no verdicts. */
+  /** Set when the source of the mail withdraws it; then there are no verdicts. */
   withdrawn?: Withdrawal
 }
 
-/** What an attempt asks of the engine. */
+/** The functions of the engine that an attempt needs. */
 export interface Sessions {
-  /** Resolves when it is closed. */
+  /** Closes a connection; resolves when it is closed. */
   leave(connection: Connection): Promise<void>
-  /** No new connection is opened any more. */
+  /** Whether the engine stops: no new connection is opened any more. */
   closing(): boolean
 }
 
-/** Where an attempt is made. */
+/** The lane and the connection of an attempt. */
 export interface Circumstances {
   lane: Lane
   /** An open connection to the lane's exchangers; undefined: one is opened. */
@@ -73,7 +73,7 @@ export async function attemptOrWait(
   }
 }
 
-/** A mail that was deleted takes its files with it: composing it fails then, which is no trouble of this server. */
+/** When a mail was deleted, its files are gone and it cannot be composed: this is not a trouble of this server. */
 function afterFault(log: Log, work: MailTransaction, thrown: unknown): Verdict {
   try {
     const unwanted = work.source.unwanted(work)
@@ -109,7 +109,7 @@ async function attemptFree(
   return talk(deps, work, letter, circumstances)
 }
 
-/** What is composed, and signed with the key of the sending domain; a verdict when that cannot be. */
+/** The job for the composer, with the signing key of the sending domain; a verdict when the mail cannot be signed. */
 function letterFor({ clock, keys }: AttemptDeps, work: MailTransaction, job: Wanted['job']): LetterJob | Verdict {
   const { email, signingKey } = work
   const at = { stage: 'compose' } as const
@@ -121,8 +121,8 @@ function letterFor({ clock, keys }: AttemptDeps, work: MailTransaction, job: Wan
 }
 
 /**
- * Whether a mail is kept apart from others (workers.ts): its body is large, or an attempt at it met trouble of this
- * server, which it may have caused.
+ * Whether a mail is kept apart from others (workers.ts): its body is large, or an earlier attempt met trouble of this
+ * server, which the mail may have caused.
  */
 const isKeptApart = ({ deliveries, email }: MailTransaction): boolean =>
   (email.content === null && email.spool !== null) || deliveries.some(({ trouble_since }) => trouble_since !== null)
@@ -138,7 +138,7 @@ async function talk(
   const fits = ({ session }: Connection): boolean =>
     session.usable && session.apart === apart && !(policy === 'Require' && session.tls === null)
   let connection = open
-  // One that was cut while it was idle says nothing any more of what the exchanger takes.
+  // A connection that was cut while it was idle does not show what the exchanger accepts: it is replaced.
   if (connection && !fits(connection)) {
     await sessions.leave(connection)
     connection = undefined
@@ -161,12 +161,12 @@ async function talk(
     const verdicts = answered
     connection.mails++
     const ended = verdicts.every(endsSession)
-    // The session is at its end, or was cut while it was idle: that says nothing about this mail.
+    // A reused session that has ended, or was cut while idle, says nothing about this mail: it is tried on a new one.
     if (!reused || !ended || sessions.closing() || (!connection.worked && verdicts.some(maybeTheMail))) {
       connection.worked ||= !verdicts.some((verdict) => endsSession(verdict) || aboutTheHost(verdict))
       return { connection, verdicts }
     }
-    // An exchanger that counts connections counts the old one until it is closed.
+    // The old connection is closed first: until then it counts against the exchanger's limit of connections.
     await sessions.leave(connection)
     connection = undefined
   }

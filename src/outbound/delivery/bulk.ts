@@ -1,5 +1,5 @@
-// Campaign mail in the queue: small rows, added page by page, on lanes of their own, so that other mail never waits
-// behind a hundred thousand of them. The campaign holds, releases and drops them.
+// Campaign mail in the queue: small rows, added page by page, on separate lanes, so that other mail never waits behind
+// a hundred thousand of them. The campaign holds, releases and drops these rows.
 import { counters } from '../../base/counters.ts'
 import { newId } from '../../base/ids.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
@@ -80,7 +80,7 @@ export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
   return lane
 }
 
-/** The number of a campaign's undecided mails; counts no further than `most`. */
+/** The number of a campaign's undecided mails; the count ends at `most`. */
 export function openMails(reader: Reader, campaignKey: number, most: number): number {
   return reader.first(
     raw<{ count: number }>(
@@ -110,7 +110,7 @@ export function releaseQueued(tx: Tx, campaignKey: number, now: number): void {
   })
 }
 
-/** Ends a campaign's waiting mail: a mail that was never tried is deleted, one that was tried has failed. */
+/** Ends a campaign's waiting mail: a mail that was never tried is deleted; a mail that was tried fails. */
 export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
   tx.run(
     raw(
@@ -133,9 +133,9 @@ export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
 }
 
 /**
- * Puts back a claimed mail that its campaign does not want sent, as if it had not been claimed: held or queued, like
- * the campaign's other mail now. The status is read here again, for the campaign may have resumed since: mail that is
- * held after that would never be released.
+ * Puts back a claimed mail whose campaign does not send now, as if it had not been claimed: held or queued, like the
+ * campaign's other mail. The campaign's status is read again here, because the campaign may have resumed meanwhile:
+ * mail that is held after that would never be released.
  */
 export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: number): void {
   const campaign = tx.first(
@@ -151,7 +151,7 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
   if (!campaign || campaign.deleted_at !== null || campaign.status === 'cancelled') dropQueued(tx, campaignKey, now)
 }
 
-/** Writes the verdict on a campaign's mail, with less than of other mail: there are many. */
+/** Writes the verdict on a campaign's mail, with fewer details than for other mail, because such mails are many. */
 export function settleBulk(tx: Tx, settling: Settling): void {
   const { delivery, email, now, verdict } = settling
   tx.signal(CAMPAIGN_MAIL)
@@ -162,8 +162,8 @@ export function settleBulk(tx: Tx, settling: Settling): void {
 }
 
 /**
- * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one
- * moves the mail, one the delivery. False when the mail is in another state: then settle.ts follows the state table.
+ * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one for
+ * the mail, one for the delivery. False when the mail is in another state: then settle.ts follows the state table.
  */
 function settleTaken(
   tx: Tx,

@@ -122,7 +122,7 @@ const domainFacts = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
-/** Columns that a campaign has once, and its mails leave empty. */
+/** Columns that are empty in the mails of a campaign, because the campaign has the values. */
 const LEAN = {
   from: '',
   cc: null,
@@ -137,7 +137,7 @@ const LEAN = {
   body_digest: null,
 }
 
-/** What to claim: up to `limit` deliveries of a lane that are due. */
+/** A claim of up to `limit` due deliveries of a lane. */
 interface Claim {
   lane: string
   now: number
@@ -198,10 +198,10 @@ export function claimSubmitted(
   return [...groups.values()]
 }
 
-/** Queued mail, by lanes. */
+/** The queue of mail, grouped by lanes. */
 export const LANES: Queue = { table: 'deliveries', group: 'lane', status: 'queued' }
 
-/** Whether a lane holds mail that fell due between two times. */
+/** Whether a lane has mail that became due between two times. */
 export function becameDue(reader: Reader, lane: string, after: number, until: number): boolean {
   const due = raw(
     `select 1 from deliveries where status = 'queued' and lane = ? and next_attempt_at > ? and next_attempt_at <= ? limit 1`,

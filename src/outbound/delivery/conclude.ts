@@ -1,5 +1,5 @@
-// The end of an attempt: every claimed delivery is settled or goes back into the queue. Also here: the conclusions from
-// verdicts about the exchanger, as opposed to the mail.
+// The end of an attempt: every claimed delivery is settled or goes back into the queue. This file also decides whether
+// a verdict is about the exchanger or about the mail.
 import type { Clock } from '../../base/clock.ts'
 import type { Config } from '../../base/config.ts'
 import type { Log } from '../../base/log.ts'
@@ -59,7 +59,7 @@ export async function conclude(
   }
 }
 
-/** The agent of a mail may have been renamed since it was claimed: an address in its name may have been erased. */
+/** The mail's keys read again: since the claim, an address in the name of its agent may have been erased. */
 const asNow = (tx: Tx, email: EmailKeys): EmailKeys =>
   email.agent_id === null ? email : (tx.first(emailOf({ key: email.key })) ?? email)
 
@@ -67,7 +67,7 @@ const asNow = (tx: Tx, email: EmailKeys): EmailKeys =>
 const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>
   wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
-/** Takes mail that its source does not want sent out of the claimed mail. */
+/** Puts back claimed mail that its source withdraws. */
 export const withdraw = ({ clock, store }: ConcludeDeps, withdrawal: Withdrawal): Promise<void> =>
   store.write((tx) => withdrawal.putBack(tx, clock.now()))
 
@@ -87,20 +87,20 @@ export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly 
  */
 const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
 
-/** A receiver that says: fewer connections, or fewer mails on one. */
+/** The receiver asks for fewer connections, or for fewer mails on one connection. */
 const CROWDED =
   /too many (?:concurrent |simultaneous )?(?:connections|sessions)|(?:messages?|mails?|recipients?) (?:per|in|for|on) (?:this |one |a |the )?(?:connection|session)/i
 
-/** A receiver that says: not so much at once. */
+/** The receiver asks for a lower rate. */
 const THROTTLED =
   /\brates?\b|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down|too much mail|too many (?:messages|e-?mails|mails)/i
 
-/** Stages at which an answer to one mail may say something of all. */
+/** Stages at which an answer to one mail may be about all mail. */
 const MAIL_STAGES: readonly Stage[] = ['mail', 'rcpt', 'data', 'final dot']
 
-/** A rate answer: the receiver takes mail, more slowly. Greylisting means one mail, not the sender. */
+/** A rate answer: the receiver accepts mail, but at a lower rate. Greylisting is about one mail, not the sender. */
 export const asksForLess = ({ code, enhanced, kind, stage, text }: Verdict): boolean =>
-  // X.2.X is about the one mailbox (RFC 3463 §3.3).
+  // X.2.X is about a single mailbox (RFC 3463 §3.3).
   kind === 'deferred' &&
   code !== null &&
   MAIL_STAGES.includes(stage) &&
@@ -108,25 +108,25 @@ export const asksForLess = ({ code, enhanced, kind, stage, text }: Verdict): boo
   THROTTLED.test(text) &&
   !CROWDED.test(text)
 
-/** What ends the session, or says that there are too many. */
+/** Whether an answer ends the session, or says that there are too many connections, or too many mails on one. */
 const closes = ({ code, text }: Verdict): boolean => code === 421 || (code !== null && CROWDED.test(text))
 
-/** A deferral that any other mail would have met as well. */
+/** A deferral that any other mail would have got as well. */
 export const aboutTheHost = (verdict: Verdict): boolean =>
   verdict.kind === 'deferred' && !asksForLess(verdict) && (closes(verdict) || HOST_STAGES.includes(verdict.stage))
 
 /**
- * Whether it says something of one recipient domain alone: the exchanger closed the session when it heard who the mail
- * is for, and did not say that there is too much of something.
+ * Whether a verdict is about one recipient domain only: the exchanger closed the session after it knew the recipient,
+ * and did not say that there are too many connections or mails.
  */
 export const aboutTheDomain = (verdict: Verdict): boolean =>
   aboutTheHost(verdict) && ['rcpt', 'data', 'final dot'].includes(verdict.stage) && !CROWDED.test(verdict.text)
 
-/** A connection that the exchanger refused or cut before the mail was its matter: another one may still work (D64). */
+/** The exchanger refused or cut the connection, and not because of the mail: another connection may work (D64). */
 export const refusesConnection = (verdict: Verdict): boolean =>
   aboutTheHost(verdict) ? !verdict.handed && verdict.stage !== 'dns' && verdict.stage !== 'auth' : maybeTheMail(verdict)
 
-/** 4xx at MAIL means the connection or the mail: which of them, other connections show. */
+/** A 4xx answer to MAIL is about the connection or about the mail; attempts on other connections show which. */
 export const maybeTheMail = (verdict: Verdict): boolean =>
   verdict.kind === 'deferred' &&
   verdict.stage === 'mail' &&
@@ -134,7 +134,7 @@ export const maybeTheMail = (verdict: Verdict): boolean =>
   !closes(verdict) &&
   !asksForLess(verdict)
 
-/** An answer, or none, by which a session that carried mail before is at its end: the mail is tried on a new one. */
+/** The verdict ends a session that has carried mail before: the mail is tried on a new session. */
 export const endsSession = (verdict: Verdict): boolean =>
   refusesConnection(verdict) ||
   (verdict.kind === 'deferred' && !verdict.handed && verdict.code === null && MAIL_STAGES.includes(verdict.stage))

@@ -16,7 +16,7 @@ import type { StsPolicies } from './sts.ts'
 
 /** `Session` is an open SMTP session, of this thread or of a worker. */
 export interface ConnectDeps<Session> extends WayDeps {
-  /** Connects and opens a session; a verdict why not. */
+  /** Connects and opens a session; a verdict when that fails. */
   open: (options: ConnectOptions) => Promise<Session | Verdict>
 }
 
@@ -89,7 +89,7 @@ export async function connectAlong<Session extends object>(
 
 type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 
-/** Throws when the file of further authorities cannot be read. */
+/** The TLS settings for a host. Throws when the file of further authorities cannot be read. */
 function wishOf({ config }: WayDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
   // Credentials go only to a relay that proves its name.
   if (enforced || (relay && relay.tls !== 'none' && relay.username !== '')) {
@@ -142,7 +142,7 @@ function credentialsOf(relay: Relay | undefined): Credentials | string | undefin
 }
 
 /**
- * Combines the verdicts of all exchangers: temporary unless every one of them is permanent (RFC 5321 §5.1, RFC 7504).
+ * Combines the verdicts of all exchangers: temporary unless every verdict is permanent (RFC 5321 §5.1, RFC 7504).
  */
 function overall(domain: string, verdicts: readonly Verdict[]): Verdict {
   const local = verdicts.find(({ kind }) => kind === 'waiting')

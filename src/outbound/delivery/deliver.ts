@@ -1,4 +1,4 @@
-// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, on as many lanes at once as have mail.
+// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, for all lanes that have mail at once.
 //
 // Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
 // lane; every claimed delivery ends settled or released; after stop() nothing runs.
@@ -29,13 +29,13 @@ export interface DeliveryDeps extends AttemptDeps {
   troubles: Troubles
 }
 
-/** The connection if it can carry more. `refused`: the mail goes over another; `narrowed`: there was one too many. */
+/** The connection if it can carry more mail. `refused`: the mail goes over another; `narrowed`: it is one too many. */
 type Used = Connection | 'refused' | 'narrowed' | undefined
 /** MailTransactions in memory for each connection. */
 const WINDOW_PER_CONNECTION = 4
 /** After local trouble the other mail of a lane is tried again after this time (ms). */
 const LOCAL_PAUSE = 10 * SECOND
-/** The most results of campaign mail that are being written at once; after a crash so many mails may be sent twice. */
+/** The most results of campaign mail that are being written at once; a crash may cause this many mails to go twice. */
 const MAX_SETTLING = 100
 
 export class DeliveryEngine {
@@ -67,7 +67,7 @@ export class DeliveryEngine {
     this.#loop = new Loop({ name: 'deliveries', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
-  /** Takes back what a dead process had claimed, and knows what it had learned. */
+  /** Releases the mail that an ended process had claimed, and restores the limits of exchangers that it had learned. */
   async recover({ clock, log, store } = this.#deps): Promise<void> {
     this.#lanes.recall(this.#memory.recall())
     const count = await releaseAll(store, clock.now())
@@ -78,7 +78,7 @@ export class DeliveryEngine {
     this.#loop.start()
   }
 
-  /** Says that mail of a lane is due; without a lane: that anything may have changed. */
+  /** Wakes the engine, because mail of a lane is due; without a lane: because anything may have changed. */
   ring(lane?: string): void {
     if (lane === undefined) this.#rescan = true
     else this.#lanes.of(lane).due = this.#deps.clock.now()
@@ -106,7 +106,7 @@ export class DeliveryEngine {
     if (this.#rescan) {
       for (const lane of this.#lanes.rescan(store, now))
         this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
-      // Read to its end: a database that fails in the middle is read again.
+      // Set only after the whole scan: when the database fails in the middle, it is scanned again.
       this.#rescan = false
     }
     const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
@@ -123,7 +123,7 @@ export class DeliveryEngine {
     this.#assign(lane, mail)
   }
 
-  /** Puts mail in the line of its lane, and has it sent; where the way is not known, that is found first. */
+  /** Appends mail to its lane and starts to send it; when the lane has no known way, its route is looked up first. */
   #assign(lane: Lane, mail: MailTransaction): void {
     lane.waiting.push(mail)
     if (this.#stopping) return
@@ -134,7 +134,7 @@ export class DeliveryEngine {
     this.#staff(way)
   }
 
-  /** Gives waiting mail to senders without work, then to new ones while way, provider and server have room for them. */
+  /** Gives waiting mail to idle senders, then to new senders as far as the limits of way, provider and server allow. */
   #staff(way: Way): void {
     if (this.#stopping) return
     while (way.idle.length > 0 && way.hasWork) way.idle.shift()!(way.next())
@@ -157,7 +157,7 @@ export class DeliveryEngine {
       })
       this.#track(sent, `sender, first for ${work?.lane.domain}`)
     }
-    // A connection that is kept without work ends where another way needs its place.
+    // An idle connection ends when another way needs its place.
     if (this.#idle > 0 && way.senders < way.most && way.hasWork)
       someIdle(this.#lanes.ways(), this.#senders >= max_connections ? undefined : way.limits)?.(undefined)
   }
@@ -180,11 +180,11 @@ export class DeliveryEngine {
       if ('kind' in route) {
         if (route.kind === 'deferred') lane.backOff(now)
         if (tellTrouble(this.#deps.troubles, [route])) lane.pauseUntil(now + LOCAL_PAUSE)
-        // What comes in while the first are settled has the same fate.
+        // Mail that arrives while the first mails are settled gets the same verdict.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         this.#lanes.go(lane, route)
-        // Mail was claimed before its way was known: mail over the provider's limit goes back, or all in a pause.
+        // Mail was claimed before its way was known: mail over the provider's limit goes back; in a pause, all of it.
         const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
         const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
@@ -234,7 +234,7 @@ export class DeliveryEngine {
     const begunAt = this.#deps.clock.now()
     const place = { lane, open, sessions: this.#sessions }
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, work, place)
-    // The time of the verdict: writing it down takes its own.
+    // The time of the verdict is taken here, because writing the verdict takes time too.
     const now = this.#deps.clock.now()
     if (isRefused({ lane, way }, work, verdicts, now)) {
       if (connection) await this.#sessions.leave(connection)
@@ -244,9 +244,9 @@ export class DeliveryEngine {
     else {
       const fates = slowedBy(lane, work, verdicts, { begunAt, now })
       const settled = this.#fates.settle(lane, work, fates)
-      // Heeded at once: writing may take long while there is trouble, and the lane must not go on as before meanwhile.
+      // The lane pauses at once: during trouble the write may take long, and the lane must not go on meanwhile.
       if (tellTrouble(this.#deps.troubles, fates)) lane.pauseUntil(now + LOCAL_PAUSE)
-      // Of a campaign the next mail goes out while this one's fate is written down, together with others.
+      // A campaign's next mail is sent while the result of this mail is written, together with other results.
       if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
         this.#settling++
         this.#track(
@@ -262,12 +262,12 @@ export class DeliveryEngine {
     const spent = verdicts.some(({ code }) => code === 421)
     if (!connection || (!spent && connection.session.usable && connection.mails < way.limits.mails_per_connection))
       return connection
-    // An exchanger that counts connections counts this one until it is closed.
+    // The sender waits until the connection is closed: until then it counts against the exchanger's limit.
     await this.#sessions.leave(connection)
     return undefined
   }
 
-  /** Acts on what a mail taught; true when its sender is one too many. */
+  /** Acts on the lesson from a mail's verdicts; true when there is one sender too many. */
   #heed(lane: Lane, learned: Lesson, now: number): boolean {
     if (learned?.lesson === 'narrower') return true
     if (learned?.lesson === 'closed')

@@ -15,7 +15,7 @@ export class Fates {
   readonly #insistence: Insistence
   #stopping = false
 
-  /** `ring` wakes the queue: a lane may claim again, or has mail due at another time. */
+  /** `ring` wakes the queue when a lane may claim again, or has mail that is due at another time. */
   constructor(deps: ConcludeDeps & { troubles: Troubles }, ring: () => void) {
     this.#deps = deps
     this.#ring = ring
@@ -23,7 +23,8 @@ export class Fates {
   }
 
   /**
-   * The engine stops: deliveries without an answer go back as untried, and unfinished writes are repeated more often.
+   * Call it when the engine stops: deliveries without an answer go back as untried, and unfinished writes are repeated
+   * more often.
    */
   end(): void {
     this.#stopping = true
@@ -31,8 +32,8 @@ export class Fates {
   }
 
   /**
-   * The time to stop is over: results that cannot be written are named in the log.
-   * Their mail may be sent again after the next start.
+   * Call it when the time for stopping is over: mails whose results cannot be written are named in the log.
+   * They may be sent again after the next start.
    */
   giveUp(): void {
     this.#insistence.giveUp()
@@ -58,7 +59,7 @@ export class Fates {
     )
   }
 
-  /** A mail that its source does not want sent now, or ever. */
+  /** Puts back a mail that its source withdraws, for now or for ever. */
   async withdraw(lane: Lane, work: MailTransaction, withdrawal: Withdrawal): Promise<void> {
     await this.#write(lane, [work], () => withdraw(this.#deps, withdrawal))
     // A campaign may have resumed by now.
@@ -66,9 +67,10 @@ export class Fates {
     this.#ring()
   }
 
-  /** Claimed mail that was not tried goes back into the queue. */
+  /** Puts claimed mail that was not tried back into the queue. */
   async release(lane: Lane, waiting: readonly MailTransaction[]): Promise<void> {
-    // Due as soon as the lane's pause ends. Set before the write, so that the lane is not dropped as empty meanwhile.
+    // The mail is due when the lane's pause ends. Set before the write: otherwise the lane, which has no mail now,
+    // could be dropped during the write.
     lane.due = this.#deps.clock.now()
     await this.#write(lane, waiting, () => putBack(this.#deps, waiting))
   }
@@ -77,7 +79,7 @@ export class Fates {
     try {
       lane.due = groupDue(this.#deps.store, LANES, lane.name)
     } catch {
-      // The database cannot be read now: the next round asks it again.
+      // The database cannot be read now: the next round reads it again.
       lane.due = this.#deps.clock.now()
     }
   }

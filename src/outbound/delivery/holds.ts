@@ -1,5 +1,5 @@
-// Lanes that the operator holds (D81): mail for a receiving domain waits, what comes too, until it is released, also
-// over a restart.
+// Lanes that the operator holds (D81): all mail for a receiving domain waits, new mail too, until the domain is
+// released. A hold survives a restart.
 import type { Clock } from '../../base/clock.ts'
 import type { Reader, Store } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
@@ -9,7 +9,7 @@ export function heldLanes(reader: Reader): Set<string> {
   return new Set(reader.all(db.selectFrom('lane_holds').select('lane')).map(({ lane }) => lane))
 }
 
-/** Holds a receiving domain, or lets it go. */
+/** Holds or releases a receiving domain. */
 export function holdLane(
   { clock, store }: { store: Store; clock: Clock },
   domain: string,

@@ -1,6 +1,6 @@
-// Whether a claimed mail is what was accepted: its texts and its sending domain by their digests, its recipients by the
-// mail itself, in whose texts each of them stands. Damage in the database is never sent, and to nobody whom no mail
-// names.
+// Checks that a claimed mail is unchanged since it was accepted: its texts and its sending domain by their digests, its
+// recipients by the address fields of the mail, which must name each of them. Damaged text is never sent, and no mail
+// goes to an address that it does not name.
 import type { Log } from '../../base/log.ts'
 import { parseAddress } from '../../message/address.ts'
 import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
@@ -9,13 +9,13 @@ import { isWholeSpool } from '../body.ts'
 import type { MailTransaction } from './transaction.ts'
 import { domainOf } from '../lane-names.ts'
 
-/** Logs what of a mail is damaged, and gives the verdict: it waits for its repair. */
+/** Logs the damage of a mail and returns the verdict: the mail waits until it is repaired. */
 export function damaged(log: Log, id: string, damage: string): Verdict {
   log.error('mail is damaged', { id, error: damage })
   return waitsForRepair({ stage: 'compose' }, damage)
 }
 
-/** What of a mail is damaged, in a sentence that names its id; undefined when it is whole. Reads its texts once. */
+/** The damaged part of a mail, in a sentence with the mail's id; undefined when the mail is intact. */
 export function damageOf({ deliveries, email, lane }: MailTransaction): string | undefined {
   const part = damagedPart(email, deliveries, lane)
   return part && `Mail ${email.id} is not sent: its ${part} in the database is not what was accepted.`

@@ -1,5 +1,5 @@
-// What lanes learned, kept in the store, so that it outlives a restart and commands can show it (D64). It is written
-// seconds after it changed, by the server alone; what is older than an hour is forgotten.
+// The limits of exchangers that lanes learned, kept in the store, so that they survive a restart and commands can show
+// them (D64). Only the server writes them, some seconds after a change; limits older than an hour are forgotten.
 import { HOUR, SECOND, type Cancel, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
@@ -12,7 +12,7 @@ export type LearnedLane = RowOf<'learned_lanes'>
 const WRITTEN_AFTER = 3 * SECOND
 export const REMEMBERED = HOUR
 
-/** What was learned in the last hour, by lane. Times in ms since the epoch; null: nothing is known. */
+/** The limits learned in the last hour, by lane. Times in ms since the epoch; null: nothing is known. */
 export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
   const rows = reader.all(
     db
@@ -21,13 +21,13 @@ export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
       .where('learned_at', '>', now - REMEMBERED)
       .orderBy('lane'),
   )
-  // A pause that is over is no news.
+  // A pause that is over is left out.
   return rows
     .map((row) => ({ ...row, paused_until: (row.paused_until ?? 0) > now ? row.paused_until : null }))
     .filter((row) => row.connections !== null || row.per_second !== null || row.paused_until !== null)
 }
 
-/** What was learned of a receiving domain: of its mail and its campaigns' the lesser. */
+/** The learned limits of a receiving domain: the stricter ones of campaign mail and other mail. */
 export function learnedOf(learned: readonly LearnedLane[], domain: string): Omit<LearnedLane, 'lane' | 'learned_at'> {
   const known = learned.filter(({ lane }) => domainOf(lane) === domain)
   const of = (name: 'connections' | 'per_second' | 'paused_until'): number[] =>
@@ -40,7 +40,7 @@ export function learnedOf(learned: readonly LearnedLane[], domain: string): Omit
   }
 }
 
-/** The name of a lane as people read it. */
+/** The name of a lane in the form for people. */
 export const shownLane = ({ lane }: LearnedLane): { domain: string; campaigns: boolean } => ({
   domain: domainOf(lane),
   campaigns: isBulk(lane),
@@ -52,20 +52,20 @@ export class LaneMemory {
   #written = new Map<string, LearnedLane>()
   #cancel: Cancel | null = null
 
-  /** `learned` tells what is known now. */
+  /** `learned` returns the present limits. */
   constructor(deps: { store: Store; clock: Clock; log: Log }, learned: (now: number) => LearnedLane[]) {
     this.#deps = deps
     this.#learned = learned
   }
 
-  /** What an earlier process learned. */
+  /** The limits that an earlier process learned. */
   recall(): LearnedLane[] {
     const lanes = learnedLanes(this.#deps.store, this.#deps.clock.now())
     this.#written = new Map(lanes.map((row) => [row.lane, row]))
     return lanes
   }
 
-  /** Something may have been learned. Cheap. */
+  /** Call it when a limit may have changed. Cheap. */
   note(): void {
     const { clock } = this.#deps
     this.#cancel ??= clock.wake(clock.now() + WRITTEN_AFTER, () => {
@@ -74,7 +74,7 @@ export class LaneMemory {
     })
   }
 
-  /** Writes what changed. A store that cannot take it is asked again with the next change. */
+  /** Writes the changed limits. When the write fails, it is tried again with the next change. */
   async write(): Promise<void> {
     this.#cancel?.()
     this.#cancel = null

@@ -1,5 +1,5 @@
-// The lanes that have mail: made when mail for them is found, with what was learned of their exchangers, and forgotten
-// when they are empty.
+// The lanes that have mail. A lane is made when mail for it is found, with the learned limits of its exchangers, and is
+// forgotten when it is empty.
 import type { Reader } from '../../store/database.ts'
 import { dueGroups } from '../../store/due.ts'
 import { becameDue, LANES } from './claim.ts'
@@ -32,7 +32,7 @@ export class LaneSet {
     return lane
   }
 
-  /** Takes over what an earlier process learned; its pauses end with it, so that a restart tries again at once. */
+  /** Takes over the limits that an earlier process learned, without its pauses: a restart tries mail at once. */
   recall(lanes: readonly LearnedLane[]): void {
     for (const { connections, lane, learned_at, per_second } of lanes) {
       const { pace, width } = this.#lessons.of(lane)
@@ -41,7 +41,7 @@ export class LaneSet {
     }
   }
 
-  /** What is known now. */
+  /** The limits that are known now. */
   learned(now: number): LearnedLane[] {
     return [...this.#lessons.entries()].flatMap(([lane, { pace, width }]) => {
       const known = this.#lanes.get(lane)
@@ -58,7 +58,7 @@ export class LaneSet {
     return this.#lanes.values()
   }
 
-  /** The exchangers that a lane shares with others; undefined until its route was found. */
+  /** The way (set of exchangers) of a lane; undefined until the lane's route was found. */
   wayOf(lane: Lane): Way | undefined {
     return this.#ways.of(lane)
   }
@@ -67,19 +67,19 @@ export class LaneSet {
     return this.#ways.values()
   }
 
-  /** A lane's route was found: it joins the lanes with the same exchangers. */
+  /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */
   go(lane: Lane, route: Route): void {
     lane.route = route
     this.#ways.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
   }
 
-  /** Reads which lanes hold mail, and which are held; returns the lanes that are held from now on. */
+  /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */
   rescan(reader: Reader, now: number): Lane[] {
     this.#held = heldLanes(reader)
     for (const { name, due } of dueGroups<string>(reader, LANES)) {
       const lane = this.of(name)
       lane.due = due
-      // Made due while the lane was paused (queue retry): the operator's wish goes before the lane's own patience.
+      // The operator made the mail due during the pause (queue retry): this ends the pause.
       if (lane.pausedUntil > now && becameDue(reader, name, lane.pausedAt, now)) lane.pausedUntil = now
     }
     return [...this.values()].filter((lane) => {
@@ -89,12 +89,12 @@ export class LaneSet {
     })
   }
 
-  /** To the back of the line. */
+  /** Moves a lane to the end of the order of lanes. */
   served(lane: Lane): void {
     if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
   }
 
-  /** Forgets lanes without mail, and what was learned too long ago; returns whether there is anything to remember. */
+  /** Forgets lanes without mail, and old limits; returns whether there is anything to remember. */
   sweep(now: number): boolean {
     let any = false
     for (const lane of this.#lanes.values()) {

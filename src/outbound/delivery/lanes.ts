@@ -1,5 +1,5 @@
 // A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
-// exchanger delays no domain that has other exchangers (ways.ts). Campaign mail has separate lanes; other mail goes
+// exchanger delays no domain with other exchangers (ways.ts). Campaign mail has separate lanes; other mail is sent
 // before it.
 import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from './transaction.ts'
@@ -14,7 +14,7 @@ const AHEAD = 4
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
-/** The share of connections and memory that campaigns may use; the rest is kept for other mail. */
+/** The part of connections and memory that campaigns may use; the rest is kept for other mail. */
 const BULK_SHARE = 0.75
 
 /** How much of a shared limit campaign mail (`bulk`) or other mail may use. */
@@ -29,7 +29,7 @@ export class Lane {
   due: number | null = null
   /** Claimed mail that waits for a connection. */
   readonly waiting: MailTransaction[] = []
-  /** Unfinished writes about its mail: until they are done the lane claims nothing. */
+  /** Unfinished writes about the lane's mail: until they are done the lane claims nothing. */
   unwritten = 0
   /** MailTransactions that senders work on now. */
   inHand = 0
@@ -38,7 +38,7 @@ export class Lane {
   /** The route is being looked up. */
   routing = false
   limits: Limits
-  /** The operator holds it: nothing is claimed. */
+  /** The operator holds the lane: nothing is claimed. */
   held = false
   /** No new work before this time: no connection to its exchangers works. */
   pausedUntil = 0
@@ -46,9 +46,9 @@ export class Lane {
   pausedAt = 0
   #pause = 0
 
-  /** How many connections its mail may be on, as refusals of this one domain taught. */
+  /** The number of connections for the lane's mail, as learned from refusals that are about this domain only. */
   readonly width = new Width()
-  /** What its exchangers take, as far as that was learned. */
+  /** The limits of the lane's exchangers, as learned. */
   readonly learned: Learned
 
   constructor(name: string, limits: Limits, learned = new Learned()) {
@@ -77,14 +77,14 @@ export class Lane {
 
   /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
   backOff(now: number): void {
-    // Connections that fail during a pause belong to the failure that began it.
+    // A connection that fails during a pause has the same cause as the pause.
     if (now < this.pausedUntil) return
     this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
     this.pausedAt = now
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
   }
 
-  /** Other lanes with the same exchangers found that no connection works. */
+  /** Takes over the pause of lanes with the same exchangers, for which no connection works. */
   pausedWith({ at, until }: { at: number; until: number }): void {
     if (until <= this.pausedUntil) return
     this.#pause = until - at
@@ -92,19 +92,19 @@ export class Lane {
     this.pausedUntil = until
   }
 
-  /** Such a pause is over: an exchanger takes mail again. A longer one of the lane's own stays. */
+  /** Ends such a pause, because an exchanger accepts mail again. A longer pause of the lane itself stays. */
   reopen({ until }: { until: number }, now: number): void {
     if (this.pausedUntil > until) return
     this.#pause = 0
     this.pausedUntil = Math.min(this.pausedUntil, now)
   }
 
-  /** No new work before a time; for reasons that are not the exchanger's. */
+  /** Allows no new work before a time, for reasons that are not about the exchanger. */
   pauseUntil(time: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, time)
   }
 
-  /** Until when no connection is tried because none worked; null when that is over. */
+  /** The end of a pause because no connection worked; null when there is no such pause now. */
   pauseLearned(now: number): number | null {
     return this.#pause > 0 && this.pausedUntil > now ? this.pausedUntil : null
   }

@@ -1,5 +1,5 @@
-// What the answers to one mail teach of the exchanger (D34, D64): that it takes fewer connections, or fewer mails a
-// second, or nothing for a while. The engine acts on it; here a lane and its way only learn.
+// The lessons about an exchanger from its answers to one mail (D34, D64): it accepts fewer connections, or fewer mails
+// per second, or nothing for a while. Here the limits of a lane and its way are changed; the engine does the rest.
 import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Connection } from './attempt.ts'
@@ -9,21 +9,24 @@ import type { Lane } from './lanes.ts'
 import type { Way } from './ways.ts'
 import type { Width } from './width.ts'
 
-/** Where a mail was sent. */
+/** The lane and the way over which a mail was sent. */
 export interface Place {
   lane: Lane
   way: Way
 }
 
-/** So often a mail whose MAIL got 4xx is tried on another connection. */
+/** How often a mail whose MAIL command got 4xx is tried on another connection. */
 const MAX_REFUSALS = 2
 
-/** What an answer about connections concerns: one domain, or all at its exchangers; and how many connections it has. */
+/**
+ * Whether an answer about connections is about one domain, or about all domains at its exchangers: `width` is the limit
+ * to change, and `open` is the present number of connections.
+ */
 function concerned({ lane, way }: Place, about: readonly Verdict[]): { width: Width; open: number } {
   return about.some(aboutTheDomain) ? { width: lane.width, open: lane.inHand } : { width: way.width, open: way.senders }
 }
 
-/** Whether a mail goes over another connection instead. What may be its own fault is not tried on all of them. */
+/** Whether a mail is sent over another connection instead. If the mail may be the cause, only a few are tried. */
 export function isRefused(place: Place, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
   const { open, width } = concerned(place, verdicts)
   if (open <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
@@ -36,8 +39,8 @@ export function isRefused(place: Place, work: MailTransaction, verdicts: readonl
 }
 
 /**
- * Rate answers to a mail whose attempt began at a time: the lane goes more slowly, and they are marked to go back with
- * their attempt.
+ * Reads the rate answers to a mail whose attempt began at `begunAt`: the lane sends more slowly, and these verdicts are
+ * marked with `soon`, so that no attempt is counted.
  */
 export function slowedBy(
   lane: Lane,
@@ -55,29 +58,29 @@ export function slowedBy(
 }
 
 /**
- * local: this server could not try, and what waits is tried later. narrower: one connection was too many, others may
- * work. closed: no connection works for these lanes; they pause. open: the pause of the way is over. slower: what was
- * claimed is too much.
+ * local: this server could not try, and waiting mail is tried later. narrower: one connection was too many, others may
+ * work. closed: no connection works for these lanes; they pause. open: the pause of the way is over. slower: more mail
+ * was claimed than the new pace allows.
  */
 export type Lesson =
   | { lesson: 'closed'; verdict: Verdict; lanes: readonly Lane[] }
   | { lesson: 'local' | 'narrower' | 'slower' | 'open' }
   | undefined
 
-/** The verdict that says that this server has trouble of its own, which other mail would meet as well. */
+/** The verdict about a local trouble of this server, which other mail would meet as well. */
 const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
   verdicts.find(({ damaged, kind, record }) => kind === 'waiting' && record === undefined && !damaged)
 
-/** Reports what keeps mail waiting on this server's side. True when other mail would meet it too. */
+/** Reports the local trouble for which mail waits. True when other mail would meet the trouble too. */
 export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): boolean {
   const damaged = verdicts.find((verdict) => verdict.damaged)
   if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
   const local = localOf(verdicts)
-  if (local) troubles.report('delivery', 'Mail waits for trouble of this server.', local.cause)
+  if (local) troubles.report('delivery', 'Mail waits because of trouble on this server.', local.cause)
   return local !== undefined
 }
 
-/** What to make of the settled answers to a mail on a connection of a way (undefined: none could be opened). */
+/** The lesson from the answers to a mail on a connection of a way (undefined: no connection could be opened). */
 export function lessonOf(
   place: Place,
   verdicts: readonly Verdict[],
@@ -87,7 +90,7 @@ export function lessonOf(
   const { lane, way } = place
   if (localOf(verdicts)) return { lesson: 'local' }
   const host = verdicts.find(aboutTheHost)
-  // A session that carried mail is merely at its end.
+  // A session that has carried mail before has only ended: this is not a lesson about the exchanger.
   if (host && !connection?.worked) {
     const { open, width } = concerned(place, [host])
     if (open > 1 && host.stage !== 'dns' && host.stage !== 'auth') {
@@ -99,12 +102,12 @@ export function lessonOf(
       lane.backOff(now)
       return { lesson: 'closed', verdict, lanes: [lane] }
     }
-    // Other domains at the same exchangers would find the same.
+    // Mail for other domains at the same exchangers would get the same answer.
     way.backOff(lane, now)
     return { lesson: 'closed', verdict, lanes: [...way.lanes] }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
-  // Only what it said itself says something of it.
+  // Only a real answer of the exchanger shows that it accepts mail.
   if (verdicts.some(({ code }) => code !== null) && verdicts.every(({ kind }) => kind !== 'deferred')) {
     lane.relax()
     lane.width.succeeded(now)
@@ -115,9 +118,9 @@ export function lessonOf(
 }
 
 /**
- * Of mails that wait for a lane that pauses, those that share its verdict: an exchanger that said nothing would have
- * said nothing to any of them; what one said was said to the mail in hand, and the others keep their attempts, but for
- * those whose time is over.
+ * Divides the waiting mails of a lane that pauses. `same`: they get the verdict too. Without an answer of the exchanger
+ * (`code` null) these are all mails, because none of them would have got an answer. An answer was only about the mail
+ * that was sent: then `same` holds only the mails whose lifetime is over, and no attempt is counted for the others.
  */
 export function sharing(
   waiting: readonly MailTransaction[],

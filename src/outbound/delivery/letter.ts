@@ -17,7 +17,7 @@ export interface LetterDeps {
   config: Pick<Config, 'http'>
 }
 
-// Addresses in the store were parsed when the mail was accepted, so they parse again.
+// Addresses in the store were parsed when the mail was accepted: they can be parsed again.
 const known = (text: string): Address => parseAddress(text)!
 const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(known))
 
@@ -76,7 +76,7 @@ function trackingOf(
   }
 }
 
-/** The return path names the first recipient of the transaction; a report itself names the recipient it is about. */
+/** The return path names the first recipient of the transaction; a report names the recipient that it is about. */
 export function envelopeOf({ email, deliveries }: MailTransaction, keyring: Keyring): Envelope {
   return {
     from: `${returnPathToken(keyring, deliveries[0]!.key)}@${email.mail_from_prefix}.${email.domain}`,

@@ -1,27 +1,27 @@
-// How many mails a second an exchanger takes from us, as it was learned (D64). A lane has no pace until a rate answer
-// ("rate limit exceeded") comes: then it goes at half of what was taken lately, comes back quickly to just below that,
-// and beyond it slowly.
+// The number of mails per second that an exchanger accepts from us, as learned (D64). A lane has no pace until a rate
+// answer ("rate limit exceeded") arrives. Then the pace is half of the rate that was accepted lately. It rises quickly
+// to just below that rate, and slowly beyond it.
 import { HOUR, SECOND } from '../../base/clock.ts'
 
-/** What was taken is looked at over so many seconds. */
+/** The accepted rate is measured over this many seconds. */
 const OBSERVED = 10
 const SLOWEST = 1 / 60
-/** Faster than this is no limit, in mails per second. */
+/** A pace above this, in mails per second, means no limit. */
 const UNLIMITED = 1000
 const RAISE_EVERY = SECOND
 /**
- * Above the rate that was refused last, the pace is raised this seldom; the first step is this part, and each further
- * one twice as large.
+ * Near and above the rate that was refused last, the pace is raised after this time. The first step is this part of the
+ * pace, and each further step is twice as large.
  */
 const PROBE_EVERY = 10 * SECOND
 const FIRST_PROBE = 0.05
 /** The part of the rate that was refused last to which the pace comes back quickly. */
 const NEAR = 0.9
-/** Mails that may go at once, in seconds of the pace. */
+/** The most mails that may go at once, in seconds of the pace. */
 const BURST = 0.2
 const REMEMBERED = HOUR
 
-/** So often a mail that got a rate answer goes back with its attempt. Then it has had one, as after any other 4xx. */
+/** After this many rate answers to a mail, a further one counts as an attempt, like any other 4xx. */
 const SPARED = 8
 const MAX_KNOWN = 10_000
 
@@ -32,12 +32,12 @@ export class Pace {
   #slowedAt = -Infinity
   #raisedAt = 0
   #probe = FIRST_PROBE
-  /** The pace before it was raised last: that was taken. */
+  /** The pace before its last rise: the exchanger accepted that rate. */
   #held = 0
-  /** Mails that might go at `#creditAt`. */
+  /** The number of mails that might go at `#creditAt`. */
   #credit = 0
   #creditAt = 0
-  /** Mails taken, by second. */
+  /** The number of accepted mails, by second. */
   #taken: { second: number; mails: number }[] = []
   readonly #spared = new Map<number, number>()
 
@@ -46,13 +46,13 @@ export class Pace {
     return this.#perSecond
   }
 
-  /** What was learned at a time, by this process or an earlier one. */
+  /** Restores a pace that this process or an earlier one learned at the time `at`. */
   restore(perSecond: number, at: number): void {
     this.#perSecond = this.#wall = perSecond
     this.#slowedAt = this.#raisedAt = this.#creditAt = at
   }
 
-  /** When it was learned last; -Infinity for never. */
+  /** The time of the last lesson; -Infinity for never. */
   get learnedAt(): number {
     return this.#slowedAt
   }
@@ -60,7 +60,7 @@ export class Pace {
   /** How many mails may go now. */
   room(now: number): number {
     if (this.stale(now)) this.#perSecond = Infinity
-    // What is due to the millisecond is not late by a rounding.
+    // The small addition keeps a rounding error from delaying a mail that is due exactly now.
     return this.#perSecond === Infinity ? Infinity : Math.max(0, Math.floor(this.#creditOf(now) + 1e-6))
   }
 
@@ -70,14 +70,14 @@ export class Pace {
     return Math.ceil(this.#creditAt + (Math.max(0, 1 - this.#credit) / this.#perSecond) * SECOND)
   }
 
-  /** So many mails go now. */
+  /** Call it when this many mails go. */
   went(mails: number, now: number): void {
     if (this.#perSecond === Infinity) return
     this.#credit = this.#creditOf(now) - mails
     this.#creditAt = now
   }
 
-  /** A mail was taken. */
+  /** Call it when a mail was accepted. */
   succeeded(now: number): void {
     const second = Math.floor(now / SECOND)
     const last = this.#taken.at(-1)
@@ -102,22 +102,22 @@ export class Pace {
   }
 
   /**
-   * A mail whose attempt began at a time got a rate answer. Answers to mails that were under way at the last one say
-   * nothing new.
+   * Call it when a mail whose attempt began at `begunAt` got a rate answer. The answer is ignored if the attempt began
+   * before the last rate answer that counted: it tells nothing new.
    */
   refused(begunAt: number, now: number): void {
     if (begunAt <= this.#slowedAt) return
     this.#wall = Math.min(this.#perSecond, Math.max(this.#observed(now), this.#held) || 1)
     this.#held = 0
     this.#change(Math.max(SLOWEST, this.#wall / 2), now)
-    // A second passes first: receivers count by the second, and the present one is used up.
+    // The next mail waits a second longer: receivers count mails per second, and the present second is used up.
     this.#credit = Math.min(0, this.#credit) - this.#perSecond
     this.#slowedAt = now
     this.#raisedAt = now
     this.#probe = FIRST_PROBE
   }
 
-  /** Whether the attempt of a delivery that got a rate answer is given back. */
+  /** Whether the attempt of a delivery that got a rate answer is not counted. */
   spares(delivery: number): boolean {
     const times = this.#spared.get(delivery) ?? 0
     if (times >= SPARED || (times === 0 && this.#spared.size >= MAX_KNOWN)) return false
@@ -125,12 +125,12 @@ export class Pace {
     return true
   }
 
-  /** A delivery has its end. */
+  /** Call it when a delivery has ended. */
   ended(delivery: number): void {
     this.#spared.delete(delivery)
   }
 
-  /** Whether nothing is remembered that would still matter. */
+  /** Whether the last lesson is so old that it no longer counts. */
   stale(now: number): boolean {
     return now - this.#slowedAt >= REMEMBERED
   }
@@ -147,7 +147,7 @@ export class Pace {
     return Math.min(most, this.#credit + ((now - this.#creditAt) / SECOND) * this.#perSecond)
   }
 
-  /** Mails per second that were taken lately. */
+  /** The mails per second that were accepted lately. */
   #observed(now: number): number {
     const second = Math.floor(now / SECOND)
     const lately = this.#taken.filter((taken) => second - taken.second < OBSERVED)

@@ -1,4 +1,4 @@
-// The operator's commands for the queue: look, retry now, hold, release, drop.
+// The operator's commands for the queue: show, retry now, hold, release, drop.
 import type { Clock } from '../../base/clock.ts'
 import { identityOf, taggedOf } from '../../message/identity.ts'
 import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
@@ -20,7 +20,7 @@ export interface QueuedMail {
 }
 
 const MAX_LISTED = 1000
-/** Only an answer of a server has a code and a server name: for other ends these columns are null. */
+/** The columns for a result without an answer of a server: there is no code and no server name. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
 /** Columns of a mail, of its campaign and contact, and of its sending domain, for `identityOf`. */
@@ -62,7 +62,7 @@ export interface Sought {
   since?: number | undefined
 }
 
-/** Mails to an address, newest first. Reads all mail, old and new: for an operator's question, not for a program's. */
+/** Mails to an address, newest first. It reads all mail, so it is for an operator's command, not for frequent use. */
 export function findMails(reader: Reader, { address, domain, since = 0 }: Sought): QueuedMail[] {
   let found = db
     .selectFrom('outbound_emails as e')
@@ -147,7 +147,7 @@ export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: s
   )
 }
 
-/** Makes everything that waits for a receiving domain due now. Returns how much that is. */
+/** Makes all mail that waits for a receiving domain due now. Returns the number of deliveries. */
 export function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
   const due = db
     .updateTable('deliveries')
@@ -159,7 +159,7 @@ export function retryLane({ store, clock }: { store: Store; clock: Clock }, doma
 
 type OperatorMove = DeliveryMove & ('hold' | 'release' | 'drop')
 
-/** Mails that one transaction moves. */
+/** The most mails that one transaction moves. */
 const AT_ONCE = 100
 
 /** Releases or drops every undecided recipient of a receiving domain, some mails at a time. Returns how many moved. */
@@ -205,7 +205,7 @@ export function moveQueued(
   })
 }
 
-/** The undecided recipients of one mail; of one receiving domain where it is named. */
+/** Moves the undecided recipients of one mail; with `domain` only those at this receiving domain. */
 function moveMail(tx: Tx, email: EmailKeys, on: OperatorMove, now: number, domain?: string): number {
   const set =
     on === 'hold'

@@ -1,6 +1,6 @@
-// Applies reports about our mail (D25, D35): late bounces and complaints. Only the signed token decides whose mail it
-// was; the report itself only tells which recipient of that transaction is meant. The effects are those of an SMTP
-// reply: state, event, suppression. A second report of the same changes nothing.
+// Applies reports about our mail (D25, D35): late bounces and complaints. Only the signed token decides which mail a
+// report is about; the report itself only names the recipient of that transaction. The effects are those of an SMTP
+// reply: state, event, suppression. A second report about the same recipient changes nothing.
 import { parseAddrSpec } from '../../message/address.ts'
 import { classify, isAboutRecipient } from '../../smtp/bounce-class.ts'
 import { deliveryMachine } from '../../states/delivery.ts'
@@ -34,7 +34,7 @@ const companions = statement<{ email_key: number; lane: string }>()((arg) =>
 
 /**
  * The delivery that a report with this token is about:
- * the first of its addresses that we wrote to, else the only recipient.
+ * that of the first address in the report to which the mail went, else that of the only recipient.
  */
 function meant(
   reader: Reader,
@@ -62,7 +62,7 @@ function meant(
 const comparable = (address: string): string => normalised(parseAddrSpec(address)?.address ?? address)
 
 /**
- * Applies a delivery report of a failure. `spared` are the addresses that the same report says something else about.
+ * Applies a delivery report of a failure. `spared` are the addresses in the same report that have not failed.
  * Returns the address that bounced, or undefined when nothing changed.
  */
 export function settleReturned(

@@ -1,5 +1,5 @@
-// One round of claiming: which lanes have room and due mail, and how much each may take, so that no lane, provider or
-// campaign fills the memory that others need.
+// One round of claiming: it finds the lanes with room and due mail, and limits the mail that each may claim, so that no
+// lane, provider or campaign fills the memory that others need.
 import { groupDue } from '../../store/due.ts'
 import type { Store } from '../../store/database.ts'
 import { LANES } from './claim.ts'
@@ -8,9 +8,9 @@ import type { MailTransaction, Sources } from './transaction.ts'
 
 export interface Round {
   claimed: MailTransaction[]
-  /** Lanes that were served: they go to the back of the line. */
+  /** Lanes that were served: they are last in the next round. */
   served: Lane[]
-  /** When a lane is to be looked at again; null when none is known. */
+  /** The time of the next round; null when none is known. */
   next: number | null
 }
 
@@ -52,7 +52,7 @@ export async function claimRound(
   let next: number | null = null
   for (const lane of lanes) {
     const wake = lane.wakeAt()
-    // A lane without room gets no wake time: it is looked at again when it has room.
+    // A lane without room gets no wake time: the next round comes when it has room.
     if (wake !== null && (wake > now || (roomOf(lane) > 0 && spaceOf(lane) > 0))) next = Math.min(next ?? wake, wake)
   }
   return { claimed, served, next }

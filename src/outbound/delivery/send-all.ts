@@ -1,5 +1,5 @@
-// The dialogue about one mail on an open session: one transaction, and further ones for recipients that were too many
-// for it.
+// The dialogue about one mail on an open session: one transaction, and further transactions for the recipients beyond
+// the server's limit.
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
@@ -12,7 +12,7 @@ import type { Sending, WorkerSession } from './workers.ts'
 const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
   stage === 'rcpt' && ((code === 452 && enhanced !== '4.2.2') || (code === 552 && /too many recipients/i.test(text)))
 
-/** So long (ms) a mail may be under way until its source is told that the exchanger has it and says nothing (D25). */
+/** After this time (ms) without an answer, the source of a mail is told that the exchanger has all octets (D25). */
 const PATIENCE = 2 * SECOND
 
 export interface SendDeps {
@@ -21,8 +21,8 @@ export interface SendDeps {
 }
 
 /**
- * One transaction, and further ones for recipients that were one too many for it. Rejects when the mail cannot be
- * composed, or its thread ended.
+ * One transaction, and further transactions for the recipients beyond the server's limit. Rejects when the mail cannot
+ * be composed, or when its thread has ended.
  */
 export async function sendToAll(
   { clock, keyring }: SendDeps,
@@ -46,7 +46,7 @@ export async function sendToAll(
   return work.deliveries.map((delivery) => verdicts.get(delivery)!)
 }
 
-/** Tells when the exchanger has the octets and has not answered yet; asks every PATIENCE. The answer ends it. */
+/** Calls `tell` when the exchanger has the octets and has not answered yet; checks every PATIENCE until the answer. */
 function watch(clock: Clock, sending: Sending, tell: (taken: readonly number[]) => void): () => void {
   let over = false
   const later = () =>

@@ -31,7 +31,7 @@ const DELAYED_EVERY = 4 * HOUR
 /** Kinds of verdict that are final for a recipient, beside `delivered`. */
 type End = Exclude<Verdict['kind'], 'deferred' | 'waiting' | 'delivered'>
 
-/** The wait for local trouble is as long as the trouble has lasted, within these bounds: so it doubles (D72). */
+/** The wait during local trouble is as long as the trouble has lasted, within these bounds: so it doubles (D72). */
 const SHORTEST_WAIT = 10 * SECOND
 const LONGEST_WAIT = 10 * MINUTE
 
@@ -63,7 +63,7 @@ export interface Settling {
   now: number
   email: EmailKeys
   config: Pick<Config, 'delivery'>
-  /** Neither the dialogue is stored, nor the text of the reply to a mail that was delivered. */
+  /** The dialogue is not stored, nor is the text of the reply to a mail that was delivered. */
   brief?: true
 }
 
@@ -71,7 +71,7 @@ export interface Settling {
 export const ageOf = ({ config, delivery, now }: Settling): number =>
   now - (delivery.expires_at - config.delivery.lifetime)
 
-/** What a reply leaves in the row of its delivery. */
+/** The columns of a delivery's row that come from a reply. */
 type Reply = ReturnType<typeof replyOf>
 
 function replyOf({ brief, now, verdict }: Settling) {
@@ -89,8 +89,8 @@ function replyOf({ brief, now, verdict }: Settling) {
 }
 
 /**
- * Settles an active delivery. A deferral past the mail's lifetime is its end: the recipient failed. Of a mail that its
- * owner has deleted meanwhile nothing is written.
+ * Settles an active delivery. A deferral after the end of the mail's lifetime is final: the delivery has failed. When
+ * the owner has deleted the mail meanwhile, nothing is written.
  */
 export function settle(tx: Tx, settling: Settling): void {
   const { config, delivery, email, now, verdict } = settling
@@ -110,12 +110,12 @@ export function settle(tx: Tx, settling: Settling): void {
   end(tx, settling, reply, verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind)
 }
 
-/** Another attempt follows. */
+/** Puts the delivery back for another attempt. */
 function defer(tx: Tx, settling: Settling, reply: Reply & { next_attempt_at: number }): void {
   const { delivery, email, now, verdict } = settling
   const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
   const moved = move(tx, deliveryMachine, delivery.key, 'defer', { ...reply, ...(delayed ? { delayed_at: now } : {}) })
-  // Not moved: a report had told its end meanwhile.
+  // Not moved: a report has ended the delivery meanwhile.
   if (!moved) return
   logAttempt(tx, delivery, verdict, now)
   countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
@@ -124,7 +124,7 @@ function defer(tx: Tx, settling: Settling, reply: Reply & { next_attempt_at: num
   emit(tx, settling, 'email.delayed', { ...describe(verdict), next_attempt_at: reply.next_attempt_at, attempts })
 }
 
-/** The recipient does not get the mail. */
+/** Ends a delivery whose recipient does not get the mail. */
 function end(tx: Tx, settling: Settling, reply: Reply, kind: End): void {
   const { delivery, email, now, verdict } = settling
   const { delivery: on, email: onEmail } = MOVES[kind]
@@ -143,13 +143,13 @@ function end(tx: Tx, settling: Settling, reply: Reply, kind: End): void {
 
 const nameOf = statement<{ key: number }>()((arg) => db.selectFrom('domains').select('name').where('key', '=', arg.key))
 
-/** The sending domain for `classify`; undefined where the recipient is at it as well. */
+/** The sending domain for `classify`; undefined when the recipient is at the same domain. */
 export function senderOf(tx: Tx, { domain_key }: EmailKeys, { address }: Delivery): string | undefined {
   const name = tx.first(nameOf({ key: domain_key }))?.name
   return name === undefined || address.toLowerCase().endsWith(`@${name}`) ? undefined : name
 }
 
-/** The usual end: the mail was handed over and accepted, which the email may not have heard of yet. */
+/** The usual end: the mail was handed over and accepted. The email may not have the status `sent` yet. */
 function settleDelivered(tx: Tx, settling: Settling, reply: Reply): void {
   const { delivery, email, now, verdict } = settling
   const primary = delivery.role === 'to'
@@ -168,7 +168,7 @@ function settleDelivered(tx: Tx, settling: Settling, reply: Reply): void {
   emitAll(tx, settling, told)
 }
 
-/** Puts a mail off because of local trouble, as if it had not been tried; false when its lifetime would end before. */
+/** Delays a delivery because of local trouble, as if it had not been tried; false when its lifetime ends earlier. */
 function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now: number): boolean {
   const since = delivery.trouble_since ?? now
   const next = now + Math.min(Math.max(now - since, SHORTEST_WAIT), LONGEST_WAIT)
@@ -204,7 +204,7 @@ export function hold(
   else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }
 
-/** What an event is about, and its time. */
+/** The email of an event, and the time of the event. */
 export interface Subject {
   email: EmailKeys
   delivery: Pick<Delivery, 'key'>
@@ -217,7 +217,7 @@ export function moveEmail(tx: Tx, subject: Subject, on: EmailMove, details: Reco
   if (row?.[4]) emit(tx, subject, row[4], details)
 }
 
-/** The time of a move: each leads to one status, wherever it starts, and the column is named after that status. */
+/** The time column of a move: each move leads to one status, and the column has the name of that status. */
 function stampOf(on: EmailMove, now: number): Record<string, number> {
   const [, , status] = emailMachine.rows.find((row) => row[1] === on)!
   return { [`${status}_at`]: now, updated_at: now }
@@ -244,7 +244,7 @@ function emitAll(
   )
 }
 
-/** For campaigns these are counted from the mails: the events are written only when the domain has a webhook. */
+/** A campaign's figures for these come from its mails: the events are written only when the domain has a webhook. */
 const COUNTED_OTHERWISE: readonly EventType[] = ['email.sent', 'email.delivered']
 
 const listeners = statement<{ domain_key: number }>()((arg) =>

@@ -26,7 +26,7 @@ export interface KnownPolicy {
 
 const TIMEOUT = 60 * SECOND
 const MAX_POLICY = 64 * 1024
-/** A policy server that does not answer is not asked again for this long. */
+/** A policy server that does not answer is not asked again for this time. */
 const PATIENCE = 5 * MINUTE
 const MAX_FAILED = 10_000
 

@@ -1,4 +1,4 @@
-// The source of mail that was submitted, by the API or by SMTP: each has a body of its own and one or more recipients.
+// The source of mail that was submitted by the API or by SMTP: each mail has its own body and one or more recipients.
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
 import type { Signing } from '../../message/letters.ts'
@@ -52,7 +52,7 @@ export class SubmittedMail implements Source {
     return domainStop(store, email)
   }
 
-  /** What the exchanger makes of the octets may take its time: the mail is sent, which its owner may know (D25). */
+  /** The exchanger has all octets and may answer late: the status becomes `sent`, so that the owner sees it (D25). */
   handed(deliveries: readonly Delivery[]): void {
     const { clock, log, store } = this.#deps
     const primary = deliveries.find(({ role }) => role === 'to')
@@ -66,7 +66,7 @@ export class SubmittedMail implements Source {
   }
 }
 
-/** An address that was suppressed after the mail was accepted is not written to (D25). */
+/** The verdict for an address that was suppressed after the mail was accepted: nothing is sent to it (D25). */
 const verdictOf = (stop: Stop | undefined): Verdict | undefined =>
   stop &&
   ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${stop.reason}).`, {

@@ -1,5 +1,5 @@
-// Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail differ in
-// their source, and nowhere else on the way from the queue to the exchanger and back.
+// Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail have
+// different sources; all other steps between the queue and the exchanger are the same for both.
 import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
@@ -19,7 +19,7 @@ export interface MailTransaction {
     /** The generation of removed emails; undefined for a campaign's mail. */
     removals?: number
   }
-  /** How many connections refused it at MAIL. */
+  /** How many connections refused the mail at MAIL. */
   refusals?: number
 }
 
@@ -53,39 +53,39 @@ export interface ClaimedEmail {
   created_at: number
   content: string | null
   spool: string | null
-  /** What was written when it was accepted (store/digests.ts); null: unknown. */
+  /** The digests from the time when the mail was accepted (store/digests.ts); null: unknown. */
   email_digest: Uint8Array | null
   body_digest: Uint8Array | null
   domain_digest: Uint8Array | null
 }
 
-/** What the composer is asked to make. */
+/** The job for the composer. */
 export type LetterJob = ComposeJob | CampaignJob
 
-/** Mail that its source does not want sent now, or ever. */
+/** The source withdraws a mail: it must not be sent, now or ever. */
 export interface Withdrawal {
-  /** Takes it out of the claimed mail. */
+  /** Ends the claim of the mail. */
   putBack(tx: Tx, now: number): void
 }
 
-/** Mail whose turn has come. */
+/** A mail that is to be sent now. */
 export interface Wanted {
-  /** For each recipient the verdict that ends it here; undefined: it is written to. */
+  /** For each recipient a verdict that ends the delivery without an attempt; undefined: the mail is sent. */
   ended: readonly (Verdict | undefined)[]
-  /** What to compose for the recipients of `transaction`, those written to; undefined: the body is no longer kept. */
+  /** The job for the recipients to which the mail is sent (`transaction`); undefined: the body is no longer kept. */
   job: (transaction: MailTransaction, signature: Signing) => LetterJob | undefined
 }
 
 export interface Source {
-  /** How long (ms) results of its mails may wait for each other, to share one commit; 0: each is written at once. */
+  /** How long (ms) the results of mails may wait for each other to share a commit; 0: each is written at once. */
   readonly patience: number
   /** Claims up to `limit` due deliveries of a lane. */
   claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[]
-  /** The turn of a mail has come: to whom it still goes, and what is composed. */
+  /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */
   look(transaction: MailTransaction): Wanted | Withdrawal
-  /** Why it is not sent any more. Asked again once a connection is open; undefined: it is sent. */
+  /** Why the mail is not sent any more; undefined: it is sent. Called again when a connection is open. */
   unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined
-  /** The octets are with the exchanger, which has not answered for a while. */
+  /** Called when the exchanger has the octets and has not answered for a while. */
   handed?(deliveries: readonly Delivery[]): void
   /** Writes the verdict on one recipient. */
   settle(tx: Tx, settling: Settling): void

@@ -1,6 +1,6 @@
-// A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one: its connections carry the mail
-// of all of them in turn, and its limits count for all of them together. So thousands of domains at one provider need
-// few connections. Campaign mail has ways of its own, as it has lanes of its own.
+// A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one way: its connections carry the
+// mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one provider
+// need few connections. Campaign mail has separate ways, as it has separate lanes.
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Limits } from '../shaping.ts'
 import type { Route } from './connect.ts'
@@ -20,17 +20,17 @@ export interface Work {
 export class Way {
   readonly bulk: boolean
   readonly limits: Limits
-  /** How many connections the exchangers take, as learned. */
+  /** The number of connections that the exchangers accept, as learned. */
   readonly width = new Width()
   /** Running senders. */
   senders = 0
-  /** No connection works, as one of the lanes found. */
+  /** The pause of the way: no connection works. */
   #pause = { at: 0, until: 0 }
-  /** Senders without work: each takes a mail, or undefined to end. */
+  /** Senders without work: call one with a mail, or with undefined to end it. */
   readonly idle: ((work: Work | undefined) => void)[] = []
   /** All lanes whose mail goes here. */
   readonly lanes = new Set<Lane>()
-  /** Those that may have waiting mail; the first is the next. */
+  /** Lanes that may have waiting mail; the first is the next. */
   readonly #turns = new Set<Lane>()
 
   constructor(limits: Limits, bulk: boolean) {
@@ -38,13 +38,13 @@ export class Way {
     this.bulk = bulk
   }
 
-  /** How many connections there may be. A known provider has a limit for all domains together. */
+  /** The most connections of the way. A known provider has a limit for all domains together. */
   get most(): number {
     const { domain_connections, provider_connections } = this.limits
     return this.width.of(provider_connections || domain_connections)
   }
 
-  /** A lane comes here with its waiting mail, and with what was learned of its exchangers before. */
+  /** Adds a lane with its waiting mail, and with the limits that were learned of its exchangers before. */
   join(lane: Lane): void {
     lane.limits = this.limits
     this.lanes.add(lane)
@@ -54,14 +54,14 @@ export class Way {
     this.offer(lane)
   }
 
-  /** No connection works, as one lane found: all lanes wait, and those that come later. */
+  /** Pauses all lanes of the way, and lanes that join later, because mail of `finder` found no working connection. */
   backOff(finder: Lane, now: number): void {
     finder.backOff(now)
     this.#pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until) }
     for (const lane of this.lanes) lane.pausedWith(this.#pause)
   }
 
-  /** A mail was taken: a pause of the way is over for all of them. Returns whether there was one. */
+  /** Call it when a mail was accepted: a pause of the way ends for all its lanes. Returns whether there was a pause. */
   succeeded(now: number): boolean {
     this.width.succeeded(now)
     const paused = this.#pause.until > now
@@ -70,12 +70,12 @@ export class Way {
     return paused
   }
 
-  /** A lane may have waiting mail. */
+  /** Call it when a lane may have waiting mail. */
   offer(lane: Lane): void {
     this.#turns.add(lane)
   }
 
-  /** The next mail, which is in hand from now on; lanes take turns. Undefined when no lane has any that may go now. */
+  /** Takes the next mail; lanes take turns. Undefined when no lane has mail that may go now. */
   next(): Work | undefined {
     const lane = this.#nextLane()
     const mail = lane?.waiting.shift()
@@ -93,9 +93,9 @@ export class Way {
 
   #nextLane(): Lane | undefined {
     for (const lane of this.#turns)
-      // Its mail was released or settled, or has another way now.
+      // The lane's mail was released or settled, or has another way now.
       if (!this.lanes.has(lane) || lane.waiting.length === 0) this.#turns.delete(lane)
-      // One domain gets no more connections than its limit, although its provider takes more.
+      // A domain gets no more connections than its own limit, even when its provider accepts more.
       else if (lane.inHand < lane.width.of(this.limits.domain_connections)) return lane
     return undefined
   }
@@ -116,7 +116,7 @@ export class Way {
   }
 }
 
-/** What tells ways apart: the exchangers in their order of preference, and what is asked of a connection to them. */
+/** A name that differs for different ways: made of the exchangers with their preferences, and of the TLS settings. */
 function nameOf({ enforced, hosts }: Route): string {
   const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
   const exchangers = hosts.map(({ address, name, port, preference = 0, relay }) =>
@@ -134,7 +134,7 @@ export class Ways {
     return this.#taken.get(lane)
   }
 
-  /** A lane goes along a route from now on. `limits` count when no other lane goes there. */
+  /** Puts a lane on the way of a route. `limits` is used when no other lane is on that way yet. */
   take(lane: Lane, route: Route, limits: () => Limits): Way {
     const name = `${lane.bulk ? 'bulk' : ''}\n${nameOf(route)}`
     const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk)
@@ -145,7 +145,7 @@ export class Ways {
     return way
   }
 
-  /** A lane is forgotten, or goes another way. */
+  /** Takes a lane off its way. */
   leave(lane: Lane): void {
     this.#taken.get(lane)?.lanes.delete(lane)
     this.#taken.delete(lane)
@@ -161,7 +161,7 @@ export class Ways {
   }
 }
 
-/** Takes a sender without work off its way's list: of ways with the limits `of`, or of any way. */
+/** Removes an idle sender from the list of its way and returns it: of ways with the limits `of`, or of any way. */
 export function someIdle(ways: Iterable<Way>, of?: Limits): Way['idle'][number] | undefined {
   for (const { idle, limits } of ways) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
   return undefined

@@ -34,34 +34,34 @@ export class Width {
     this.#raisedAt = now
   }
 
-  /** What was learned; Infinity when nothing was. */
+  /** The number of connections as learned; Infinity when nothing was learned. */
   get allowed(): number {
     return this.#allowed
   }
 
-  /** When it was learned last; -Infinity for never. */
+  /** The time of the last lesson; -Infinity for never. */
   get learnedAt(): number {
     return this.#refusedAt
   }
 
-  /** What was learned at a time, by this process or an earlier one. */
+  /** Restores a number that this process or an earlier one learned at the time `at`. */
   restore(allowed: number, at: number): void {
     this.#allowed = allowed
     this.#refusedAt = this.#raisedAt = at
   }
 
-  /** Takes over what was learned elsewhere of the same exchangers: the lesser number counts. */
+  /** Takes over the number that another lane learned about the same exchangers, if it is lower. */
   learn(other: Width): void {
     if (other.allowed < this.#allowed) this.restore(other.allowed, Math.max(other.learnedAt, this.#refusedAt))
   }
 
-  /** Whether nothing is remembered that would still matter. */
+  /** Whether the last lesson is so old that it no longer counts. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
   }
 }
 
-/** What was learned of a lane's exchangers. */
+/** The limits of a lane's exchangers, as learned. */
 export class Learned {
   /** Shared by all lanes of a way, once the lane has one. */
   width = new Width()
@@ -77,7 +77,7 @@ export class Learned {
   }
 }
 
-/** What was learned, by lane. */
+/** The learned limits, by lane. */
 export class Lessons {
   readonly #known = new Map<string, Learned>()
 
@@ -91,7 +91,7 @@ export class Lessons {
     return this.#known.entries()
   }
 
-  /** Forgets what is too old; `inUse` says which lanes exist. */
+  /** Forgets old limits; `inUse` says which lanes exist. */
   sweep(now: number, inUse: (lane: string) => boolean): void {
     for (const [lane, learned] of this.#known) if (!inUse(lane) && learned.stale(now)) this.#known.delete(lane)
   }

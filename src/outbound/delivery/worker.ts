@@ -1,5 +1,5 @@
-// The worker thread that delivers: it composes and signs mail and talks to exchangers, over connections of its own. So
-// the octets of a mail are made where they are sent from, and the main thread sees neither them nor the dialogue.
+// The worker thread that delivers: it composes and signs mail and talks to exchangers, over its own connections. So the
+// octets of a mail are made in the thread that sends them; they and the dialogue do not pass through the main thread.
 import { isAscii } from 'node:buffer'
 import { counters } from '../../base/counters.ts'
 import { outside, serveJobs, tell } from '../../base/jobs.ts'
@@ -35,21 +35,21 @@ export interface Sent {
   usable: boolean
 }
 
-/** What is told of every job. */
+/** The result of a job. */
 export interface Done {
   value: unknown
   /** How often exchangers answered since the last job, by the first digit of their replies. */
   replies: Record<string, number>
 }
 
-/** What the worker tells without being asked: a connection has ended. */
+/** A message of the worker that answers no job: a connection has ended. */
 export interface EndedSession {
   ended: number
 }
 
 const sessions = new Map<number, SmtpSession>()
 const opening = new Map<number, AbortController>()
-/** Of mails whose octets the exchanger has, while its answer is awaited: the indexes of the recipients that it took. */
+/** For each mail whose octets the exchanger has, until its answer arrives: the indexes of the accepted recipients. */
 const handed = new Map<number, number[]>()
 
 async function open(session: number, options: ConnectOptions): Promise<Opened | Verdict> {
@@ -63,7 +63,7 @@ async function open(session: number, options: ConnectOptions): Promise<Opened | 
   return { tls: opened.tls }
 }
 
-/** Composes one mail and sends it. Throws when it cannot be composed now; then nothing was sent. */
+/** Composes one mail and sends it. Throws when the mail cannot be composed now; then nothing was sent. */
 async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope, sending: number): Promise<Sent> {
   const told = (verdicts: Verdict[]): Sent => ({ verdicts, usable: session.usable })
   const made = await letterOf(letter)
@@ -74,7 +74,7 @@ async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope,
     return () => void handed.delete(sending)
   }
   const verdicts = await outside(session.send(envelope, wire, hear))
-  // After an early answer the socket may still read this buffer: then it is left to the garbage collector.
+  // After an early answer the socket may still read this buffer: then the garbage collector frees it.
   if (session.flushed) release(wire)
   return told(verdicts)
 }
@@ -83,8 +83,9 @@ const bufferOf = (octets: Uint8Array<ArrayBuffer>): Buffer =>
   Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength)
 
 /**
- * The octets as a server takes them: a mail that came by SMTP may hold 8 bits, and is made 7 for one without 8BITMIME
- * (RFC 6152 §3); its header may hold UTF-8, which becomes encoded words for one without SMTPUTF8.
+ * The octets in a form that the server accepts. A mail from SMTP submission may have 8-bit octets: for a server without
+ * 8BITMIME it is encoded in 7 bits (RFC 6152 §3). Its header may have UTF-8: for a server without SMTPUTF8 it is
+ * changed to encoded words.
  */
 async function fitFor(
   session: SmtpSession,
@@ -94,7 +95,7 @@ async function fitFor(
 ): Promise<Buffer | Verdict> {
   if (isAscii(wire)) return wire
   const wideHeader = !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n')))
-  // To an address that is not ASCII the server says no for itself.
+  // When a recipient's address is not ASCII, the header stays as it is: `SmtpSession.send` gives the verdict.
   const asciiHeader =
     wideHeader && !session.takes('SMTPUTF8') && recipients.every((address) => isAscii(Buffer.from(address)))
   const sevenBit = !session.takes('8BITMIME')
@@ -115,7 +116,7 @@ function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined
 
 const counted = new Map<string, number>()
 
-/** Figures are shown by the main thread (api/metrics.ts). */
+/** The replies counted since the last call; the main thread shows these figures (api/metrics.ts). */
 function newReplies(): Record<string, number> {
   const found: Record<string, number> = {}
   for (const [{ class: digit, direction }, sum] of counters.smtp.values()) {

@@ -1,8 +1,8 @@
-// The worker threads that deliver mail (worker.ts), seen from the main thread: connections are spread over them, and a
-// mail is composed and sent by the thread that has its connection.
+// The main thread's side of the worker threads that deliver mail (worker.ts): connections are spread over the threads,
+// and a mail is composed and sent by the thread that has its connection.
 //
-// A thread that ends takes its connections with it, and the mails under way on them are tried again. So mail that may
-// cost much, and mail that met trouble of this server before, is kept apart, on threads for such mail alone.
+// When a thread ends, its connections end, and the mails under way on them are tried again. So mail that may need much
+// CPU time, and mail that met trouble of this server before, is kept apart, on threads for such mail only.
 import { counters } from '../../base/counters.ts'
 import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/pool.ts'
 import { WorkerSlot, type Question, type Reply, type Task } from '../../base/worker-slot.ts'
@@ -13,11 +13,11 @@ import type { LetterJob } from './transaction.ts'
 import type { Done, EndedSession, Opened, Sent, WorkerJob } from './worker.ts'
 
 export interface WorkersOptions {
-  /** The most threads; those for mail kept apart are half as many in addition. */
+  /** The most threads; half as many threads are added for mail that is kept apart. */
   size: number
   /** CPU time in ms for composing one mail; a thread that takes longer is ended. */
   cpu: number
-  /** Answers what the letters ask for (message/letters.ts). */
+  /** Answers the questions of the letters (message/letters.ts). */
   answer: (asked: never) => Promise<unknown>
 }
 
@@ -27,7 +27,7 @@ const HEAP_MB = 1024
 const IDLE = 60_000
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
-/** A thread that has not told its CPU time, or has used none, for this many times the budget, counts as busy. */
+/** A thread that has reported no CPU time, or used none, for this many times the budget counts as over the budget. */
 const SILENCE = 10
 
 /** Numbers of connections and of mails; threads outlive the server in tests. */
@@ -35,10 +35,10 @@ let numbers = 0
 
 /** A mail that is composed and sent. */
 export interface Sending {
-  /** One verdict for each recipient, in their order. Rejects when it could not be composed, or its thread ended. */
+  /** One verdict for each recipient, in their order. Rejects when the mail cannot be composed, or its thread ended. */
   verdicts: Promise<Verdict[]>
   /**
-   * While the exchanger has all octets and has not answered: the indexes of the recipients that it took. Else empty.
+   * The indexes of the accepted recipients while the exchanger has all octets and has not answered; otherwise empty.
    */
   handed(): Promise<readonly number[]>
 }
@@ -47,7 +47,7 @@ export interface Sending {
 export class WorkerSession {
   readonly host: string
   readonly tls: string | null
-  /** Whether it is on a thread for mail that is kept apart. */
+  /** Whether the session is on a thread for mail that is kept apart. */
   readonly apart: boolean
   readonly #run: (job: Partial<WorkerJob>) => Promise<unknown>
   readonly #lifetime: number
@@ -72,12 +72,12 @@ export class WorkerSession {
     return !this.#ended && performance.now() - this.#born < this.#lifetime
   }
 
-  /** The connection or its thread has ended. */
+  /** Call it when the connection or its thread has ended. */
   end(): void {
     this.#ended = true
   }
 
-  /** Has one mail composed and sent. */
+  /** Composes and sends one mail in the worker thread. */
   send(letter: LetterJob, envelope: Envelope): Sending {
     const sending = ++numbers
     const sent = this.#run({ send: { letter, envelope, sending } }) as Promise<Sent>
@@ -90,7 +90,7 @@ export class WorkerSession {
     }
   }
 
-  /** Says goodbye; resolves when the connection is closed, which takes seconds at most. */
+  /** Sends QUIT; resolves when the connection is closed, which takes seconds at most. */
   async quit(): Promise<void> {
     await this.#finish('quit')
   }
@@ -101,7 +101,7 @@ export class WorkerSession {
 
   async #finish(how: 'quit' | 'destroy'): Promise<void> {
     this.end()
-    // When its thread has ended, it is closed already.
+    // When the thread has ended, the connection is closed already.
     await this.#run({ end: how }).catch(() => undefined)
   }
 }
@@ -127,7 +127,7 @@ export class DeliveryWorkers {
   }
 
   /**
-   * Connects and opens a session on the thread with the fewest. `apart`: for mail that is kept apart.
+   * Connects and opens a session on the thread with the fewest sessions. `apart`: for mail that is kept apart.
    * Rejects with NoWorker or WorkerLost.
    */
   async open(options: ConnectOptions, apart = false): Promise<WorkerSession | Verdict> {
@@ -156,12 +156,12 @@ export class DeliveryWorkers {
     }
   }
 
-  /** Ends every connection, those that are being opened too, and opens no other. */
+  /** Ends every connection, also those that are being opened, and opens no others. */
   cut(): void {
     this.#cut = true
     for (const thread of this.#threads.values())
       for (const number of thread.sessions.keys())
-        // A thread that has ended has none any more.
+        // A thread that has ended has no connections any more.
         this.#run(thread, { session: number, end: 'destroy' }).catch(() => undefined)
   }
 
@@ -203,7 +203,7 @@ export class DeliveryWorkers {
     })
   }
 
-  /** A connection is no longer there; a thread without any is let go after a while. */
+  /** Call it when a connection has ended; a thread without connections is ended after a while. */
   #left({ sessions, slot }: Thread, number: number): void {
     sessions.delete(number)
     const thread = this.#threads.get(slot)
@@ -223,7 +223,7 @@ export class DeliveryWorkers {
         task?.resolve(done.value as never)
       } else task?.reject(new JobFailed(error, code ?? ''))
     }
-    // Connections that are kept for a moment do not keep the process alive.
+    // Idle connections do not keep the process alive.
     if (slot.pending.size === 0) slot.worker.unref()
   }
 
@@ -266,7 +266,7 @@ export class DeliveryWorkers {
     await Promise.all(busy.map((thread) => this.#judge(thread, now)))
   }
 
-  /** Ends a thread whose present mail costs too much. */
+  /** Ends a thread whose present mail needs too much CPU time. */
   async #judge(thread: Thread, now: number): Promise<void> {
     const { cpu } = this.#options
     const spent = await thread.slot.spent(now)

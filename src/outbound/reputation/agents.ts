@@ -1,5 +1,5 @@
 // The reputation of agents and domains (D39, D65). The outcomes of an agent's mail of the last seven days decide its
-// pool, and the pool decides its pace. Each change is told once.
+// pool, and the pool decides its pace. Each change is reported once.
 import { refuse } from '../../base/errors.ts'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
@@ -65,7 +65,7 @@ export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boo
   return true
 }
 
-/** The time of a retry that would be due at `at`. Retries of a damaged agent keep its pace among themselves. */
+/** The time of a retry that would be due at `at`. The retries of a damaged agent follow its pace too. */
 export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number): number {
   if (tx.first(agentOf({ user_key: userKey, agent_id: agentId }))?.status !== 'damaged') return at
   const { last } = tx.first(
@@ -105,7 +105,7 @@ const below = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 < limit.bounces * total(figures) &&
   figures.complaints * 1000 < limit.complaints * total(figures)
 
-/** The move that an agent's figures of a week call for; undefined: it stays in its pool. */
+/** The move that follows from an agent's figures of a week; undefined: the agent stays in its pool. */
 function verdictOn(
   reader: Reader,
   { agent_id, status, status_at, user_key }: Agent,
@@ -113,11 +113,11 @@ function verdictOn(
 ): { on: AgentMove; figures: Figures } | undefined {
   const week = agentFigures(reader, user_key, agent_id, now - WINDOW)
   // A damaged agent recovers when the figures of a week are no longer bad, or when there are none. It stays damaged for
-  // at least a day: otherwise a good week before the damage would cancel it at the next look.
+  // at least a day: otherwise a good week before the damage would cancel it at the next check.
   if (status === 'damaged')
     return now - status_at < DAY || above(week, BAD) ? undefined : { on: 'recover', figures: week }
   if (total(week) < ENOUGH) return undefined
-  // The same outcomes must not move an agent twice: a further step needs outcomes of the new pool that call for it too.
+  // The same outcomes must not move an agent twice: a further move needs outcomes of the new pool that require it too.
   const here = agentFigures(reader, user_key, agent_id, Math.max(now - WINDOW, status_at - HOUR + 1))
   const on = above(week, RUINED)
     ? 'damage'
@@ -133,7 +133,7 @@ export interface ReputationDeps {
   store: Store
   clock: Clock
   log: Log
-  /** Tells the queue that mail may be due at another time. */
+  /** Wakes the queue, because mail may be due at another time. */
   ringQueue: () => void
 }
 
@@ -189,8 +189,8 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
 }
 
 /**
- * Gives waiting mail new times by the pace of the new pool. A retry does not become earlier than it was. Retries have
- * turns of their own, so that new mail does not wait hours for an old retry.
+ * Gives waiting mail new times by the pace of the new pool. A retry does not become earlier than it was. Retries are
+ * spread separately, so that new mail does not wait hours for an old retry.
  */
 function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
   const waiting = (tried: string, order: string): Waiting[] =>

@@ -1,6 +1,6 @@
-// What became of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the
-// receiving domain. Counted in the transaction that writes the outcome, as tally.ts counts by sending domain; days that
-// are over are kept as one row for each receiver.
+// The results of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the
+// receiving domain. Results are counted in the transaction that writes them, as tally.ts counts by sending domain. A
+// day that is over is kept as one row for each receiver.
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
@@ -9,7 +9,7 @@ import type { SumTable } from '../../store/sums.ts'
 import { domainOf } from '../lane-names.ts'
 import { providerOf } from '../shaping.ts'
 
-/** Until when a mail counts as delivered within a column's time. */
+/** The columns of delivered mails, each with the longest time (ms) from acceptance to delivery. */
 const WITHIN = [
   ['within_5s', 5 * SECOND],
   ['within_1m', MINUTE],
@@ -18,7 +18,7 @@ const WITHIN = [
 ] as const
 /** Characters of a refusal that are kept. */
 const MAX_WORDS = 200
-/** Different refusals of one receiver that are kept for a day; texts that differ each time fill no table. */
+/** The most different refusals of one receiver that are kept for a day: texts that always differ must fill no table. */
 const MAX_REFUSALS = 50
 
 /** Longer than the longest period, which begins with a whole day. */
@@ -39,8 +39,8 @@ const TALLIES: SumTable = {
 }
 
 /**
- * Counts one outcome: delivered, deferred, or refused (bounced, failed). What this server itself stopped is no
- * receiver's.
+ * Counts one outcome: delivered, deferred, or refused (bounced, failed). Mail that this server itself stopped is not
+ * counted.
  */
 export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: Outcome, now: number): void {
   const { host, kind } = verdict
@@ -61,7 +61,7 @@ export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: Outcome,
   if (kind !== 'delivered') noteRefusal(tx, user_key, receiver, verdict, now)
 }
 
-/** What a receiver said, without what is only of this one mail: addresses, long numbers and ids. */
+/** The text of a receiver without the parts that belong to one mail only: addresses, long numbers and ids. */
 export function wordsOf({ code, enhanced, text }: Pick<Verdict, 'code' | 'enhanced' | 'text'>): string {
   const said = text
     .replaceAll(/<?[^\s<>@]+@[^\s<>@]+>?/g, '<address>')
@@ -118,7 +118,7 @@ export function receiverFigures(reader: Reader, userKey: number, since: number, 
   )
 }
 
-/** What a receiver said most often from one time to another (ms). Each day is looked up by the key of the table. */
+/** The most frequent refusals of a receiver between two times (ms). Each day is looked up by the key of the table. */
 export function commonRefusals(
   reader: Reader,
   { receiver, since, until, userKey }: { userKey: number; receiver: string; since: number; until: number },
@@ -135,7 +135,7 @@ export function commonRefusals(
   )
 }
 
-/** By hour, for all receivers together: what a chart shows. */
+/** The outcomes by hour, for all receivers together, for a chart. */
 export function outcomesByHour(
   reader: Reader,
   userKey: number,
@@ -153,8 +153,8 @@ export function outcomesByHour(
 const SUMMED = TALLIES.of
 
 /**
- * Forgets what no period looks at any more, and adds the hours of each day that ended a day ago to its first hour: from
- * then on only whole days are asked for. One hour of an account in a transaction.
+ * Deletes figures that are older than every period, and adds the hours of each day that ended at least a day ago to the
+ * day's first hour: from then on only whole days are queried. Each transaction moves one hour of one account.
  */
 export async function settleReceivers(store: Store, now: number): Promise<void> {
   await store.writeSoon((tx) => forgetReceivers(tx, Math.floor((now - KEPT) / DAY) * DAY))

@@ -1,4 +1,5 @@
-// Counts of mail events, counted from the events at each request, so that they always match them (D37).
+// Counts of mail events. They are counted at each request from the events and the sums of deleted events, so that they
+// always match (D37).
 import type { Reader } from '../../store/database.ts'
 import { told } from '../../store/event-sums.ts'
 import { raw } from '../../store/query.ts'

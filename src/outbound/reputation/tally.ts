@@ -42,10 +42,10 @@ const takeBack = statement<{ domain_key: number; agent_id: string; hour: number 
     .where('deliveries', '>', 0),
 )
 
-/** Takes back a counted delivery that bounced later. A mail has one outcome, so that shares are shares of mails. */
+/** Takes back a counted delivery that bounced later. Each mail has one outcome, so that a share is a share of mails. */
 export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
   const hour = Math.floor(at / HOUR)
-  // It may be counted in the hour before; see closeHour.
+  // The delivery may be counted in the hour before; see closeHour.
   for (const each of [hour, hour - 1])
     if (tx.run(takeBack({ domain_key, agent_id: agent_id ?? '', hour: each })).changes > 0) return
 }
@@ -90,7 +90,7 @@ export function accountFigures(reader: Reader, userKey: number, since: number): 
   )!
 }
 
-/** What an agent's mail has come to in this hour goes into the one before: what follows is counted apart from it. */
+/** Moves an agent's figures of the present hour into the hour before, so that later results are counted separately. */
 export function closeHour(tx: Tx, userKey: number, agentId: string, now: number): void {
   const hour = Math.floor(now / HOUR)
   const open = db.selectFrom('tallies').selectAll().where('user_key', '=', userKey).where('agent_id', '=', agentId)
@@ -107,7 +107,7 @@ export function closeHour(tx: Tx, userKey: number, agentId: string, now: number)
   }
 }
 
-/** Longer than the longest period of statistics, a month; reputation looks at a week. */
+/** Longer than the longest period of statistics, a month; reputation uses a week. */
 const KEPT = 32 * DAY
 
 /** Deletes hours that nothing reads any more; returns how many rows. */

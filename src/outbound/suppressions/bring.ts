@@ -15,7 +15,7 @@ const entryOf = statement<{ domain_key: number; email: string; reason: NewSuppre
 
 export type Brought = 'created' | 'updated' | 'skipped'
 
-/** Adds an entry, or widens the one of the same reason: to all mail, to a later end or none. */
+/** Adds an entry, or widens the entry with the same reason: to all mail, to a later end or to no end. */
 export function bringSuppression(
   tx: Tx,
   keyring: Keyring,

@@ -1,5 +1,5 @@
-// Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. Asked when
-// a mail is accepted, when it is claimed, and again before it goes out.
+// Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. This is
+// checked when a mail is accepted, when it is claimed, and again before it is sent.
 import type { Keyring } from '../../base/keyring.ts'
 import { erasedForm } from '../../base/recipient-hash.ts'
 import type { Reader } from '../../store/database.ts'
@@ -23,7 +23,7 @@ const entries = statement<{ pairs: string; scope: Suppression['scope']; now: num
 )
 
 /**
- * Whether a domain has an entry of an erased address: those begin with "#".
+ * Whether a domain has an entry of an erased address: such entries begin with "#".
  * Most domains have none, so the hash is rarely computed.
  */
 const anyErased = statement<{ domain_key: number }>()((arg) =>
@@ -52,8 +52,8 @@ export interface Recipient {
 }
 
 /**
- * Why mail from a domain to each of these addresses is stopped, in their order; undefined: it is not. `scope` is that
- * of the mail: `all` for transactional mail, `marketing` for campaigns. One statement reads all of them.
+ * Why mail from a domain to each of these addresses is stopped, in their order; undefined: mail is not stopped. `scope`
+ * is the scope of the mail: `all` for transactional mail, `marketing` for campaigns. One statement reads all entries.
  */
 export function stopsOf(
   reader: Reader,
@@ -76,21 +76,21 @@ export function stopsOf(
   })
 }
 
-/** What was found of recipients, and of which state of the table. */
+/** The stops that were found for recipients, and the generation of the table from which they were read. */
 export interface KnownStops {
   generation: number
   stops: (Stop | undefined)[]
 }
 
-/** The same, to be kept until the mail goes out. */
+/** As `stopsOf`; the result is kept until the mail is sent. */
 export const knownStops = (...[reader, ...asked]: Parameters<typeof stopsOf>): KnownStops => ({
   generation: reader.generation('suppressions', 'changed'),
   stops: stopsOf(reader, ...asked),
 })
 
 /**
- * What was found is read again once an entry was added, changed or removed; and so is an entry that was found, because
- * it may have expired.
+ * The present stops. They are read again when an entry was added, changed or removed, and always when a stop was found,
+ * because it may have expired.
  */
 export function stopsNow(
   { generation, stops }: KnownStops,
@@ -100,7 +100,7 @@ export function stopsNow(
   return free && generation === reader.generation('suppressions', 'changed') ? stops : stopsOf(reader, ...asked)
 }
 
-/** Why all mail from a domain to one address is stopped; undefined: it is not. See `stopsOf`. */
+/** Why all mail from a domain to one address is stopped; undefined: mail is not stopped. See `stopsOf`. */
 export const suppressedFor = (
   reader: Reader,
   keyring: Keyring,
@@ -113,7 +113,7 @@ const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 
-/** A domain that was removed or suspended sends nothing from that moment on, not even mail that is claimed already. */
+/** A removed or suspended domain sends nothing from that moment on, not even mail that is claimed already. */
 export function domainStop(
   reader: Reader,
   { domain, domain_key }: { domain: string; domain_key: number },

@@ -109,7 +109,8 @@ export function inheritSuppressions(
 
 /**
  * Notes a soft bounce.
- * The third within 72 hours suppresses for 7 days; each further time for twice as long, up to 30 days.
+ * The third within 72 hours suppresses the address for 7 days; each further suppression lasts twice as long, up to 30
+ * days.
  */
 export function noteSoftBounce(
   tx: Tx,
@@ -181,7 +182,7 @@ export function removeSuppressions(
   )
 }
 
-/** The same inside a transaction, for one reason or for all. */
+/** As `removeSuppressions`, inside a transaction, for one reason or for all. */
 export function takeAll(tx: Tx, domainKey: number, address: string, now: number, reason?: Reason): number {
   const all = db
     .selectFrom('suppressions')
@@ -193,7 +194,7 @@ export function takeAll(tx: Tx, domainKey: number, address: string, now: number,
   return keys.length === 0 ? 0 : take(tx, keys, now)
 }
 
-/** Entries of a domain, or of all, newest first; for the operator. */
+/** Entries of one domain or of all domains, newest first; for the operator. */
 export function listSuppressions(reader: Reader, domainKey?: number): (Suppression & { domain: string })[] {
   const all = db
     .selectFrom('suppressions as s')

@@ -1,5 +1,5 @@
-// The web console: who is signed in where, second factors and passkeys; each attempt of a mail; figures by receiver;
-// lanes that are held.
+// The web console: sessions of signed-in browsers, second factors and passkeys; each attempt of a mail; figures by
+// receiver; held lanes.
 export const console_ = `
 alter table users add column operator integer not null default 0;
 alter table users add column reads_for integer references users on delete cascade;

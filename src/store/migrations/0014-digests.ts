@@ -1,4 +1,5 @@
-// Digests of all that is sent, pushed to or authorises; the rows that there are get theirs now.
+// Digests of all rows whose texts are sent, pushed to webhooks or shown, or give somebody a right; existing rows get
+// their digests now.
 import { widerDigestSchema } from '../digests.ts'
 
 export const digests = widerDigestSchema

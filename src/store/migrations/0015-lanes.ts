@@ -1,4 +1,4 @@
-// What was learned of exchangers, lane by lane (D64): outlives a restart, for an hour.
+// The limits of exchangers as learned, for each lane (D64): kept for an hour, also over a restart.
 export const lanes = `
 create table learned_lanes (
   lane text primary key,

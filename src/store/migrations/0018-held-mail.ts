@@ -1,5 +1,5 @@
-// Held recipients are counted by lane without reading every delivery. Nothing else is in the index, so that accepting
-// and settling mail do not write it.
+// An index to count held recipients by lane without reading every delivery. Only held recipients are in the index, so
+// that mail can be accepted and settled without writing it.
 
 export const heldMail = `
 create index deliveries_held on deliveries (lane) where status = 'held';

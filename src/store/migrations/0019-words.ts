@@ -1,5 +1,5 @@
-// Words are looked for in the subjects of an account's mails without reading the mails: in key order, so that each mail
-// is written at the end. Retries, fates and opens do not write it.
+// An index to search the subjects of an account's mails for words without reading the mails. It has the order of keys,
+// so that a new mail is added at its end. Retries, results and opens do not write it.
 
 export const words = `
 create index outbound_emails_words on outbound_emails (user_key, key, campaign_key, subject);

@@ -12,16 +12,16 @@ export interface Users {
   /** The plan that a downgrade leads to, and its time. */
   downgrade_to: string | null
   downgrade_at: number | null
-  /** Whether they get a daily summary by mail, and the time of the last one. */
+  /** Whether the person gets a daily summary by mail, and the time of the last summary. */
   summary: 'none' | 'daily'
   summary_at: number | null
-  /** Sees and steers the whole server. */
+  /** An operator sees and controls the whole server. */
   operator: Flag
-  /** The account that this one may look at, and nothing else; null: it has its own. */
+  /** Set for a person who may only read this other account; null: the person has an account of their own. */
   reads_for: number | null
-  /** The key of a second factor (RFC 6238) under the instance key; null: none. */
+  /** The key of a second factor (RFC 6238), sealed with the instance key; null: none. */
   sealed_totp: Uint8Array | null
-  /** The last step whose code was taken: no code counts twice. */
+  /** The last time step whose code was accepted: no code is accepted twice. */
   totp_step: number | null
   created_at: number
   updated_at: number
@@ -62,7 +62,7 @@ export interface Notices {
   user_key: number | null
   /** The address when it is not the user's own. */
   recipient: string | null
-  /** The domain that it is about, if there is one. */
+  /** The domain that the notice is about, if there is one. */
   domain_key: number | null
   subject: string
   text: string
@@ -103,7 +103,7 @@ export interface OauthClients {
   redirect_uris: Json
   created_at: number
   last_used_at: number
-  /** Until when what was read of the document counts; null: it registered itself. */
+  /** The time until which the document read is valid; null: the client registered itself. */
   fresh_until: number | null
 }
 
@@ -139,12 +139,12 @@ export interface OauthTokens {
 export interface Sessions {
   key: Key
   id: string
-  /** SHA-256 of what the cookie holds. */
+  /** SHA-256 of the cookie's value. */
   hash: Uint8Array
   user_key: number
-  /** The account that an operator looks at in it; null: their own. */
+  /** The account that an operator looks at in this session; null: their own account. */
   open_as: number | null
-  /** The browser, in its own words. */
+  /** The browser, from its User-Agent header. */
   program: string
   created_at: number
   seen_at: number

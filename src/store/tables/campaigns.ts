@@ -54,7 +54,7 @@ export interface Campaigns {
   /** The campaign does not start without an unsubscribe link in its html. */
   require_unsubscribe_link: Flag
   scheduled_at: number | null
-  /** As requested; null: as the domain says. */
+  /** As requested; null: as the domain is set. */
   track_opens: Flag | null
   track_clicks: Flag | null
   /** As applied; fixed when sending starts. */

@@ -20,11 +20,11 @@ export interface Domains {
   status_at: number
   /** The start of the polling schedule (D20). */
   poll_from: number
-  /** Since when an active domain lacks a required record. */
+  /** The time since which an active domain lacks a required record. */
   missing_since: number | null
   checked_at: number | null
   next_check_at: number | null
-  /** The MTA-STS policy for mail that it receives, and the time of its last change; null: it never had one. */
+  /** The MTA-STS policy for mail to the domain, and the time of its last change; null: it never had a policy. */
   sts_mode: 'none' | 'testing' | 'enforce'
   sts_changed_at: number | null
   /** The policy that its DMARC record should publish. */
@@ -44,7 +44,7 @@ export interface DkimKeys {
   /** PKCS #8 PEM, sealed with the instance key; null once erased. */
   sealed_private_key: Uint8Array | null
   role: 'signing' | 'standby' | 'retired'
-  /** When DNS last showed it. */
+  /** The time at which DNS last showed the key. */
   verified_at: number | null
   erase_at: number | null
   created_at: number

@@ -9,7 +9,7 @@ export interface OutboundEmails {
   id: string
   user_key: number
   domain_key: number
-  /** Set for a campaign's mail, whose `from`, `subject` and `message_id` are '': they are columns of the campaign. */
+  /** Set for a campaign's mail. Its `from`, `subject` and `message_id` are '': the campaign's columns hold them. */
   campaign_key: number | null
   /** Null for a test mail. */
   contact_key: number | null
@@ -23,7 +23,7 @@ export interface OutboundEmails {
   reply_to: Json | null
   subject: string
   agent_id: string | null
-  /** As requested; null: as the domain says. */
+  /** As requested; null: as the domain is set. */
   track_opens: Flag | null
   track_clicks: Flag | null
   /** As applied. */
@@ -52,7 +52,7 @@ export interface OutboundBodies {
   email_key: number
   /** A StoredBody (outbound/body.ts), or null when it is in the spool. */
   content: Json | null
-  /** string[]: the files of the spool that belong to it; the body itself is the first when `content` is null. */
+  /** string[]: the files in the spool that belong to the body; when `content` is null, the first one is the body. */
   spool: Json | null
 }
 
@@ -79,7 +79,7 @@ export interface Deliveries {
   tls: string | null
   /** The SMTP dialogue of the last attempt, bounded. */
   dialogue: string | null
-  /** Since when local trouble has delayed it; null: it has not. */
+  /** The time since which local trouble has delayed the delivery; null: no trouble has. */
   trouble_since: number | null
   updated_at: number
 }
@@ -94,7 +94,7 @@ export interface Suppressions {
   reason: 'unsubscribe' | 'hard_bounce' | 'complaint' | 'manual' | 'list_import' | 'soft_bounce'
   source: 'smtp' | 'dsn' | 'arf' | 'unsubscribe_link' | 'unsubscribe_mail' | 'manual' | 'import'
   scope: 'marketing' | 'all'
-  /** How often soft bounces caused it; each time doubles the length of the next. */
+  /** How often soft bounces have caused this suppression; each time doubles the length of the next. */
   strikes: number
   /** Null: permanent. */
   expires_at: number | null
@@ -112,7 +112,7 @@ export interface SoftBounces {
 /** MTA-STS policies of recipient domains (RFC 8461). */
 export interface StsPolicies {
   domain: string
-  /** The id in the TXT record for which it was fetched. */
+  /** The id in the TXT record for which the policy was fetched. */
   id: string
   mode: 'enforce' | 'testing' | 'none'
   /** string[]: host patterns. */
@@ -125,7 +125,7 @@ export interface StsPolicies {
 export interface Tallies {
   user_key: number
   domain_key: number
-  /** '' for mail of no agent. */
+  /** '' for mail without an agent. */
   agent_id: string
   /** Hours since the epoch. */
   hour: number
@@ -138,12 +138,12 @@ export interface Agents {
   key: Key
   user_key: number
   agent_id: string
-  /** Its pool. */
+  /** The pool of the agent. */
   status: AgentStatus
   status_at: number
-  /** Its next mail is not sent before this time. */
+  /** The agent's next mail is not sent before this time. */
   next_slot_at: number
-  /** Since when its mail is refused; null: it is accepted. */
+  /** The time since which the agent's mail is refused; null: its mail is accepted. */
   paused_at: number | null
   created_at: number
   updated_at: number
@@ -151,11 +151,11 @@ export interface Agents {
 
 export interface DomainReputations {
   domain_key: number
-  /** Since when the domain is under domain.reputation_warning; null: it is not. */
+  /** The time since which domain.reputation_warning applies to the domain; null: it does not apply. */
   warned_at: number | null
 }
 
-/** Attempts that were followed by another; the result of the last one is in `deliveries`. */
+/** Attempts that were followed by another attempt; the result of the last attempt is in `deliveries`. */
 export interface Attempts {
   key: Key
   delivery_key: number
@@ -175,7 +175,7 @@ export interface LaneHolds {
   held_at: number
 }
 
-/** What was learned of receiving domains, so that a restart does not forget it. */
+/** The limits of receiving domains as learned, so that a restart does not forget them. */
 export interface LearnedLanes {
   lane: string
   connections: number | null
@@ -184,7 +184,7 @@ export interface LearnedLanes {
   learned_at: number
 }
 
-/** What became of mail by receiver: a mailbox provider of config/shaping.toml, else the receiving domain. */
+/** The results of mail by receiver: a mailbox provider of config/shaping.toml, else the receiving domain. */
 export interface ReceiverTallies {
   user_key: number
   receiver: string
@@ -193,14 +193,14 @@ export interface ReceiverTallies {
   delivered: number
   deferred: number
   refused: number
-  /** Of those delivered, how many within so long after they were accepted; each counts in one column. */
+  /** The delivered mails by the time from acceptance to delivery; each mail counts in one column only. */
   within_5s: number
   within_1m: number
   within_10m: number
   within_1h: number
 }
 
-/** What receivers say when they refuse or defer, without addresses and numbers of theirs. */
+/** The texts with which receivers refuse or defer mail, without addresses and without numbers of single mails. */
 export interface Refusals {
   user_key: number
   receiver: string

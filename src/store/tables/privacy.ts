@@ -1,4 +1,4 @@
-// The tables of privacy: requests of privacy.
+// The tables of privacy: requests to erase or to export data.
 import type { Key } from '../columns.ts'
 
 export interface PrivacyRequests {
@@ -11,7 +11,7 @@ export interface PrivacyRequests {
   /** The address, sealed with the instance key, while the request is open. */
   sealed_recipient: Uint8Array | null
   status: 'pending' | 'done' | 'failed'
-  /** The bundle of an export, in the data directory's exports. */
+  /** The file of an export's bundle, in the folder `exports` of the data directory. */
   file: string | null
   requested_at: number
   finished_at: number | null
