@@ -106,6 +106,17 @@ export function page(
           <a class="skip" href="#main">To the content</a>
           <header>
             <a class="brand" href="/">Postrider</a>
+            <form class="find" method="get" action="/mail" role="search" aria-label="Mail">
+              <input type="hidden" name="from" value="anywhere" />
+              <input
+                id="find"
+                name="q"
+                type="search"
+                aria-label="Search mail"
+                placeholder="Search mail: address or subject"
+                autocomplete="off"
+              />
+            </form>
             <div class="who">
               <a href="/account">${person.user.email}</a>
               <form method="post" action="/sign-out" class="inline">

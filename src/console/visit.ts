@@ -182,3 +182,9 @@ export const record = ({ attributes }: Thing, name: string): Record<string, unkn
   const value = attributes[name]
   return isObject(value) ? value : {}
 }
+
+/** What a server answered, in one line. The text of a report often begins with the codes: they are not said twice. */
+export function answerOf(said: Record<string, unknown>): string {
+  const [code, enhanced, words] = ['smtp_code', 'enhanced_code', 'response'].map((name) => String(said[name] ?? ''))
+  return /^\d{3}(?:[ -]|$)/.test(words!) ? words! : [code, enhanced, words].filter(Boolean).join(' ')
+}

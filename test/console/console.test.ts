@@ -342,6 +342,9 @@ describe('mail', () => {
       assert.match((await ann.open(`/mail?q=${encodeURIComponent(q)}`)).text, new RegExp(id), q)
     for (const q of ['nobody@there.test', 'status:delivered 7781', 'before:2000-01-01'])
       assert.doesNotMatch((await ann.open(`/mail?q=${encodeURIComponent(q)}`)).text, new RegExp(id), q)
+    const found = await ann.open('/mail?from=anywhere&q=refused%40there.test')
+    assert.equal(found.path, `/mail/${id}`, 'the search box of every page leads to the only mail that fits')
+    assert.equal((await ann.open('/mail?from=anywhere&q=there.test')).path, '/mail?from=anywhere&q=there.test')
     assert.match((await ann.open('/mail?q=after:never')).text, /is no time/)
     const unknown = (await ann.open('/mail?q=status:foo')).text
     assert.match(unknown, /foo&quot; is no status of a mail; there are queued, sent, delivered, bounced/)

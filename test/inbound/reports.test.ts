@@ -95,6 +95,14 @@ describe('a delivery report', () => {
       { status: 'bounced', smtp_code: 550, enhanced_code: '5.1.1', response: said, next_attempt_at: null },
     ])
     assert.deepEqual(eventTypes(gone.id), ['email.sent', 'email.delivered', 'email.bounced'])
+    const { body } = await postrider.api('GET', `/outbound-emails/${gone.id}/attempts`)
+    const way = body.data.map(({ attributes }: { attributes: Record<string, unknown> }) => attributes)
+    assert.partialDeepStrictEqual(way, [
+      { number: 1, at: shown['delivered_at'], outcome: 'delivered', smtp_code: 250, reported: false },
+      { number: 1, at: shown['bounced_at'], outcome: 'bounced', smtp_code: 550, response: said, reported: true },
+    ])
+    assert.match(way[0].dialogue, /RCPT TO:/)
+    assert.deepEqual([way[1].remote_mta, way[1].tls, way[1].dialogue], [null, null, null])
     const event = last(
       postrider.appliance.deps.store.all(
         raw<RowOf<'events'>>(

@@ -22,14 +22,43 @@ document.addEventListener('click', (event) => {
   })
 })
 
+/** A point in time is given in the reader's own zone, and sent in UTC. */
+function localInputs(): void {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+  for (const input of document.querySelectorAll<HTMLInputElement>('input[type="datetime-local"]')) {
+    const sent = document.createElement('input')
+    sent.type = 'hidden'
+    sent.name = input.name
+    input.removeAttribute('name')
+    input.after(sent)
+    const hint = document.getElementById(`${input.id}-hint`)
+    if (hint) hint.textContent = hint.textContent.replace('In UTC.', `Your time (${zone}).`)
+    const send = (): void => {
+      const at = new Date(input.value)
+      sent.value = Number.isNaN(at.getTime()) ? '' : at.toISOString().slice(0, 16)
+    }
+    input.addEventListener('input', send)
+    send()
+  }
+}
+
+// What was typed into a long form is not lost without a question.
+const typed = new Set<HTMLFormElement>()
+document.addEventListener('input', ({ target }) => {
+  const form = target instanceof Element ? target.closest<HTMLFormElement>('form.keep') : null
+  if (form) typed.add(form)
+})
+addEventListener('beforeunload', (event) => typed.size > 0 && event.preventDefault())
+
 document.addEventListener('submit', (event) => {
+  if (event.target instanceof HTMLFormElement) typed.delete(event.target)
   const question = event.target instanceof HTMLFormElement ? event.target.dataset['confirm'] : undefined
   if (question !== undefined && !confirm(question)) event.preventDefault()
 })
 
 // "/" leads to the search box, as in many programs.
 document.addEventListener('keydown', (event) => {
-  const box = document.getElementById('q')
+  const box = document.getElementById('q') ?? document.getElementById('find')
   const { target } = event
   const typing =
     target instanceof HTMLElement && (/^(?:input|textarea|select)$/i.test(target.tagName) || target.isContentEditable)
@@ -93,5 +122,8 @@ if (document.getElementById('live')) {
 }
 
 localTimes(document)
+localInputs()
+// On a phone it would open the keyboard.
+if (location.pathname === '/' && matchMedia('(min-width: 52rem)').matches) document.getElementById('find')?.focus()
 const menu = document.querySelector<HTMLDetailsElement>('details.menu')
 if (menu && matchMedia('(max-width: 52rem)').matches) menu.open = false

@@ -2,9 +2,9 @@
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { field, form, type Html } from '../parts.ts'
+import { count, field, form, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
+import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
 const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
 
@@ -70,7 +70,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, text(each, 'name')] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, `${text(each, 'name')} (${count(number(each, 'contacts_count'))} contacts)`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">Text</label>
@@ -89,7 +89,7 @@ function editorForm(
         ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
       </details>
       <button>Save the draft</button>`,
-    { kind: 'wide' },
+    { kind: 'wide keep' },
   )
 }
 

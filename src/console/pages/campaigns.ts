@@ -5,7 +5,6 @@ import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { page } from '../frame.ts'
 import {
-  answerOf,
   badge,
   button,
   count,
@@ -19,10 +18,11 @@ import {
   search,
   table,
   time,
+  type Cell,
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { answerOf, number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { copyOf } from './campaign-copy.ts'
 import { download, STATUSES } from './campaign-recipients.ts'
 import { checksOf, type Check } from '../checks.ts'
@@ -79,8 +79,8 @@ function progress(campaign: Thing): Html {
 function funnel(campaign: Thing, stats: Thing): Html {
   const all = number(campaign, 'recipients')
   const share = (name: string): string => (all === 0 ? '' : percent(number(stats, name) / all))
-  const row = (label: string, name: string): readonly [string, string, string] => [
-    label,
+  const row = (label: string, name: string, status?: string): readonly [Cell, string, string] => [
+    status === undefined ? label : html`<a href="/campaigns/${campaign.id}?status=${status}#recipients">${label}</a>`,
     stats.attributes[name] === null ? 'not tracked' : count(number(stats, name)),
     stats.attributes[name] === null ? '' : share(name),
   ]
@@ -89,11 +89,11 @@ function funnel(campaign: Thing, stats: Thing): Html {
     ['', { title: 'Recipients', figure: true }, { title: 'Share', figure: true }],
     [
       ['Recipients', count(all), ''],
-      row('Delivered', 'deliveries'),
+      row('Delivered, also those that bounced later', 'deliveries'),
       row('Opened by people', 'unique_opens'),
       row('Followed a link', 'unique_clicks'),
-      row('Bounced', 'bounces'),
-      row('Complained', 'complaints'),
+      row('Bounced', 'bounces', 'bounced'),
+      row('Complained', 'complaints', 'complained'),
       row('Unsubscribed', 'unsubscribes'),
     ],
     '',
@@ -104,7 +104,7 @@ const PAST = 'That time is past, so that nothing was started. Leave the field em
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { one } = found(await visit.get(`/campaigns/${id}?include=audience`))
+  const { included, one } = found(await visit.get(`/campaigns/${id}?include=audience`))
   const status = text(one, 'status')
   const draft = status === 'draft'
   const filter = isOneOf(STATUSES, visit.query('status')) ? visit.query('status') : ''
@@ -123,22 +123,22 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     done: done(visit),
     body: html`${live(
       visit,
-      html`${factsOf(one)}
+      html`${factsOf(one, included[0])}
       ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one) : ''} ${funnel(one, stats.one)}` : ''}`,
     )}
-    ${visit.reading ? '' : actions(visit, id, status)}
+    ${visit.reading ? '' : actions(visit, one, included[0])}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
     ${draft ? checksAndPreview(id, checks, await slowChecks(visit, id)) : ''}
     ${mails ? recipients(visit, id, filter, mails) : ''}`,
   })
 }
 
-function factsOf(campaign: Thing): Html {
-  const audience = campaign.relationships?.['audience']?.data
+function factsOf(campaign: Thing, audience: Thing | undefined): Html {
   return facts([
     ['Status', badge(text(campaign, 'status'))],
     ['Subject', text(campaign, 'subject')],
-    ['Audience', audience ? html`<a href="/audiences/${audience.id}">its contacts</a>` : ''],
+    ['Audience', audience ? html`<a href="/audiences/${audience.id}">${nameOf(audience)}</a>` : ''],
+    ['From', text(campaign, 'from_address') || 'noreply@ your domain'],
     ...(text(campaign, 'failure') === '' ? [] : ([['Why', text(campaign, 'failure')]] as const)),
     ...(campaign.attributes['scheduled_at'] === null
       ? []
@@ -160,12 +160,17 @@ const checksAndPreview = (id: string, checks: readonly Check[], slow: Html): Htm
     </div>`
 
 function recipients(visit: Visit, id: string, filter: string, mails: Answer): Html {
-  return html`<h2>Every recipient</h2>
+  return html`<h2 id="recipients">Every recipient</h2>
+    <p>
+      <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
+        >Export ${filter === '' ? 'all' : filter} as CSV</a
+      >
+    </p>
     <nav class="tabs" aria-label="Status">
       ${['', ...STATUSES].map(
         (each) =>
           html`<a
-            href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}"
+            href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}#recipients"
             ${each === filter ? html`aria-current="true"` : ''}
             >${each === '' ? 'all' : each}</a
           >`,
@@ -186,22 +191,21 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
       }),
       'Nobody with that status.',
     )}
-    ${pager(visit, mails)}
-    <p>
-      <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
-        >Export ${filter === '' ? 'all' : filter} as CSV</a
-      >
-    </p>`
+    ${pager(visit, mails)}`
 }
 
-function actions(visit: Visit, id: string, status: string): Html {
+const nameOf = (audience: Thing): string => text(audience, 'name') || 'its contacts'
+
+function actions(visit: Visit, campaign: Thing, audience: Thing | undefined): Html {
+  const { id } = campaign
+  const status = text(campaign, 'status')
   const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
     button(visit, 'move', label, { fields: { to }, ...options })
   return html`<div class="row">
       ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
       ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
       ${status === 'draft' ? '' : button(visit, 'copy', 'Copy as a draft', {})}
-      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel', { danger: true, confirm: 'What was not sent is never sent. This cannot be taken back.' }) : ''}
+      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'What was not sent is never sent. This cannot be taken back.' }) : ''}
       ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
     </div>
     ${
@@ -212,14 +216,20 @@ function actions(visit: Visit, id: string, status: string): Html {
             ${form(
               visit,
               'start',
-              html`${field({ name: 'at', label: 'When', type: 'datetime-local', hint: 'In UTC. At once when it is empty.' })}<button>
-                  Start
+              html`${field({ name: 'at', label: 'When', type: 'datetime-local', hint: 'In UTC. Leave it empty to start now.' })}<button>
+                  Start or schedule
                 </button>`,
-              { confirm: 'It goes to everybody in the audience who is subscribed.' },
+              { confirm: sentence(campaign, audience) },
             )}`
         : ''
     }`
 }
+
+/** What starting does, as a question before it. */
+const sentence = (campaign: Thing, audience: Thing | undefined): string =>
+  `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
+    audience ? `"${text(audience, 'name')}" (${count(number(audience, 'contacts_count'))} contacts)` : 'the audience'
+  }.`
 
 const one: Place = {
   path: '/campaigns/:id',

@@ -2,7 +2,6 @@
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import {
-  answerOf,
   badge,
   button,
   count,
@@ -20,7 +19,7 @@ import {
   type Html,
 } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { answerOf, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const HINT =
   'Words match addresses and subjects. Also to: from: subject: status: domain: campaign: agent: before: after:'
@@ -40,6 +39,10 @@ const list: Place = {
     const answer = await visit.get(
       `/outbound-emails?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
     )
+    // The search box of every page leads straight to the only mail that fits.
+    const [only] = answer.many
+    if (visit.query('from') === 'anywhere' && only && answer.many.length === 1 && !answer.next && !answer.previous)
+      return visit.context.redirect(`/mail/${only.id}`, 303)
     const rows = answer.many.map((mail) => [
       time(mail.attributes['created_at']),
       html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
@@ -155,7 +158,7 @@ function contents(visit: Visit, mail: Thing): Html {
   const headers = Object.entries((mail.attributes['headers'] ?? {}) as Record<string, string>)
   if (body === '' && words === '')
     return html`<p class="soft">
-      The text is no longer kept${text(mail, 'subject') === '' ? '' : ', or stands with its campaign'}.
+      The text is no longer kept here. The text of a campaign’s mail is on the page of its campaign.
     </p>`
   return html`${
     body === ''
