@@ -130,7 +130,7 @@ export function page(
               ${elsewhere ? elsewhereNote(visit) : ''}
               <h1>${title}</h1>
               ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
-              ${done === undefined || done === '' ? '' : html`<p class="done" role="status">${done}</p>`}
+              ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="done" role="status">${done}</p>`}
               ${refusals(errors)} ${body}
             </main>
           </div>

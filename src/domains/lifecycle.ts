@@ -129,8 +129,7 @@ function refuseKnown(reader: Reader, userKey: number, name: string, region: stri
       .where('region', '=', region)
       .where('deleted_at', 'is', null),
   )
-  if (known)
-    throw refuseAttribute('already_exists', 'name', `You have registered ${name} in the region ${region} already.`)
+  if (known) throw refuseAttribute('already_exists', 'name', `You have registered ${name} already (region: ${region}).`)
 }
 
 /** Changes a domain, as the specification says for each member. Throws 422. */

@@ -238,6 +238,23 @@ describe('signing in', () => {
     assert.ok(isSignIn(await linked.open('/')))
   })
 
+  test('without a password a second factor is turned off by a code of the app', async () => {
+    const user = await addUser(postrider.appliance.deps, { email: 'dora@owner.test' })
+    const { clock, store } = postrider.appliance.deps
+    const token = await store.write((tx) => makeLink(tx, user, clock.now()))
+    const guest = new Guest(postrider)
+    await guest.send(await guest.open(`/sign-in?link=${token}`), 'use-link')
+    const account = await guest.open('/account')
+    const [, secret] = /name="secret" value="([A-Z2-7]+)"/.exec(account.text)!
+    const code = (): string => new TOTP({ secret: secret! }).generate({ timestamp: postrider.clock.now() })
+    const on = await guest.send(account, 'factor', { code: code() })
+    assert.equal((await guest.send(on, 'no-factor', { old: '' })).status, 422)
+    assert.equal((await guest.send(on, 'no-factor', { old: code() })).status, 422, 'that code is used up')
+    postrider.clock.leap(MINUTE)
+    const off = await guest.send(on, 'no-factor', { old: code() })
+    assert.match(off.text, /name="secret"/)
+  })
+
   test('sessions are listed, end one by one, and all with a new password', async () => {
     const other = new Guest(postrider)
     await other.signIn(postrider.user.email, PASSWORD)

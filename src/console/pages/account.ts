@@ -1,7 +1,7 @@
 // The person's own account: password, passkeys, second factor, and where they are signed in.
 import { html } from 'hono/html'
 import { passkeysOf, removePasskey } from '../../accounts/passkeys.ts'
-import { newFactor, turnOff, turnOn } from '../../accounts/second-factor.ts'
+import { newFactor, turnOff, turnOn, useCode } from '../../accounts/second-factor.ts'
 import { endSession, endSessions, listSessions } from '../../accounts/sessions.ts'
 import { checkPassword, setPassword } from '../../accounts/users.ts'
 import type { ApiDeps } from '../../api/deps.ts'
@@ -34,6 +34,9 @@ export const accountPlace = (deps: ApiDeps, signedInAnew: (visit: Visit) => Prom
               given.get('secret'),
             )
       case 'no-factor':
+        // Whoever has no password signs in by link or passkey, and proves it with a code of the app.
+        if (user.password_hash === null && !(await useCode(deps, user, given.get('old'))))
+          return show(deps, visit, said('old-factor', 'The code is wrong. Take the next one that the app shows.'))
         if (!(await rightPassword(user.password_hash, given.get('old'))))
           return show(deps, visit, said('old-factor', 'The password is wrong.'))
         await turnOff(deps, user)
@@ -94,7 +97,7 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
       <h2>Passkeys</h2>
       ${passkeys(deps, visit)}
       <h2>Second factor</h2>
-      ${user.sealed_totp === null ? factorForm(visit, errors, secret) : factorOff(visit, errors)}
+      ${user.sealed_totp === null ? factorForm(visit, errors, secret) : factorOff(visit, errors, user.password_hash !== null)}
       <h2>Sessions</h2>
       ${sessions(deps, visit)}`,
   })
@@ -138,12 +141,12 @@ const passkeys = (deps: ApiDeps, visit: Visit): Html =>
       <p class="bad" role="alert" data-said></p>
     </form>`
 
-const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
+const factorOff = (visit: Visit, errors: Answer['errors'], hasPassword: boolean): Html =>
   form(
     visit,
     'no-factor',
     html`<p>A code of your authenticator app is asked for after the password.</p>
-      ${field({ name: 'old', label: 'Present password', type: 'password', error: faultIn(errors)('old-factor') })}<button
+      ${field({ name: 'old', ...(hasPassword ? { label: 'Present password', type: 'password' } : { label: 'Code of the app' }), error: faultIn(errors)('old-factor') })}<button
         class="danger"
       >
         Turn it off

@@ -101,6 +101,10 @@ const chart = (series: readonly Bucket[]): Html =>
     </figure>
     <details>
       <summary>The figures as a table</summary>
+      <p class="soft">
+        By the answers of the receivers, recipient by recipient. A mail that a receiver took counts as delivered here,
+        also when it bounced later.
+      </p>
       <div class="scroll" tabindex="0" role="region" aria-label="Figures over time">
         <table>
           <thead>

@@ -38,7 +38,8 @@ export const receivers: Place = {
     })
     return page(visit, {
       title: 'By receiver',
-      about: 'Which providers and domains take your mail, how fast, and what they say when they do not.',
+      about:
+        'Which providers and domains take your mail, how fast, and what they say when they do not. Mail that bounced after it was taken counts as delivered here.',
       errors: answer.errors,
       body: html`${periods(visit, period)}
       ${live(
