@@ -1,4 +1,5 @@
-// Notices to an owner or to the operator: stored in the transaction of their cause, and mailed by the server itself.
+// Notices to an account's owner or to the operator. A notice is stored in the transaction of its cause, and the server
+// itself mails it.
 import { DAY, MINUTE } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -8,22 +9,22 @@ import type { RowOf } from '../store/tables.ts'
 export type Notice = RowOf<'notices'>
 
 export interface NewNotice {
-  /** Null: only with `recipient`. */
+  /** Null is allowed only with `recipient`. */
   user_key: number | null
-  /** The address when it is not the user's own. */
+  /** The address, when it is not the user's own. */
   recipient?: string
-  /** The domain that it is about, if there is one. */
+  /** The domain that the notice is about, if any. */
   domain_key: number | null
   subject: string
   text: string
 }
 
-/** A notice is tried for this long. */
+/** A notice is retried for this long. */
 const PATIENCE = 7 * DAY
 /** The delays between attempts; the last one repeats. */
 const RETRY = [1, 5, 15, 30, 60, 120, 240, 360].map((minutes) => minutes * MINUTE)
 
-/** Stores a notice. `mailed` 2: it is listed but not mailed. */
+/** Stores a notice. `mailed` 2: it is only listed, not mailed. */
 export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): void {
   const next_attempt_at = mailed === 0 ? now : null
   tx.run(
@@ -36,8 +37,8 @@ export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 =
 const MAX_TEXT = 8 * 1024
 
 /**
- * For what strangers may cause often:
- * one notice a day for each domain and subject, not mailed, that counts and lists the entries.
+ * For events that strangers can cause often: one notice a day for each domain and subject. It is not mailed; it counts
+ * and lists the events.
  */
 export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: number): void {
   const today = tx.first(
@@ -71,7 +72,7 @@ export function listNotices(reader: Reader): Addressed[] {
   return reader.all(addressed.orderBy('notices.key', 'desc').limit(200))
 }
 
-/** The next notices to be mailed, except those under way, in the order of their due times. */
+/** The next notices to mail, earliest first, without the ones in progress. */
 export function nextNotices(reader: Reader, busy: readonly number[], limit: number): Addressed[] {
   return reader.all(
     addressed
@@ -82,7 +83,9 @@ export function nextNotices(reader: Reader, busy: readonly number[], limit: numb
   )
 }
 
-/** Before an attempt: counts it and sets the time of the next one, in case the process ends in the middle. */
+/**
+ * Called before an attempt: counts it and sets the time of the next one, in case the process ends during the attempt.
+ */
 export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): void {
   const delay = RETRY[Math.min(attempts, RETRY.length - 1)]!
   tx.run(
@@ -94,8 +97,8 @@ export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): vo
 }
 
 /**
- * After an attempt. A notice that was refused permanently is tried again once a day, because the mailbox may be
- * repaired. True after the last attempt.
+ * Called after an attempt. A permanently refused notice is tried again once a day, because the mailbox may be repaired.
+ * True after the last attempt.
  */
 export function endAttempt(
   tx: Tx,
@@ -104,7 +107,7 @@ export function endAttempt(
   now: number,
 ): boolean {
   const one = tx.first(db.selectFrom('notices').select('next_attempt_at').where('key', '=', key))
-  // Its owner was removed meanwhile, and the notice with them.
+  // The owner was removed during the attempt, and the notice with the owner.
   if (!one) return true
   const next = result === 'refused' ? now + DAY : (one.next_attempt_at ?? now)
   const over = result === 'mailed' || next > created_at + PATIENCE

@@ -1,6 +1,6 @@
-// Allowed redirect targets of OAuth programs: the origins of the configuration, and those that the operator allowed by
-// command. Known programs are allowed by name; their documented addresses are listed here, so that a new version of
-// Postrider can change them.
+// Allowed redirect targets of OAuth programs: the origins of the configuration, and the ones that the operator allowed
+// by command. Well-known programs are allowed by name. Their documented addresses are listed here, so that a new
+// version of Postrider can change them.
 import type { Config } from '../base/config.ts'
 import type { Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -8,9 +8,9 @@ import type { Reader, Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 
 export interface Allowed {
-  /** Any address of these origins; http://127.0.0.1 and the like without a port allow any port. */
+  /** Any address of these origins. A loopback origin without a port (http://127.0.0.1) allows any port. */
   origins: string[]
-  /** Only these addresses; a final `/*` stands for one name. A private-use scheme can be allowed only here. */
+  /** Only these addresses; a final `/*` matches one path segment. A private-use scheme can be allowed only here. */
   addresses: string[]
 }
 
@@ -31,7 +31,7 @@ export const PROGRAMS: Readonly<Record<string, Allowed>> = {
   n8n: { origins: [], addresses: ['https://oauth.n8n.cloud/oauth2/callback'] },
 }
 
-/** The meaning of one name of the list; undefined when it is neither a program nor an origin. */
+/** The targets of one entry of the list; undefined when it is neither a program nor an origin. */
 function meaningOf(name: string): Allowed | undefined {
   if (Object.hasOwn(PROGRAMS, name)) return PROGRAMS[name]
   const url = URL.canParse(name) ? new URL(name) : undefined
@@ -52,7 +52,7 @@ function keptForm(name: string): string {
 
 const names = statement<object>()(() => db.selectFrom('oauth_allowed').selectAll().orderBy('name'))
 
-/** All allowed targets. Read each time: a command takes effect at the next request. */
+/** All allowed targets. Read each time, so that a command takes effect at the next request. */
 export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Allowed {
   const parts = reader.all(names({})).flatMap(({ name }) => meaningOf(name) ?? [])
   return {
@@ -63,7 +63,7 @@ export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Al
 
 export interface Entry extends Allowed {
   name: string
-  /** Null: from the configuration. */
+  /** Null: the entry is from the configuration. */
   created_at: number | null
 }
 
@@ -76,7 +76,7 @@ export function listAllowed(reader: Reader, { oauth }: Pick<Config, 'oauth'>): E
   ]
 }
 
-/** Allows a program or an origin; returns the stored name. Throws an OperatorError. */
+/** Allows a program or an origin; returns the stored name. Throws an OperatorError for an invalid name. */
 export async function allow({ clock, store }: { store: Store; clock: Clock }, given: string): Promise<string> {
   const name = keptForm(given)
   await store.write(
@@ -91,7 +91,7 @@ export async function allow({ clock, store }: { store: Store; clock: Clock }, gi
   return name
 }
 
-/** Removes a permission. Throws an OperatorError when there is none that a command gave. */
+/** Removes an entry that a command added. Throws an OperatorError when there is none. */
 export async function disallow({ store }: { store: Store }, given: string): Promise<string> {
   const name = meaningOf(given) ? keptForm(given) : given
   const { changes } = await store.write((tx) => tx.run(db.deleteFrom('oauth_allowed').where('name', '=', name)))

@@ -1,5 +1,5 @@
-// OAuth clients that register themselves (RFC 7591, D58) or publish a metadata document (oauth-documents.ts): public,
-// without secret, limited to mcp:use, redirected only to targets that the operator allows.
+// OAuth clients that register themselves (RFC 7591, D58) or publish a metadata document (oauth-documents.ts): public
+// clients without a secret, limited to mcp:use, and redirected only to targets that the operator allows.
 import { DAY, type Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import { isObject, textsOf } from '../base/json.ts'
@@ -17,14 +17,15 @@ export const MAX_CLIENTS = 10_000
 /** A client without a grant is deleted after this long. */
 const UNUSED = 30 * DAY
 /**
- * Characters that a client's name must not have, because the consent page shows it: control and format characters
- * (which turn or hide text), line ends, lone surrogates, invisible blanks, three or more marks in a row.
+ * Characters that a client's name must not contain, because the consent page shows it: control and format characters
+ * (which can reverse or hide text), line ends, lone surrogates, invisible blanks, and three or more combining marks in
+ * a row.
  */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{3}/u
 const ANSWERED = ['code', 'state', 'iss', 'error', 'error_description']
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
 
-/** Why a registration is refused: an error code of RFC 7591 §3.2.2 and a sentence. */
+/** The reason for refusing a registration: an error code of RFC 7591 §3.2.2 and a sentence. */
 export interface RegistrationFault {
   error: 'invalid_redirect_uri' | 'invalid_client_metadata'
   description: string
@@ -62,7 +63,7 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
   for (const [name, value, known] of lists)
     if (value !== undefined && (!Array.isArray(value) || !value.every((each) => known.some((one) => one === each))))
       return wrong('invalid_client_metadata', `"${name}" may hold ${known.join(', ')}.`)
-  // The RFC's default is client_secret_basic; here every client is public, and the answer says so.
+  // The RFC's default is client_secret_basic. Here every client is public, and the answer says so.
   if (token_endpoint_auth_method !== undefined && token_endpoint_auth_method !== 'none')
     return wrong('invalid_client_metadata', '"token_endpoint_auth_method" must be "none": clients have no secret here.')
   const name = typeof client_name === 'string' ? client_name.trim() : ''
@@ -70,15 +71,15 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
 }
 
 /**
- * Whether a redirect URI is allowed:
- * its origin as the URL parser reads it, without userinfo and fragment; or its whole text.
+ * Whether a redirect URI is allowed: by its origin (as the URL parser reads it; no userinfo, no fragment), or by its
+ * whole text.
  */
 export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolean {
   if (typeof uri !== 'string' || uri.length > MAX_URI || !/^[\x21-\x7e]+$/.test(uri)) return false
   if (addresses.some((address) => isAddress(uri, address))) return true
   if (
-    // An absolute URI by RFC 3986: the URL parser would add missing slashes.
-    // No userinfo, not even an empty one, no wildcard.
+    // It must be an absolute URI by RFC 3986, because the URL parser would add missing slashes. Userinfo (even empty)
+    // and wildcards are not allowed.
     !/^https?:\/\/[^/?#@\\]+(?:[/?]|$)/i.test(uri) ||
     /[\\*]/.test(uri) ||
     !URL.canParse(uri)
@@ -86,12 +87,12 @@ export function isAllowed(uri: unknown, { addresses, origins }: Allowed): boolea
     return false
   const url = new URL(uri)
   if (!/^https?:$/.test(url.protocol) || uri.includes('#') || url.username !== '' || url.password !== '') return false
-  // Parameters of the answer must not be in the URI already.
+  // Parameters of the OAuth answer must not be in the URI already.
   if (ANSWERED.some((name) => url.searchParams.has(name))) return false
   return isAllowedOrigin(url, origins)
 }
 
-/** A final `/*` stands for one name: no dots, no further path, no query. */
+/** A final `/*` matches one path segment without dots, and no query. */
 const isAddress = (uri: string, address: string): boolean =>
   address.endsWith('/*')
     ? uri.startsWith(address.slice(0, -1)) && /^[\w-]+$/.test(uri.slice(address.length - 1))
@@ -107,19 +108,20 @@ export const isAllowedOrigin = (url: URL, allowedOrigins: readonly string[]): bo
       : allowed.origin !== 'null' && url.origin === allowed.origin
   })
 
-/** Whether a redirect URI is one of the client's: the same text, or on loopback the same but for the port. */
+/** Whether a client registered this redirect URI: the same text, or on loopback the same text with another port. */
 export function isRegistered({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>, uri: string): boolean {
   return textsOf(redirect_uris).some((known) => {
     if (known === uri) return true
     const url = new URL(known)
     if (!LOOPBACK.includes(url.hostname) || url.protocol !== 'http:') return false
-    // Compared as text: the URL parser would treat backslashes, dots, an empty fragment or userinfo as equal.
+    // Compared as text: the URL parser would ignore differences in backslashes, dots, empty fragments and empty
+    // userinfo.
     const portless = (text: string): string => text.replace(/^(http:\/\/(?:[\w.]+|\[::1\])):\d{1,5}(?=[/?]|$)/i, '$1')
     return URL.canParse(uri) && portless(known) === portless(uri)
   })
 }
 
-/** Whether every redirect URI is on the device of the person who is asked. Any program may listen there. */
+/** Whether every redirect URI is on the device of the person who is asked. There, any program may listen. */
 export const isLoopbackOnly = ({ redirect_uris }: Pick<OauthClient, 'redirect_uris'>): boolean =>
   textsOf(redirect_uris).every((uri) => LOOPBACK.includes(new URL(uri).hostname))
 
@@ -127,7 +129,7 @@ export const isLoopbackOnly = ({ redirect_uris }: Pick<OauthClient, 'redirect_ur
 const ungranted =
   'not exists (select 1 from oauth_grants g where g.client_key = oauth_clients.key and g.revoked_at is null)'
 
-/** Registers a client under an id of ours. Undefined when every client has a grant and there are too many. */
+/** Registers a client under a new id. Undefined when there are too many clients and every client has a grant. */
 export const addClient = (
   deps: { store: Store; clock: Clock },
   given: Registration,
@@ -135,8 +137,8 @@ export const addClient = (
   deps.store.write((tx) => insertClient(tx, deps.clock.now(), { ...given, id: newId(deps.clock.now()), until: null }))
 
 /**
- * Keeps what was read of a client's metadata document, which counts until then (milliseconds), in place of what was
- * kept of it before. Undefined when it is a new one, every client has a grant and there are too many.
+ * Stores the content of a client's metadata document in place of an earlier version; `until` (ms) is the end of its
+ * freshness. Undefined when the client is new, there are too many clients and every client has a grant.
  */
 export function keepClient(
   { clock, store }: { store: Store; clock: Clock },
@@ -152,8 +154,8 @@ export function keepClient(
 }
 
 /**
- * At the limit, the least recently used client without a grant is deleted: a flood of registrations must not shut out
- * others.
+ * At the limit, the least recently used client without a grant is deleted: a flood of registrations must not exclude
+ * other clients.
  */
 function insertClient(
   tx: Tx,
@@ -177,7 +179,7 @@ export function clientById(reader: Reader, id: string): OauthClient | undefined 
   return reader.first(db.selectFrom('oauth_clients').selectAll().where('id', '=', id))
 }
 
-/** Deletes clients that have had no grant for long; returns how many. */
+/** Deletes clients that have had no grant for a long time; returns their number. */
 export function forgetClients(store: Store, now: number): Promise<number> {
   return store.write(
     (tx) => tx.run(raw(`delete from oauth_clients where last_used_at < ? and ${ungranted}`, [now - UNUSED])).changes,

@@ -1,18 +1,18 @@
-// OAuth clients that publish their metadata themselves, at the https URL that is their client_id
-// (draft-ietf-oauth-client-id-metadata-document-02): the form of such a URL, and the rules of the document. Where
-// people may be led back to is decided by the operator's list, as for clients that register.
+// OAuth clients that publish their metadata at the https URL that is their client_id
+// (draft-ietf-oauth-client-id-metadata-document-02): the form of the URL, and the rules for the document. Redirects are
+// allowed by the operator's list, as for clients that register.
 import type { Allowed } from './oauth-allowed.ts'
 import { isAllowed, readRegistration, type Registration, type RegistrationFault } from './oauth-clients.ts'
 
 const MAX_URL = 2000
 
-/** Whether a client_id is meant as a URL; those of registered clients never begin so. */
+/** Whether a client_id is a URL; the ids of registered clients never begin with "https:". */
 export const isUrl = (clientId: string): boolean => /^https:/i.test(clientId)
 
 /**
- * What is wrong with a Client Identifier URL (§3), as the end of a sentence; undefined when nothing is. The text must
- * be as the URL parser writes it, because clients are compared by their text: no dot segments, no default port, lower
- * case.
+ * The error in a Client Identifier URL (§3), as the end of a sentence; undefined when there is none. The text must be
+ * as the URL parser writes it (no dot segments, no default port, lower case), because clients are compared by this
+ * text.
  */
 export function urlFault(clientId: string): string | undefined {
   if (clientId.length > MAX_URL) return `is longer than ${MAX_URL} characters`
@@ -24,19 +24,19 @@ export function urlFault(clientId: string): string | undefined {
   return href === clientId ? undefined : `must have a path and be written in its normal form, ${href.slice(0, 200)}`
 }
 
-/** The host in a client_id that is a URL, with its port where it is not 443; undefined for other client_ids. */
+/** The host of a client_id that is a URL, with its port when it is not 443; undefined for other client_ids. */
 export const hostOf = (clientId: string): string | undefined =>
   isUrl(clientId) && URL.canParse(clientId) ? new URL(clientId).host : undefined
 
-/** The name that a client gave itself, with the host of its metadata document in brackets where it has one. */
+/** The name that a client gave itself; then the host of its metadata document, if any, in brackets. */
 export function programName({ client_id, client_name }: { client_id: string; client_name: string }): string {
   const host = hostOf(client_id)
   return host === undefined ? client_name : `${client_name} (${host})`.trim()
 }
 
 /**
- * Checks the document at a URL (§4). It serves every authorization server, so that grant types, response types and
- * redirect URIs which are not for this one are passed over; what is left must be fit for a registration.
+ * Checks the document at a URL (§4). One document is for all authorization servers. So grant types, response types and
+ * redirect URIs that this server does not support are ignored; the rest must be valid for a registration.
  */
 export function readDocument(url: string, body: unknown, allowed: Allowed): Registration | RegistrationFault {
   const wrong = (description: string): RegistrationFault => ({ error: 'invalid_client_metadata', description })
@@ -64,10 +64,14 @@ export function readDocument(url: string, body: unknown, allowed: Allowed): Regi
   return 'error' in registration ? registration : { ...registration, redirectUris: wellMade(redirect_uris) }
 }
 
-/** A list that holds the one name, reduced to it; anything else unchanged, to be refused or taken. */
+/**
+ * A list with this name in it becomes a list of this name alone; any other value stays, and readRegistration judges it.
+ */
 const withOnly = (list: unknown, name: string): unknown => (Array.isArray(list) && list.includes(name) ? [name] : list)
 
-/** The URIs that may come to be allowed; whether one is, is asked at each authorization. */
+/**
+ * The URIs with a valid form. Whether a URI is allowed is decided at each authorization, because the list can change.
+ */
 const wellMade = (uris: readonly unknown[]): string[] => [
   ...new Set(
     uris.filter(

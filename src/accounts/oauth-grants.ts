@@ -1,6 +1,6 @@
 // Grants of users to OAuth clients (OAuth 2.1, RFC 7636, RFC 8707, D58). A code is valid once, for 60 seconds; an
-// access token for an hour; a refresh token for one exchange. A second use means that it was stolen: the whole grant is
-// revoked.
+// access token for an hour; a refresh token for one exchange. A second use of a code or refresh token means that it was
+// stolen: the whole grant is revoked.
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -12,7 +12,7 @@ import type { OauthClient } from './oauth-clients.ts'
 const CODE_LIFE = MINUTE
 const ACCESS_LIFE = HOUR
 const REFRESH_LIFE = 90 * DAY
-/** Used codes and tokens are kept this long, to recognise a second use. */
+/** Used codes and tokens are kept this long, so that a second use is detected. */
 const KEPT = 7 * DAY
 
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
@@ -68,8 +68,8 @@ export interface CodeExchange {
 }
 
 /**
- * Exchanges a code for tokens.
- * Of two exchanges at once only one succeeds, because the transaction marks the code as used.
+ * Exchanges a code for tokens. Of two exchanges at the same time only one succeeds, because the transaction marks the
+ * code as used.
  */
 export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, given: CodeExchange): Promise<Exchange> {
   return store.write((tx): Exchange => {
@@ -98,7 +98,7 @@ export interface RefreshExchange {
   resource: string | undefined
 }
 
-/** Exchanges a refresh token for the next pair; a used one revokes its whole grant. */
+/** Exchanges a refresh token for the next pair. A refresh token that was used before revokes its whole grant. */
 export function exchangeRefresh(
   { clock, store }: { store: Store; clock: Clock },
   given: RefreshExchange,
@@ -137,8 +137,8 @@ function revokeGrant(tx: Tx, key: number, now: number): void {
 }
 
 /**
- * Revokes a token (RFC 7009): a refresh token revokes its whole grant, an access token only itself. False when it is
- * another client's. An unknown or expired token counts as revoked.
+ * Revokes a token (RFC 7009): a refresh token revokes its whole grant, an access token only itself. False when the
+ * token belongs to another client. An unknown or expired token counts as revoked.
  */
 export function takeBack(
   { clock, store }: { store: Store; clock: Clock },
@@ -220,7 +220,7 @@ export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }
   })
 }
 
-/** Deletes tokens that expired long ago, and old grants without any token; returns how many. */
+/** Deletes tokens that expired long ago, and old grants without any token; returns their number. */
 export function forgetGrants(store: Store, now: number): Promise<number> {
   return store.write((tx) => {
     const tokens = tx.run(db.deleteFrom('oauth_tokens').where('expires_at', '<', now - KEPT)).changes

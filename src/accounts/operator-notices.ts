@@ -1,5 +1,5 @@
-// Mails the operator about lasting trouble of this server (D66, D72), each kind once a day. The operator is `[notices]
-// operator`, else the first user.
+// Mails the operator about problems of this server that last (D66, D72), each kind once a day. The operator is
+// `[notices] operator`, or else the first user.
 import { DAY, iso, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Troubles } from '../base/trouble.ts'
@@ -7,11 +7,11 @@ import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { addNotice, type NewNotice } from './notices.ts'
 
-/** Trouble that ends within this time is not mailed. */
+/** A problem that ends within this time is not mailed. */
 const LASTING = MINUTE
 const AGAIN = DAY
 
-/** The recipient of notices about the whole server; undefined before there is a user. */
+/** The recipient of notices about the whole server; undefined when there is no user yet. */
 export function operatorOf(
   reader: Reader,
   { notices }: Pick<Config, 'notices'>,
@@ -30,7 +30,7 @@ export interface OperatorDeps {
   clock: Clock
   troubles: Troubles
   config: Pick<Config, 'notices' | 'hostname'>
-  /** Says that notices wait to be mailed. */
+  /** Wakes the loop that mails notices. */
   ring: () => void
 }
 
@@ -43,7 +43,8 @@ export class OperatorNotices {
   }
 
   /**
-   * Called every second. The trouble may also prevent writing the notice: then it is tried again, one try at a time.
+   * Called every second. The problem may also prevent the writing of the notice; then the next call tries again. Only
+   * one write runs at a time.
    */
   look(): void {
     const { clock, config, ring, store, troubles } = this.#deps
@@ -73,7 +74,7 @@ log (event "trouble") say more. The same trouble is told once a day at most.
   }
 }
 
-/** Whether a notice of that subject was written since a time (ms). */
+/** Whether a notice with this subject was written after a time (ms). */
 export function toldSince(reader: Reader, subject: string, since: number): boolean {
   const told = db.selectFrom('notices').select('key').where('subject', '=', subject).where('created_at', '>', since)
   return reader.first(told) !== undefined

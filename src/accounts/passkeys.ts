@@ -1,5 +1,5 @@
-// Passkeys (WebAuthn): made and used in the browser, proven here. A challenge is made for one ceremony, lasts five
-// minutes and is kept in memory alone: after a restart the person presses the button again.
+// Passkeys (WebAuthn): the browser creates and uses them, the server verifies them here. A challenge is for one
+// ceremony, lasts five minutes, and is kept only in memory: after a restart the person presses the button again.
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -10,7 +10,7 @@ import type { User } from './users.ts'
 
 export type Passkey = RowOf<'passkeys'>
 
-/** Loaded with the first ceremony: the library has nine hundred files, and most commands and days need none of them. */
+/** Loaded at the first ceremony: the library has nine hundred files, and most commands do not need it. */
 const library = (): Promise<typeof import('@simplewebauthn/server')> => import('@simplewebauthn/server')
 
 const LASTS = 5 * MINUTE
@@ -24,14 +24,14 @@ export interface PasskeyDeps {
 
 export class Passkeys {
   readonly #deps: PasskeyDeps
-  /** Challenges that wait for their answer, with when they were made. */
+  /** Challenges without an answer yet, with the time of their creation. */
   readonly #challenges = new Map<string, number>()
 
   constructor(deps: PasskeyDeps) {
     this.#deps = deps
   }
 
-  /** What the browser makes a new passkey from. */
+  /** The options with which the browser creates a new passkey. */
   async register(user: Pick<User, 'key' | 'id' | 'email' | 'name'>): Promise<object> {
     const { generateRegistrationOptions } = await library()
     const options = await generateRegistrationOptions({
@@ -48,7 +48,7 @@ export class Passkeys {
     return options
   }
 
-  /** Keeps a new passkey. False when the answer proves nothing. */
+  /** Stores a new passkey. False when the browser's answer is not valid. */
   async registered(user: Pick<User, 'key'>, name: string, response: RegistrationResponseJSON): Promise<boolean> {
     const { clock, store } = this.#deps
     const { verifyRegistrationResponse } = await library()
@@ -77,7 +77,7 @@ export class Passkeys {
     return true
   }
 
-  /** What the browser signs to sign in; it finds the person's passkey itself. */
+  /** The challenge that the browser signs for a sign-in; the browser offers the person's passkeys itself. */
   async ask(): Promise<object> {
     const { generateAuthenticationOptions } = await library()
     const options = await generateAuthenticationOptions({ rpID: this.#host, userVerification: 'preferred' })
@@ -85,7 +85,7 @@ export class Passkeys {
     return options
   }
 
-  /** The user that an answer proves; undefined when it proves none. */
+  /** The user whose passkey signed the answer; undefined when the answer is not valid. */
   async answered(response: AuthenticationResponseJSON): Promise<User | undefined> {
     const { clock, store } = this.#deps
     const known =
@@ -125,7 +125,7 @@ export class Passkeys {
     this.#challenges.set(challenge, now)
   }
 
-  /** Whether a challenge was made here and is not over. It counts once. */
+  /** Whether a challenge is from this server and has not expired. It can be used once. */
   #takes(challenge: string): boolean {
     const at = this.#challenges.get(challenge)
     this.#challenges.delete(challenge)
@@ -137,7 +137,7 @@ export function passkeysOf(reader: Reader, userKey: number): Passkey[] {
   return reader.all(db.selectFrom('passkeys').selectAll().where('user_key', '=', userKey).orderBy('key'))
 }
 
-/** False when the user has no such passkey. */
+/** Removes a passkey. False when the user has no such passkey. */
 export function removePasskey({ store }: { store: Store }, userKey: number, id: string): Promise<boolean> {
   return store.write(
     (tx) => tx.run(db.deleteFrom('passkeys').where('user_key', '=', userKey).where('id', '=', id)).changes > 0,

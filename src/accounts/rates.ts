@@ -1,4 +1,4 @@
-// Rate limits: a token bucket per key, kept in memory (D8). A bucket that is full again is forgotten.
+// Rate limits: a token bucket per key, kept in memory (D8). A full bucket is the same as none, so it can be dropped.
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
@@ -7,7 +7,7 @@ export interface Rate {
   allowed: boolean
   limit: number
   remaining: number
-  /** Seconds until the bucket is full again; for a refused request until one more fits. */
+  /** Seconds until the bucket is full again; for a refused request, until one more request fits. */
   reset: number
 }
 
@@ -16,7 +16,7 @@ interface Bucket {
   at: number
 }
 
-/** Beyond this many keys the full buckets are dropped. */
+/** With more keys than this, the full buckets are dropped. */
 const SWEEP_ABOVE = 10_000
 
 export class RateLimit {

@@ -1,4 +1,4 @@
-// The scopes of tokens: the sixteen of the specification; `mcp:use` is for OAuth clients only (D15).
+// The scopes of tokens: the sixteen of the specification, and `mcp:use`, which only OAuth clients have (D15).
 import { isOneOf } from '../base/one-of.ts'
 
 export const SCOPES = [

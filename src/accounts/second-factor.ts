@@ -1,5 +1,5 @@
-// The second factor: codes of six digits that change every 30 seconds (RFC 6238), as every authenticator app makes
-// them. The key is kept sealed under the instance key. A code counts once, and may be one step early or late.
+// The second factor: codes of six digits that change every 30 seconds (RFC 6238), as authenticator apps make them. The
+// key is encrypted under the instance key. A code is valid once, and may be one step early or late.
 import { Secret, TOTP } from 'otpauth'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -22,13 +22,13 @@ const labelOf = ({ id }: Pick<User, 'id'>): string => `totp ${id}`
 const totpOf = (secret: string, email = ''): TOTP =>
   new TOTP({ issuer: 'Postrider', label: email, algorithm: 'SHA1', digits: DIGITS, period: PERIOD, secret })
 
-/** A new key: in base32 for typing, and as the URI that apps read from a QR code. Nothing is kept yet. */
+/** A new key: in base32 for typing, and as the URI for a QR code. It is not stored yet. */
 export function newFactor({ email }: Pick<User, 'email'>): { secret: string; uri: string } {
   const secret = new Secret({ size: KEY_BYTES }).base32
   return { secret, uri: totpOf(secret, email).toString() }
 }
 
-/** The time step of the given code; undefined when no present step has it, or the step is not later than `after`. */
+/** The time step of a code; undefined when the code is wrong for now, or its step is not later than `after`. */
 function stepOf(secret: string, code: string, now: number, after: number): number | undefined {
   const delta = totpOf(secret).validate({ token: code.replaceAll(/\s/g, ''), timestamp: now, window: 1 })
   if (delta === null) return undefined
@@ -36,7 +36,7 @@ function stepOf(secret: string, code: string, now: number, after: number): numbe
   return step > after ? step : undefined
 }
 
-/** Turns the second factor on, once its owner has shown a code of the new key. False when the code is wrong. */
+/** Turns the second factor on, after a right code of the new key. False when the code is wrong. */
 export async function turnOn(
   { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key' | 'id'>,
@@ -54,7 +54,6 @@ export async function turnOn(
   return true
 }
 
-/** Turns it off. */
 export function turnOff({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<unknown> {
   return store.write((tx) =>
     tx.run(
@@ -66,7 +65,7 @@ export function turnOff({ clock, store }: FactorDeps, user: Pick<User, 'key'>): 
   )
 }
 
-/** Whether a code is right now; it is used up by that. */
+/** Whether a code is right now; a right code cannot be used again. */
 export function useCode(
   { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key'>,

@@ -1,6 +1,6 @@
-// Sessions of people in browsers (D76): one serves the console and the pages of OAuth. The cookie holds 32 random
-// bytes, of which only the SHA-256 is kept. A session ends after 12 hours without a request, after 30 days, by its
-// owner's hand, or with a new password.
+// Sessions of people in browsers (D76); one session is for the console and the pages of OAuth. The cookie holds 32
+// random bytes; only their SHA-256 is stored. A session ends after 12 hours without a request, after 30 days, when its
+// owner ends it, or with a new password.
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -12,14 +12,14 @@ export type Session = RowOf<'sessions'>
 
 const IDLE = 12 * HOUR
 const LONGEST = 30 * DAY
-/** The last use is noted at most this often. */
+/** The last use is written at most this often. */
 const NOTED_EVERY = MINUTE
-/** Octets of the browser's own name that are kept. */
+/** Octets of the User-Agent header that are stored. */
 const MAX_PROGRAM = 200
 
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
 
-/** Opens a session; the secret is for the cookie, and is not kept. */
+/** Opens a session; the secret is for the cookie and is not stored. */
 export async function openSession(
   { clock, store }: { store: Store; clock: Clock },
   user: { key: number },
@@ -51,20 +51,22 @@ const byHash = statement<{ hash: Uint8Array }>()((arg) =>
   db.selectFrom('sessions').selectAll().where('hash', '=', arg.hash),
 )
 
-/** The session that a cookie names, if it is not over. The look-up is by hash, which takes no secret-dependent time. */
+/**
+ * The session of a cookie, if it has not expired. It is found by hash, so the time reveals nothing about the secret.
+ */
 export function findSession(reader: Reader, secret: string, now: number): Session | undefined {
   const session = reader.first(byHash({ hash: digest(secret) }))
   return session && now - session.seen_at < IDLE && now - session.created_at < LONGEST ? session : undefined
 }
 
-/** Notes that a session was used, at most once a minute. */
+/** Writes the last use of a session, at most once a minute. */
 export function noteSession(store: Store, { key, seen_at }: Session, now: number): void {
   if (now - seen_at < NOTED_EVERY) return
-  // A note that is lost ends the session a minute sooner.
+  // A lost write does little harm: the session ends a minute earlier.
   store.write((tx) => tx.run(db.updateTable('sessions').set({ seen_at: now }).where('key', '=', key))).catch(() => {})
 }
 
-/** The sessions of a user that are not over, the last used first. */
+/** The open sessions of a user, the last used first. */
 export function listSessions(reader: Reader, userKey: number, now: number): Session[] {
   return reader.all(
     db
@@ -84,13 +86,13 @@ export function endSession({ store }: { store: Store }, userKey: number, id: str
   )
 }
 
-/** Ends every session of a user, but one that is named. */
+/** Ends every session of a user except the one with the key `but`. */
 export function endSessions(tx: Tx, userKey: number, but?: number): number {
   const all = db.deleteFrom('sessions').where('user_key', '=', userKey)
   return tx.run(but === undefined ? all : all.where('key', '!=', but)).changes
 }
 
-/** Lets an operator look at another account in this session; null leads back to their own. */
+/** Lets an operator look at another account in this session; with null the operator is back in the own account. */
 export function openAs({ store }: { store: Store }, { key }: Session, userKey: number | null): Promise<void> {
   return store.write((tx) => void tx.run(db.updateTable('sessions').set({ open_as: userKey }).where('key', '=', key)))
 }

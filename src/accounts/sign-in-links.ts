@@ -1,5 +1,5 @@
-// Links that sign in once: mailed to who asks for one, and printed by the sandbox. Each lasts 15 minutes; only a
-// SHA-256 is kept.
+// Links that sign a person in once: mailed on request, and printed by the sandbox. Each lasts 15 minutes; only its
+// SHA-256 is stored.
 import { createHash } from 'node:crypto'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import { newSecret } from '../base/ids.ts'
@@ -11,7 +11,7 @@ const LASTS = 15 * MINUTE
 
 const digest = (token: string): Buffer => createHash('sha256').update(token).digest()
 
-/** Writes a link down and returns its token. An earlier link of the user ends. */
+/** Stores a link and returns its token. An earlier link of the user becomes invalid. */
 export function makeLink(tx: Tx, user: Pick<User, 'key'>, now: number): string {
   const token = newSecret('')
   tx.run(
@@ -21,10 +21,7 @@ export function makeLink(tx: Tx, user: Pick<User, 'key'>, now: number): string {
   return token
 }
 
-/**
- * Uses a link. Returns the user who is signed in by it; undefined when it was used before, has expired or never
- * existed.
- */
+/** Uses a link. Returns its user; undefined when it was used before, has expired or never existed. */
 export function useLink({ clock, store }: { store: Store; clock: Clock }, token: string): Promise<User | undefined> {
   return store.write((tx) => {
     const link = tx.first(

@@ -1,20 +1,20 @@
-// Signing in with a password. After a few wrong passwords the next try must wait; after more, the client, and this
-// client with this account, are blocked for minutes. The answer never shows whether a user exists. For the account as a
-// whole tries are only slowed: otherwise anybody who knows an address could lock its owner out.
+// Sign-in with a password. After a few wrong passwords the next try must wait. After more, the client is blocked for
+// minutes, and so is this client for this account. The answer never shows whether a user exists. Tries at one account
+// from all clients together are only slowed down: otherwise a stranger who knows an address could lock its owner out.
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { checkPassword, findUser, NOBODY, type User } from './users.ts'
 
-/** Wrong passwords before the next try must wait; and before all tries are refused for a while. */
+/** The number of wrong passwords before the next try must wait, and before all tries are refused for some time. */
 const FREE = 3
 const CLOSED_AT = 10
 const CLOSED_FOR = 15 * MINUTE
 const FORGOTTEN = 30 * MINUTE
 const MAX_KNOWN = 10_000
-/** The wait between tries at one account, from any client, after wrong ones. */
+/** After a wrong password, the wait until the next try at this account, from any client. */
 const SLOWED = 2 * SECOND
-/** The most passwords checked at once: each check needs much memory and CPU. */
+/** The most passwords checked at the same time: each check needs much memory and CPU. */
 const AT_ONCE = 8
 
 interface Failures {
@@ -36,23 +36,23 @@ export class SignIns {
     this.#clock = clock
   }
 
-  /** A password; `client` is the address that asks. A wait is in ms. */
+  /** Tries a password; `client` is the client's address. A wait is in ms. */
   async try(email: string, password: string, client: string): Promise<SignIn> {
     const user = findUser(this.#reader, email)
     const name = (user?.email ?? email.trim()).toLowerCase()
-    // A user who does not exist takes as long to check.
+    // The check takes the same time when the user does not exist.
     const check = () => checkPassword(password, user?.password_hash ?? NOBODY)
     const result = await this.#guarded(name, client, async () => (await check()) && Boolean(user?.password_hash))
     return result === 'right' ? { user: user! } : result
   }
 
-  /** A code of the second factor, under the same brakes. */
+  /** Tries a code of the second factor, with the same limits. */
   async tryCode(user: User, client: string, check: () => Promise<boolean>): Promise<SignIn> {
     const result = await this.#guarded(`code of ${user.email.toLowerCase()}`, client, check)
     return result === 'right' ? { user } : result
   }
 
-  /** Whether `client` may cause one more mail to an address; a link to sign in is asked for without any proof. */
+  /** Whether `client` may cause one more mail to an address: a request for a sign-in link needs no proof. */
   mayAsk(email: string, client: string): boolean {
     const now = this.#clock.now()
     const keys = [`link ${email.trim().toLowerCase()}`, `links of ${client}`]
@@ -82,8 +82,8 @@ export class SignIns {
     }
     this.#failures.delete(account)
     this.#failures.delete(pair)
-    // For the client's address only this one try is taken back:
-    // otherwise the owner of one account could guess at all others for free.
+    // The client's address gets back only this one try: otherwise the owner of one account could sign in there between
+    // guesses at other accounts, and guess without limit.
     const known = this.#failures.get(address)
     if (known)
       this.#failures.set(address, { ...known, count: Math.max(0, known.count - 1), until: Math.min(known.until, now) })
@@ -101,5 +101,5 @@ export class SignIns {
   }
 }
 
-/** The wait doubles from one second; then the try is blocked. */
+/** The wait doubles from one second on; after too many failures tries are blocked. */
 const closing = (count: number): number => (count >= CLOSED_AT ? CLOSED_FOR : SECOND * 2 ** (count - FREE - 1))

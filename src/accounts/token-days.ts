@@ -1,14 +1,14 @@
-// Counts a token's recipients by day (UTC), for the limit that the operator may set:
-// it bounds the harm of a stolen password.
+// Counts a token's recipients by day (UTC), for the limit that the operator may set: it limits the harm of a stolen
+// token.
 import { DAY } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** Days that are kept, for display. */
+/** Days that are kept for display. */
 const KEPT = 31
 
-/** Counts recipients of a token that may have a limit. Throws 422 volume_exceeded, and then counts nothing. */
+/** Counts recipients of a token that may have a limit. Throws 422 volume_exceeded; then nothing is counted. */
 export function useTokenDay(tx: Tx, tokenKey: number, recipients: number, now: number): void {
   const day = Math.floor(now / DAY)
   const token = tx.first(

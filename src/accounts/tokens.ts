@@ -1,6 +1,6 @@
 // Personal access tokens (specification "Authentication", D14, D15). Only a SHA-256 of the plaintext is stored. The
-// plaintext is 32 random bytes, which cannot be guessed, so a fast hash is as good as a slow one. A token is read as a
-// fact of the store: a revoked one fails at once, even when another process revoked it.
+// plaintext is 32 random bytes and cannot be guessed, so a fast hash is as safe as a slow one. A token is read with
+// `reader.fact`: a revoked token fails at once, even when another process revoked it.
 import { createHash } from 'node:crypto'
 import { addMonths, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
@@ -18,15 +18,15 @@ export interface NewToken {
   name: string
   scopes: readonly Scope[]
   duration: Duration
-  /** The agent of this token's mail that names none itself. */
+  /** The agent of mail that is sent with this token and names no agent. */
   agentId?: string | undefined
-  /** Limit of recipients per day (UTC). */
+  /** The most recipients per day (UTC). */
   daily?: number | undefined
 }
 
 const digest = (plaintext: string): Buffer => createHash('sha256').update(plaintext).digest()
 
-/** Creates a token; `plaintext` is available only now. */
+/** Creates a token; `plaintext` cannot be read again later. */
 export async function createToken(
   deps: { store: Store; clock: Clock },
   userKey: number,
@@ -88,30 +88,30 @@ export interface KnownToken {
   last_used_at: number | null
 }
 
-/** The token of a plaintext, even if expired. Found by its hash, so that the time reveals nothing about the secret. */
+/** The token of a plaintext, even if expired. It is found by its hash, so the time reveals nothing about the secret. */
 export function findToken(reader: Reader, plaintext: string): KnownToken | undefined {
   return reader.fact(byHash({ hash: digest(plaintext) }))
 }
 
-/** The scopes of a token; none where damage of the database left no list. */
+/** The scopes of a token; empty when the stored list is damaged. */
 export function scopesOf({ scopes }: Pick<KnownToken, 'scopes'>): string[] {
   const read = jsonOf(scopes)
   return Array.isArray(read) ? (read as string[]) : []
 }
 
-/** Reads a known token again; undefined once it is revoked. It may have expired meanwhile. */
+/** Reads a known token again; undefined when it was revoked. It may have expired. */
 export const liveToken = (reader: Reader, key: number): KnownToken | undefined => reader.fact(byKey({ key }))
 
 /** Records the use of a token, at most once a minute. */
 export function noteUse(store: Store, token: KnownToken, now: number): void {
   if (token.last_used_at !== null && now - token.last_used_at < MINUTE) return
-  // A lost record (a full disk, a stop) does no harm; the request itself reports such trouble.
+  // A lost write (a full disk, a stop) does no harm; the request itself reports such trouble.
   store
     .write((tx) => tx.run(db.updateTable('tokens').set({ last_used_at: now }).where('key', '=', token.key)))
     .catch(() => {})
 }
 
-/** Changes a token's agent and daily limit; null removes one. False when there is no such token. */
+/** Changes a token's agent and daily limit; null removes the value. False when there is no such token. */
 export function changeToken(
   deps: { store: Store; clock: Clock },
   id: string,

@@ -1,5 +1,5 @@
 // Counts the used volume of a plan: each recipient counts as one, by calendar month in UTC (specification "Volume",
-// D16). Counted in the transaction that accepts the mail; 80 % and 100 % cause an event once a month.
+// D16). It is counted in the transaction that accepts the mail; 80 % and 100 % cause an event, once a month.
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -29,8 +29,8 @@ const count = statement<{ user_key: number; month: string; recipients: number }>
 )
 
 /**
- * Counts recipients; a negative number returns those that were not sent.
- * Throws 422 volume_exceeded, and then counts nothing.
+ * Counts recipients; a negative number gives back recipients without a mail. Throws 422 volume_exceeded; then nothing
+ * is counted.
  */
 export function useVolume(
   tx: Tx,

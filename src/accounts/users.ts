@@ -16,10 +16,10 @@ const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
 const SALT_BYTES = 16
 const KEY_BYTES = 32
 
-/** A hash that no password matches; checking it takes the usual time. */
+/** A hash that matches no password; its check takes the usual time. */
 export const NOBODY = hashOf(Buffer.alloc(SALT_BYTES), Buffer.alloc(KEY_BYTES))
 
-/** "scrypt$N$r$p$salt$hash": it includes the costs, so that they can change later. */
+/** "scrypt$N$r$p$salt$hash": with the cost parameters, so that they can change later. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
   return hashOf(salt, await derive(password, salt, COST))
@@ -53,13 +53,13 @@ export interface NewUser {
   name?: string
   password?: string
   plan?: string
-  /** Sees and steers the whole server. The first user is one in any case. */
+  /** Sees and controls the whole server. The first user always does. */
   operator?: boolean
-  /** The address of the user whose account this one may look at. */
+  /** The address of another user; this user may read that user's account. */
   readsFor?: string
 }
 
-/** Adds a user. Throws an OperatorError for a malformed address or one that exists. */
+/** Adds a user. Throws an OperatorError for a malformed address or an existing user. */
 export async function addUser(
   deps: { store: Store; clock: Clock },
   { email, name, operator, password, plan, readsFor }: NewUser,
@@ -113,7 +113,7 @@ export async function setPassword(
 export const userByKey = (reader: Reader, key: number): User | undefined =>
   reader.first(db.selectFrom('users').selectAll().where('key', '=', key))
 
-/** Removes a user who never had a domain; tokens go with the user. Throws an OperatorError. */
+/** Removes a user who never had a domain, and the user's tokens. Throws an OperatorError. */
 export function removeUser(deps: { store: Store }, email: string): Promise<User> {
   return deps.store.write((tx) => {
     const user = requireUser(tx, email)
@@ -130,7 +130,7 @@ export function refuseRemoval(reader: Reader, user: User): void {
       .selectFrom('domains')
       .select(['name', 'deleted_at'])
       .where('user_key', '=', user.key)
-      // One that stands comes before one that was removed.
+      // A present domain comes before a removed one.
       .orderBy('deleted_at', 'asc')
       .limit(1),
   )
@@ -141,7 +141,7 @@ export function refuseRemoval(reader: Reader, user: User): void {
 }
 
 export function findUser(reader: Reader, email: string): User | undefined {
-  // The stored form: an international domain is stored as A-labels.
+  // The stored form: an international domain name is stored as A-labels.
   const address = parseAddress(email)?.address ?? email.trim()
   return reader.first(db.selectFrom('users').selectAll().where('email', '=', address))
 }
@@ -172,8 +172,8 @@ export function setSummary(
 }
 
 /**
- * Whether a user sees and steers the whole server. Who no longer does is signed out: a session may be looking at
- * another account. Throws an OperatorError when there is no such user.
+ * Sets whether a user sees and controls the whole server. A user who loses this right is signed out, because a session
+ * may be showing another account. Throws an OperatorError when there is no such user.
  */
 export function setOperator(deps: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
   return deps.store.write((tx) => {

@@ -1,5 +1,5 @@
-// A client of ACME (RFC 8555) for one account: a new certificate for one name by HTTP-01 or TLS-ALPN-01, and the time
-// to renew it (ARI, RFC 9773). It tries everything once; the caller (renewals.ts) repeats.
+// An ACME client (RFC 8555) for one account: gets a certificate for one name by HTTP-01 or TLS-ALPN-01, and the time to
+// renew it (ARI, RFC 9773). It tries everything once; the caller (renewals.ts) repeats.
 import {
   createHash,
   createHmac,
@@ -25,10 +25,12 @@ import {
 } from './documents.ts'
 import { certificateRequest } from './request.ts'
 
-/** A refusal of a certificate authority: its text, its type (RFC 8555 §6.7), and when it may be asked again. */
+/**
+ * A refusal of a certificate authority: its text, its type (RFC 8555 §6.7), and the time of the next allowed request.
+ */
 export class AcmeRefusal extends Error {
   readonly kind: string
-  /** Milliseconds from now; undefined when the authority names no time. */
+  /** Milliseconds from now; undefined when the authority gives no time. */
   readonly retryAfter: number | undefined
 
   constructor(kind: string, detail: string, retryAfter?: number) {
@@ -56,10 +58,10 @@ export interface AcmeOptions {
   clock: Clock
 }
 
-/** On port 80 (RFC 8555 §8.3), or within the handshake on port 443 (RFC 8737). */
+/** The challenge type: over port 80 (RFC 8555 §8.3), or in the handshake on port 443 (RFC 8737). */
 export type Way = 'http-01' | 'tls-alpn-01'
 
-/** How an authority is shown that a name is ours. */
+/** The proof to an authority that this server controls a name. */
 export interface Proof {
   way: Way
   name: string
@@ -68,9 +70,9 @@ export interface Proof {
   keyAuthorization: string
 }
 
-/** How often a request is repeated when its nonce was used before (RFC 8555 §6.5). */
+/** How often a request is repeated after its nonce was refused (RFC 8555 §6.5). */
 const NONCES = 20
-/** How often a pending order or authorization is polled, and how many times at most. */
+/** The interval at which a pending order or authorization is polled, and the most polls. */
 const POLL = 2 * SECOND
 const POLLS = 45
 
@@ -85,7 +87,7 @@ export class AcmeClient {
     if (account?.directory === options.directory) this.#account = account
   }
 
-  /** The account; created when there is none, or the authority does not know it any more. */
+  /** The account; it is created when there is none, or when the authority has deleted it. */
   async account(): Promise<Account> {
     if (this.#account) return this.#account
     const { binding, directory, email } = this.#options
@@ -104,8 +106,8 @@ export class AcmeClient {
   }
 
   /**
-   * A certificate chain (PEM) for a name with that key. `ways`: those that are open here, the first one preferred;
-   * `show` makes the proof visible until what it returns is called.
+   * Gets a certificate chain (PEM) for a name with this key. `ways`: the challenge types that are possible, the
+   * preferred one first. `show` publishes the proof; it returns a function that removes the proof.
    */
   async certificate(
     name: string,
@@ -128,7 +130,7 @@ export class AcmeClient {
     return text
   }
 
-  /** When the authority wants a certificate renewed; undefined when it does not say. `id` is that of RFC 9773 §4.1. */
+  /** The period in which the authority asks for renewal; undefined without one. `id` is that of RFC 9773 §4.1. */
   async renewalWindow(id: string): Promise<{ start: number; end: number } | undefined> {
     const { renewalInfo } = await this.#index()
     if (renewalInfo === undefined) return undefined
@@ -190,7 +192,7 @@ export class AcmeClient {
     return index
   }
 
-  /** Sends a signed request (RFC 8555 §6.2); `''` only reads (POST-as-GET). */
+  /** Sends a signed request (RFC 8555 §6.2); the payload `''` only reads (POST-as-GET). */
   async #post(url: string, payload: object | '', by?: { key: KeyObject }): Promise<CaAnswer> {
     for (let tries = 1; ; tries++) {
       const nonce = this.#nonce ?? (await this.#freshNonce())
@@ -225,7 +227,7 @@ function jws(header: object, payload: object | '', signed: (input: Buffer) => Bu
   return { protected: head, payload: body, signature: signed(Buffer.from(`${head}.${body}`)).toString('base64url') }
 }
 
-/** The public key, its members in the order of RFC 7638 §3. */
+/** The public key as a JWK, its members in the order of RFC 7638 §3. */
 function jwkOf(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
   const { crv, kty, x, y } = createPublicKey(key).export({ format: 'jwk' })
   return { crv: crv!, kty: kty!, x: x!, y: y! }
@@ -241,7 +243,7 @@ const bound = ({ id, key }: { id: string; key: string }, url: string, account: K
     createHmac('sha256', Buffer.from(key, 'base64url')).update(input).digest(),
   )
 
-/** The document of an answer. Throws NoAnswer when it has another form. */
+/** The document in an answer. Throws NoAnswer when it has another form. */
 function read<T>(answer: CaAnswer, is: (value: unknown) => value is T): T {
   const document = jsonOf(answer)
   if (!is(document)) throw new NoAnswer('its answer has another form than RFC 8555 gives it')

@@ -1,5 +1,5 @@
-// The documents of a certificate authority (RFC 8555 §7.1): what is used of them, checked before it is used, because
-// the authority, or an attacker on the way, may send anything.
+// The documents of a certificate authority (RFC 8555 §7.1). The members that this program uses are checked first,
+// because the authority, or an attacker on the path, may send anything.
 import type { CaAnswer } from './http.ts'
 
 /** The error of an order, a challenge or an answer (RFC 7807). */
@@ -42,7 +42,7 @@ interface Renewal {
 type Is<T> = (value: unknown) => value is T
 type Shape<T> = { [K in keyof T]-?: Is<T[K]> }
 
-/** Whether a value is an object with members that are as their names ask for; others do not count. */
+/** Whether a value is an object whose members pass the checks of the shape; other members are ignored. */
 const object =
   <T>(shape: Shape<T>): Is<T> =>
   (value): value is T =>
@@ -59,7 +59,7 @@ const maybe =
     value === undefined || is(value)
 const isText = (value: unknown): value is string => typeof value === 'string'
 
-/** Whether a value is the address of a document of an authority. */
+/** Whether a value is the URL of an authority's document. */
 export const isAddress = (value: unknown): value is string =>
   isText(value) && value.startsWith('https://') && URL.canParse(value)
 
@@ -77,11 +77,11 @@ export const isOrder = object<Order>({
   certificate: maybe(isAddress),
   error: maybe(isProblem),
 })
-/** A token is of the base64url alphabet (RFC 8555 §8.1): it becomes a part of a path. */
+/** A token has only characters of base64url (RFC 8555 §8.1), because it becomes a part of a path. */
 const isToken = (value: unknown): value is string => isText(value) && /^[\w-]{1,1000}$/.test(value)
 const isChallenge = object<Challenge>({ type: isText, url: isAddress, token: isToken, error: maybe(isProblem) })
 const isKind = object<{ type: string }>({ type: isText })
-/** Challenges of kinds that are not known here may have other members (RFC 8555 §8). */
+/** Challenges of other types may have other members (RFC 8555 §8). */
 const isKnown = (value: unknown): boolean =>
   ['http-01', 'tls-alpn-01'].includes((value as { type?: string } | null)?.type ?? '')
 const isChallenges: Is<Challenge[]> = (value): value is Challenge[] =>
@@ -91,7 +91,7 @@ export const isRenewal = object<Renewal>({
   suggestedWindow: maybe(object({ start: maybe(isText), end: maybe(isText) })),
 })
 
-/** The JSON of an answer, without members that are null; undefined when it is none. */
+/** The JSON of an answer, without members that are null; undefined when it is not JSON. */
 export function jsonOf({ text }: CaAnswer): unknown {
   try {
     return JSON.parse(text, (_, value: unknown) => value ?? undefined)
@@ -100,7 +100,7 @@ export function jsonOf({ text }: CaAnswer): unknown {
   }
 }
 
-/** The error that an answer tells; undefined when it tells none. */
+/** The error in an answer; undefined when there is none. */
 export function problemOf(answer: CaAnswer): Problem | undefined {
   const document = jsonOf(answer)
   return isProblem(document) ? document : undefined

@@ -1,5 +1,5 @@
-// HTTPS requests to a certificate authority:
-// small documents, limited time, and optionally a CA that the operator names.
+// HTTPS requests to a certificate authority: small documents, limited time, and an additional CA if the operator names
+// one.
 import { request } from 'node:https'
 import { rootCertificates } from 'node:tls'
 
@@ -9,7 +9,7 @@ export interface CaAnswer {
   text: string
 }
 
-/** A certificate authority gave no answer, or a malformed one: it is asked again later. */
+/** The certificate authority gave no answer, or a malformed one: the request is repeated later. */
 export class NoAnswer extends Error {}
 
 const TIMEOUT = 30_000
@@ -17,7 +17,7 @@ const MAX_OCTETS = 1024 * 1024
 
 export type Fetch = (url: string, options?: { method?: 'GET' | 'HEAD' | 'POST'; body?: string }) => Promise<CaAnswer>
 
-/** `authority`: PEM of the CA of the directory itself, in addition to the generally known ones. */
+/** `authority`: PEM of the CA of the directory itself, in addition to the well-known CAs. */
 export function createFetch(authority: string | undefined, userAgent: string): Fetch {
   const ca = authority === undefined ? {} : { ca: [...rootCertificates, authority] }
   return (url, { body, method = 'GET' } = {}) =>

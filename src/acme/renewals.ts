@@ -1,6 +1,6 @@
-// Keeps a certificate for each wanted name: ordered when it is missing, renewed at two thirds of its lifetime or when
-// the authority says so (ARI, RFC 9773), tried again later after a failure. The present certificate is used until a new
-// one is there.
+// Keeps a certificate for each wanted name. It is ordered when it is missing, renewed after two thirds of its lifetime
+// or when the authority asks for it (ARI, RFC 9773), and retried after a failure. The present certificate is used until
+// the new one is stored.
 import { X509Certificate } from 'node:crypto'
 import type { Certificate } from '../base/certificate.ts'
 import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
@@ -16,31 +16,34 @@ export interface RenewalDeps {
   clock: Clock
   log: Log
   shelf: Shelf
-  /** The wanted names; read each hour and at each ring. */
+  /** The wanted names; read each hour and at each wake-up. */
   names: () => Promise<readonly string[]>
   client: Omit<AcmeOptions, 'clock'>
-  /** How names can be proven here, the preferred way first. */
+  /** The possible challenge types, the preferred one first. */
   ways: readonly Way[]
-  /** A new certificate is there. */
+  /** Called when a new certificate has been stored. */
   renewed: () => void
 }
 
-/** Delays between tries for a name; the last repeats. Far below the authorities' limits for failed validations. */
+/**
+ * Delays between tries for a name; the last one repeats. This is far below the authorities' limits for failed
+ * validations.
+ */
 const RETRY = [10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY]
-/** How often a certificate is ordered at most while the clock is wrong: authorities limit equal certificates a week. */
+/** While the clock is wrong, the least time between two orders: authorities limit equal certificates per week. */
 const CLOCK = 2 * DAY
-/** How often the names are checked, and how often the authority is asked about a certificate. */
+/** The interval of the check of all names, and that of the question to the authority about one certificate. */
 const LOOK = HOUR
 const ASK = 6 * HOUR
-/** The most names of one account: it bounds what strangers' domains can cause. */
+/** The most names of one account: it limits the effect of domains that strangers add. */
 const MAX_NAMES = 200
 
-/** Kinds of errors (RFC 8555 §6.7) by which another way may succeed. */
+/** Error types (RFC 8555 §6.7) after which another challenge type may succeed. */
 const UNPROVEN = new Set(['connection', 'incorrectResponse', 'tls', 'unauthorized'])
 
 export class Renewals {
   readonly #deps: RenewalDeps
-  /** By token; and certificates of proofs within the handshake, by name. */
+  /** Proofs by token; and certificates for proofs in the handshake, by name. */
   readonly #proofs = new Map<string, Proof>()
   readonly #handshakes = new Map<string, Certificate>()
   #client: AcmeClient | undefined
@@ -54,12 +57,12 @@ export class Renewals {
     return this.#proofs.get(token)?.keyAuthorization
   }
 
-  /** What a handshake that offers acme-tls/1 for a name is shown just now. */
+  /** The certificate for a handshake that offers acme-tls/1 for a name at present. */
   proofFor(name: string): Certificate | undefined {
     return this.#handshakes.get(name.toLowerCase())
   }
 
-  /** Does what is due; returns when to look again. */
+  /** Does all due work; returns the time of the next call. */
   async run(): Promise<number> {
     const { clock, names, shelf } = this.#deps
     let next = clock.now() + LOOK
@@ -73,7 +76,7 @@ export class Renewals {
       }
       const goOn = await this.#renew(name)
       next = Math.min(next, await this.#dueAt(name))
-      // When the authority does not answer, the other names wait too.
+      // The authority did not answer, so the other names wait too.
       if (!goOn) break
     }
     return Math.max(next, clock.now() + MINUTE)
@@ -96,7 +99,7 @@ export class Renewals {
           log.info('renewal information not had', { name, error: messageOf(thrown) })
           return undefined
         })
-      // A random time within the window, so that not all clients come at once (RFC 9773 §4.2).
+      // A random time in the window, so that not all clients renew at once (RFC 9773 §4.2).
       if (window && !(renewAt >= window.start && renewAt <= window.end))
         renewAt = window.start + Math.random() * (window.end - window.start)
       shelf.note(name, { ...progress, renewAt, askedAt: now })
@@ -117,7 +120,7 @@ export class Renewals {
       const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
       const renewAt = from + ((to - from) * 2) / 3
       const now = clock.now()
-      // New, and already to be renewed: it is the clock of this machine that is wrong.
+      // The new certificate is due for renewal already, so the clock of this machine is wrong.
       const early = renewAt <= now
       const error = early
         ? `The certificate is from ${iso(from)} to ${iso(to)}, and this machine says that it is ${iso(now)}; set its clock (timedatectl).`
@@ -136,7 +139,7 @@ export class Renewals {
       shelf.note(name, { ...progress, failures, retryAt, error })
       counters.certificates.add({ name })
       log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
-      // The account may be the fault: it is read again, or made anew.
+      // The account may be the cause: the next try reads it again, or creates a new one.
       if (thrown instanceof AcmeRefusal && thrown.kind === 'accountDoesNotExist') shelf.forgetAccount()
       this.#client = undefined
       return !(thrown instanceof NoAnswer)
@@ -150,8 +153,8 @@ export class Renewals {
   }
 
   /**
-   * The first time every way is tried, one after the other; later one for each try, in turn: authorities count failed
-   * validations.
+   * The first try uses all challenge types, one after the other. Each later try uses the next type only, because
+   * authorities count failed validations.
    */
   async #ordered(client: AcmeClient, name: string, failures: number): Promise<string> {
     const { shelf, ways } = this.#deps
@@ -182,7 +185,8 @@ export class Renewals {
 }
 
 /**
- * The certificate's id: authority key identifier and serial number (RFC 9773 §4.1); undefined when it lacks the first.
+ * The certificate's id: authority key identifier and serial number (RFC 9773 §4.1); undefined without an authority key
+ * identifier.
  */
 export function renewalId({ raw, serialNumber }: X509Certificate): string | undefined {
   // 2.5.29.35 with a key identifier: OCTET STRING { SEQUENCE { [0] … } }.
@@ -193,7 +197,7 @@ export function renewalId({ raw, serialNumber }: X509Certificate): string | unde
   if (tag < 0 || tag > 8) return undefined
   const identifier = value.subarray(tag + 2, tag + 2 + value[tag + 1]!)
   const even = serialNumber.length % 2 === 0 ? serialNumber : `0${serialNumber}`
-  // DER writes a zero octet before a number whose first bit is set.
+  // DER adds a zero octet before a number whose first bit is set.
   const serial = Buffer.from(parseInt(even.slice(0, 2), 16) > 127 ? `00${even}` : even, 'hex')
   return `${identifier.toString('base64url')}.${serial.toString('base64url')}`
 }

@@ -1,7 +1,6 @@
-// Certificates of an authority as they are kept: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and
-// NAME.json, which says when to renew; beside them the account, and wanted.json, the names that were wanted when they
-// were last looked at. The key of a name stays the same across renewals, and the next one is made beforehand, so that
-// both can stand in TLSA records.
+// The stored certificates of an authority: <data_dir>/acme/NAME.crt (the chain), NAME.key, NAME.next.key, and NAME.json
+// with the time of renewal. The account is stored there too, and wanted.json, the names at the server's last check. A
+// name keeps its key across renewals, and the next key is made in advance, so that TLSA records can contain both.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
 import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,9 +12,9 @@ import type { Account } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
 export interface Progress {
-  /** When to renew; null: not known yet. */
+  /** The time of renewal; null: not known yet. */
   renewAt: number | null
-  /** When the authority was last asked for its renewal time. */
+  /** The time of the last question to the authority about the renewal time. */
   askedAt: number | null
   failures: number
   /** No try before this time. */
@@ -32,7 +31,7 @@ export class Shelf {
     this.#directory = join(dataDir, 'acme')
   }
 
-  /** The file of a name's chain, whether it exists or not. */
+  /** The path of a name's chain; the file may not exist. */
   chainFile(name: string): string {
     return this.#path(`${name}.crt`)
   }
@@ -51,8 +50,8 @@ export class Shelf {
   }
 
   /**
-   * Names that are to have a certificate, by the last look of the server; names of certificates that are no longer
-   * needed are left out.
+   * The names that need a certificate, from the server's last check. Names whose certificates are no longer needed are
+   * not in it.
    */
   wanted(): string[] {
     const names = this.#json('wanted.json')
@@ -63,7 +62,7 @@ export class Shelf {
     if (JSON.stringify(names) !== JSON.stringify(this.wanted())) this.#write('wanted.json', JSON.stringify(names))
   }
 
-  /** Undefined: there is none, or one that cannot be read or does not fit its key. */
+  /** Undefined: there is none, it cannot be read, or it does not match its key. */
   certificate(name: string): (Certificate & { read: X509Certificate }) | undefined {
     const [cert, key] = [this.#text(`${name}.crt`), this.#text(`${name}.key`)]
     if (cert === undefined || key === undefined) return undefined
@@ -76,15 +75,15 @@ export class Shelf {
   }
 
   /**
-   * Makes the key that a name's first certificate is to have, and the one after it, where there is none yet. `shown`:
-   * PEM of a key of P-256 that listeners show until then, so that TLSA records of it stay true.
+   * Makes the key for a name's first certificate, and the key after it, unless they exist. `shown`: the P-256 key (PEM)
+   * that listeners use until then. It is taken over, so that TLSA records of it stay valid.
    */
   begin(name: string, shown?: string): void {
     this.#make(`${name}.key`, () => shown ?? fresh())
     this.#make(`${name}.next.key`, fresh)
   }
 
-  /** The key that a name's next certificate is to have; made, with the one after it, where there is none. */
+  /** The key for a name's next certificate. It is made when there is none, with the key after it. */
   key(name: string): KeyObject {
     this.begin(name)
     return createPrivateKey(this.#text(`${name}.key`)!)
@@ -108,7 +107,7 @@ export class Shelf {
     this.#write(`${name}.json`, JSON.stringify(progress))
   }
 
-  /** Undefined: there is none, or its file is damaged; then another account is made. */
+  /** Undefined: there is none, or its file is damaged; then a new account is created. */
   account(): Account | undefined {
     const { directory, key, url } = (this.#json('account.json') ?? {}) as Partial<Record<string, unknown>>
     if (typeof directory !== 'string' || typeof key !== 'string' || typeof url !== 'string') return undefined
@@ -120,7 +119,7 @@ export class Shelf {
     }
   }
 
-  /** The authority does not know it any more. */
+  /** For an account that the authority has deleted. */
   forgetAccount(): void {
     rmSync(this.#path('account.json'), { force: true })
   }
@@ -149,7 +148,7 @@ export class Shelf {
     }
   }
 
-  /** Where there is none: a command and the server may come at the same moment, and the first one counts. */
+  /** Writes a file unless it exists. A command and the server may do this at the same time; the first one wins. */
   #make(file: string, text: () => string): void {
     if (this.#text(file) !== undefined) return
     const own = `${file}.${process.pid}`
@@ -157,7 +156,7 @@ export class Shelf {
     try {
       linkSync(this.#path(own), this.#path(file))
     } catch (thrown) {
-      // A file system may have no links.
+      // The file system may not support hard links.
       if (codeOf(thrown) !== 'EEXIST') renameSync(this.#path(own), this.#path(file))
     } finally {
       rmSync(this.#path(own), { force: true })
@@ -165,7 +164,7 @@ export class Shelf {
     syncPath(this.#directory)
   }
 
-  /** Whole and durable, or not at all. */
+  /** Writes a file completely and durably, or not at all. */
   #write(file: string, text: string): void {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
     const path = this.#path(file)

@@ -1,4 +1,4 @@
-// Records that make a domain's mail safer and that graders look for, beside those that it cannot do without (D78).
+// DNS records that are not required, but make a domain's mail safer, and that mail graders check (D78).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { define } from './deps.ts'

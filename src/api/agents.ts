@@ -1,4 +1,4 @@
-// Agents (D39): programs that send under a name of their own, with the reputation that this earned them.
+// Agents (D39): programs that send mail under a name of their own. Each has a reputation, earned by its mail.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'

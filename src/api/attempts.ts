@@ -1,4 +1,4 @@
-// Each attempt to deliver a mail, with what the exchanger said (D81).
+// Each attempt to deliver a mail, with the exchanger's reply (D81).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { attemptsOf } from '../outbound/delivery/attempt-log.ts'

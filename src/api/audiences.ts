@@ -19,7 +19,7 @@ const MAX_IMPORT = 1000
 const MAX_FIELDS = 100
 const MAX_OBJECT = 64 * 1024
 
-/** The domain of a new audience. Throws 404. */
+/** The domain that a new audience belongs to. Throws 404. */
 function domainOf({
   caller,
   parts,
@@ -90,7 +90,7 @@ export const audiences = define('audiences', {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A lone surrogate as JSON escapes it; an escaped backslash before it makes it plain text. */
+/** A lone surrogate, escaped in JSON. After an escaped backslash the same letters are plain text. */
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 /** An object with any members, limited in size. */
@@ -214,7 +214,7 @@ const item = z.strictObject({
   custom_fields: contactFields.custom_fields.optional(),
 })
 
-/** An item in its checked form, or its fault: a bad item is skipped and reported, and the others are imported. */
+/** An item in its checked form, or its error: a bad item is skipped and reported, and the others are imported. */
 const importItem = z
   .unknown()
   .meta(schemaOf(item, 'input'))

@@ -1,5 +1,5 @@
-// The gate before every route:
-// who calls, and whether the rate limit allows it (specification "Authentication", RFC 6750, D8).
+// The checks before every route: the caller's token, and the rate limit of that token (specification "Authentication",
+// RFC 6750, D8).
 import type { Clock } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
 import { refuse, type Refusal } from '../base/errors.ts'

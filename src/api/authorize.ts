@@ -1,6 +1,6 @@
-// OAuth for MCP clients, the pages for people (OAuth 2.1, D58): sign in, see which program asks and where the answer
-// goes, allow or deny. A bad client or redirect URI gets an error page, never a redirect. person.ts knows who is signed
-// in and proves that a form is ours.
+// OAuth for MCP clients, the pages for people (OAuth 2.1, D58). A person signs in, sees which program asks and where
+// the answer goes, and allows or denies it. A bad client or redirect URI gets an error page, never a redirect.
+// person.ts finds the signed-in person and proves that a form is from this server.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
@@ -18,17 +18,17 @@ import { codePage, consentPage, signInPage, type Form, type Notice } from './sig
 
 const PATH = '/oauth/authorize'
 const MAX_QUERY = 8000
-/** Room for a query that a form has encoded once more, and for typed text. */
+/** The most octets of a form: it holds the query, percent-encoded a second time, and text that a person typed. */
 const MAX_BODY = 3 * MAX_QUERY + 8 * 1024
 
-/** An authorization request whose answer may be a redirect. */
+/** A request whose client and redirect URI are valid, so that its answer may be a redirect. */
 interface Asking {
   client: OauthClient
   redirectUri: string
   state: string | null
   challenge: string
   resource: string
-  /** The query as received, for the forms. */
+  /** The query as received; each form carries it. */
   query: string
 }
 
@@ -36,7 +36,6 @@ type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
 export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps
 
-/** What the routes share. */
 interface Shared {
   deps: AuthorizeDeps
   documents: ClientDocuments
@@ -93,7 +92,7 @@ async function showRequest(shared: Shared, context: Context): Promise<Response> 
     : signInPage(context, form)
 }
 
-/** Does what a form of the page says: sign in, sign out, allow or deny. */
+/** Performs the action of a submitted form: sign in, sign out, allow or deny. */
 async function act(shared: Shared, context: Context): Promise<Response> {
   const { deps, people } = shared
   const text = await readText(context.req.raw, MAX_BODY)
@@ -104,7 +103,8 @@ async function act(shared: Shared, context: Context): Promise<Response> {
   const { asking } = judged
   const person = people.signedIn(context)
   const action = form.get('action')
-  // A second tab was opened before the first had signed in.
+  // The proof in a sign-in form names no person. A second tab may still show such a form after the sign-in in the first
+  // tab.
   const whose = action === 'sign-in' || action === 'code' ? undefined : person
   if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
   if (action === 'sign-in') return signIn(shared, context, asking, form)
@@ -135,7 +135,7 @@ async function signIn(shared: Shared, context: Context, asking: Asking, form: UR
   return codePage(context, { ...formOf(shared.people, context, asking), step: people.stepFor(result.user) })
 }
 
-/** The second step: the password was right, and the code of the second factor is checked. */
+/** The second step of a sign-in: the password was right, now the code of the second factor is checked. */
 async function secondFactor(
   shared: Shared,
   context: Context,
@@ -159,7 +159,7 @@ async function secondFactor(
   return again(context, asking)
 }
 
-/** What is said of a wrong password or code, or of too many. */
+/** The notice after a wrong password or code, or after too many attempts. */
 export function noticeOf(context: Context, result: 'wrong' | { wait: number }, what: string, email: string): Notice {
   if (result === 'wrong') return { status: 403, text: `${what} is wrong.`, email }
   const seconds = Math.ceil(result.wait / 1000)

@@ -1,5 +1,5 @@
-// What is looked at before a campaign is started and takes a while (D81): whether its links answer, and what
-// SpamAssassin says of it.
+// Checks of a campaign before its start that take seconds (D81): whether its links answer, and the verdict of
+// SpamAssassin.
 import { z } from 'zod'
 import { semaphore } from '../base/semaphore.ts'
 import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
@@ -16,7 +16,7 @@ import { reach } from '../outbound/accept/reach.ts'
 import { define } from './deps.ts'
 import { EXTENSION, words, wordsOrNull } from './extension.ts'
 
-/** Links that are looked at, and how many of them at once. */
+/** The most links that are checked, and how many of them at once. */
 const MOST_LINKS = 50
 const AT_ONCE = 6
 const oneOf = semaphore(AT_ONCE)
@@ -25,7 +25,9 @@ const within = { type: 'campaigns', column: 'campaign_key' } as const
 /** A mail that is never sent: only its form is checked. */
 const SOMEBODY = { email: 'ann@example.net', name: 'Ann', custom_fields: null }
 
-/** The links of a page that lead to the web and have no tag in them, each once. */
+/**
+ * The web links in a campaign's HTML, without repeats. A link with a merge tag in it has no fixed URL and is left out.
+ */
 export function linksOf({ body_html }: Pick<Campaign, 'body_html'>): string[] {
   const links = Array.from(readTargets(body_html), ({ url }) => url.trim())
   return [...new Set(links.filter((url) => /^https?:\/\//i.test(url) && !url.includes('{{')))].slice(0, MOST_LINKS)
@@ -59,7 +61,7 @@ export const campaignLinks = define('campaign-links', {
   ],
 })
 
-/** Why SpamAssassin said nothing, for the person who asked. */
+/** Why there is no verdict, as a sentence for the person who asked. */
 const unjudged = (program: string): string =>
   hasSpamAssassin(program)
     ? 'SpamAssassin gave no verdict; the operator finds out why with "spamassassin --lint".'

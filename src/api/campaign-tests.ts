@@ -1,4 +1,4 @@
-// One mail of a campaign to an address, before it is started (D81): the campaign stays as it is.
+// Test mails of a campaign, before its start (D81). The campaign itself does not change.
 import { field } from '../jsonapi/resource.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { parseAddress } from '../message/address.ts'

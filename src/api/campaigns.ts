@@ -21,7 +21,7 @@ const tracked = (about: string) =>
   field(z.int().nullable(), { about: `${about} Null when the campaign is not tracked for it.` })
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
-/** A point in time; the output is in milliseconds. */
+/** A point in time; answers show milliseconds. */
 const moment = z
   .string('must be a timestamp such as "2026-01-31T09:00:00Z"')
   .refine(
@@ -32,7 +32,7 @@ const moment = z
   .transform((value) => Date.parse(value))
   .nullable()
 
-/** The audience of a new campaign. Throws 404. */
+/** The audience that a new campaign is for. Throws 404. */
 function audienceOf({
   caller,
   parts,

@@ -2,7 +2,7 @@
 import { Hono } from 'hono'
 
 export interface ClearTextDeps {
-  /** The answer for a proof's token; undefined: there is none of that name. */
+  /** The answer to a challenge token; undefined: there is none for this token. */
   proofOf: (token: string) => string | undefined
   /** Whether we have a certificate for a host. */
   serves: (host: string) => boolean

@@ -1,5 +1,5 @@
-// The client's address behind proxies that the operator trusts (http.trusted_proxies): the last address of
-// X-Forwarded-For that is no such proxy.
+// The client's address behind proxies that the operator trusts (http.trusted_proxies): the last address in
+// X-Forwarded-For that is not one of these proxies.
 import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
@@ -7,8 +7,8 @@ import type { Config } from '../base/config.ts'
 import { customerOf, addNetwork } from '../base/network.ts'
 
 /**
- * The trusted proxies.
- * Without any, an https public URL means a proxy on this machine, because this listener speaks no https.
+ * The trusted proxies. When none are configured and the public URL is https, a proxy on this machine is assumed,
+ * because this listener has no TLS of its own.
  */
 const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
   trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies
@@ -16,7 +16,8 @@ const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
 type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 
 /**
- * The client's address; '' without a socket (tests). Without `http`: the address at the other end of the connection.
+ * The client's address; '' when the request has no socket (tests). Without `http` it is the peer address of the
+ * connection.
  */
 export function clientAddress(context: Context<{ Bindings: Partial<HttpBindings> }>, http?: Http): string {
   const trusted = http ? proxiesOf(http) : []

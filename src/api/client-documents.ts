@@ -1,6 +1,6 @@
-// Fetches and keeps the metadata documents of OAuth clients (draft-ietf-oauth-client-id-metadata-document-02). Anybody
-// can make this server fetch a URL, so that the rules of outbound/accept/fetch.ts hold, fetches are few for each
-// address that asks and few at once, and what was fetched is kept for a while.
+// Fetches and keeps the metadata documents of OAuth clients (draft-ietf-oauth-client-id-metadata-document-02). Any
+// stranger can make this server fetch a URL. Therefore the rules of outbound/accept/fetch.ts apply, fetches are limited
+// for each client address and in total, and a fetched document is kept for a while.
 import type { IncomingHttpHeaders } from 'node:http'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -22,15 +22,15 @@ export interface ClientDocumentsDeps {
 
 /** The draft recommends 5 KB at most (§8.7); names in many languages and many redirect URIs may take more. */
 const RULES = { timeout: 5 * SECOND, maxBytes: 16 * 1024, redirects: 0 }
-/** Fetches for one address that asks, at once and in an hour. */
+/** The most fetches for one client address, at once and in an hour. */
 const FETCHES = 20
-/** Fetches under way together. */
+/** The most fetches at the same time, for all addresses together. */
 const AT_ONCE = 10
-/** How long a document counts, whatever its headers say. */
+/** How long a document stays fresh, whatever its headers say. */
 const SHORTEST = 5 * MINUTE
 const LONGEST = DAY
 
-/** Why there is no client: a sentence for the person who was sent here, and seconds until it may be tried again. */
+/** Why there is no client: a sentence for the person at the browser, and the seconds to wait before another try. */
 export interface NoClient {
   status: 400 | 429 | 503
   refused: string
@@ -47,7 +47,7 @@ export class ClientDocuments {
     this.#rates = new RateLimit(deps.clock, FETCHES / (HOUR / SECOND), FETCHES)
   }
 
-  /** The client that a URL describes, from what is kept of it or from there; `asker` is the key of who asks. */
+  /** The client that the document at a URL describes, from the store or fetched; `asker` is the rate limit's key. */
   async find(url: string, asker: string): Promise<OauthClient | NoClient> {
     const { clock, store } = this.#deps
     const fault = urlFault(url)
@@ -70,7 +70,7 @@ export class ClientDocuments {
   async #fetch(url: string): Promise<OauthClient | NoClient> {
     const { clock, config, fetching, store } = this.#deps
     const fetched = await fetchFile(fetching, url, RULES)
-    // A stranger is not told which addresses and ports of others this server reaches.
+    // A stranger must not learn which addresses and ports of other hosts this server can reach.
     if ('refused' in fetched) return this.#refuse(url, 'It could not be fetched.', `It ${fetched.refused}.`)
     if (!/^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(fetched.contentType ?? ''))
       return this.#refuse(url, 'Its Content-Type must be application/json.')
@@ -91,14 +91,14 @@ export class ClientDocuments {
     )
   }
 
-  /** Nothing is kept of what failed (§5.2); the operator reads the reason in the log. */
+  /** A document with an error is not kept (§5.2); the operator reads the reason in the log. */
   #refuse(url: string, sentence: string, reason = sentence): NoClient {
     this.#deps.log.warn('client document not usable', { url, reason })
     return { status: 400, refused: `The program that sent you here is described at ${url}. ${sentence}` }
   }
 }
 
-/** Milliseconds for which a document counts (RFC 9111 §4.2.1), within our bounds. */
+/** Milliseconds for which a document is fresh (RFC 9111 §4.2.1), within our own limits. */
 function freshFor(headers: IncomingHttpHeaders, now: number): number {
   const control = headers['cache-control'] ?? ''
   const seconds = (name: string): number | undefined => {

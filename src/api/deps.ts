@@ -1,5 +1,5 @@
-// The objects that the API's actions work with.
-// An action passes them to a function, which declares the few that it needs.
+// The objects that the API's actions work with. An action passes them to functions; each function declares the ones
+// that it needs.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -18,11 +18,11 @@ import { definer } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
 import type { Spool } from '../store/spool.ts'
 
-/** What only the process as a whole can tell. */
+/** Questions that need the whole running process. */
 export interface Operations {
-  /** Records that are advised for a domain here and now. */
+  /** The records that are advised for a domain on this machine at this time. */
   advised(domain: Domain): Promise<AdvisedRecord[]>
-  /** Looks at the DNS of a domain now. */
+  /** Queries the DNS of a domain now. */
   check(domainKey: number): Promise<unknown>
   state(): Promise<{
     findings: { check: string; status: 'ok' | 'warn' | 'fail'; detail: string; mend: string | null }[]
@@ -44,15 +44,15 @@ export interface ApiDeps {
   troubles: Troubles
   space: Space
   samples: Samples
-  /** The program of SpamAssassin, which need not be there. */
+  /** The path or name of SpamAssassin's program; it need not be installed. */
   spamAssassin: string
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
   /** The limit for all request bodies in memory. */
   bodies: Budget
-  /** Reads received messages again, for their attachments. */
+  /** Reads a stored received message again, to get its attachments. */
   inboundReader: Pick<Pool<InboundJob, InboundResult>, 'run'>
-  /** Functions that ring the loops. */
+  /** Functions that wake the loops. */
   bells: {
     domains: () => void
     deliveries: (lane: string) => void

@@ -1,5 +1,5 @@
-// What the resources beyond the interface specification have in common (D76, D81). The OpenAPI document calls each an
-// extension.
+// Common parts of the resources that the interface specification does not have (D76, D81). The OpenAPI document calls
+// each an extension.
 import { z } from 'zod'
 import { field, type Filter } from '../jsonapi/resource.ts'
 
@@ -10,7 +10,7 @@ export const count = (about: string) => field(z.int(), { about })
 export const words = (about: string) => field(z.string(), { about })
 export const wordsOrNull = (about: string) => field(z.string().nullable(), { about })
 
-/** A filter by text that one of the columns holds, whatever its case. */
+/** A filter for rows whose text in one of the columns contains the value; upper and lower case are the same. */
 export const holding = (...columns: string[]): Filter => ({
   column: columns[0]!,
   sql: (value) => ({

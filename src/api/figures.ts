@@ -1,5 +1,5 @@
-// Figures for a monitoring system, read from indexes and stored sums.
-// Figures that are expensive to count are left out, or counted now and then.
+// Figures for a monitoring system, read from indexes and stored sums. Figures that are expensive to compute are left
+// out, or computed at intervals.
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
@@ -41,15 +41,15 @@ const by = (deps: FiguresDeps, label: string, from: string): Values =>
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
 
-/** Seconds since the earliest of these times; 0 when it is in the future. */
+/** Seconds since the earliest of these times; 0 when all are in the future. */
 const lateness = ({ clock }: FiguresDeps, moments: readonly (number | null)[]): number => {
   const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
   return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
 }
 
 /**
- * From this many failures in a row on, an endpoint gets one delivery at a time (D54):
- * its backlog is not caused by this server.
+ * An endpoint with this many failures in a row, or more, gets one delivery at a time (D54): this server does not cause
+ * its backlog.
  */
 const FAILING_FROM = 3
 
@@ -63,7 +63,7 @@ const endpoints = ({ store }: FiguresDeps): Endpoint[] =>
 const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
   status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
 
-/** The times since which deliveries have waited for endpoints in this state. */
+/** The times from which on deliveries have been due, for endpoints in this state. */
 function waitingSince(deps: FiguresDeps, state: string): number[] {
   const wanted = new Set(
     endpoints(deps)
@@ -98,7 +98,7 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
   return octets
 }
 
-/** When the certificate that SMTP shows ends, in Unix seconds; none when it cannot be read. */
+/** When the certificate of SMTP expires, in Unix seconds; empty when the file cannot be read. */
 export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values {
   const { acme, data_dir, hostname, smtp, tls } = config
   const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
@@ -110,7 +110,7 @@ export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values 
   }
 }
 
-/** The same for each name that is to have a certificate by ACME; 0: it has none yet. */
+/** The same for each name that ACME must get a certificate for; 0: it has none yet. */
 function certificateEnds(deps: FiguresDeps): Values {
   const { acme, data_dir } = deps.config
   const shelf = new Shelf(data_dir)
@@ -121,7 +121,7 @@ function certificateEnds(deps: FiguresDeps): Values {
   return [...certificateEnd(deps), ...named]
 }
 
-/** Written by `postrider backup`. */
+/** The name of a file in the data directory; `postrider backup` writes its time there. */
 export const LAST_BACKUP = 'last-backup'
 
 export function lastBackup({ config }: Pick<FiguresDeps, 'config'>): number {

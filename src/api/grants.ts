@@ -1,4 +1,4 @@
-// Programs that a person has let in over OAuth (D58).
+// Programs that a person has given access over OAuth (D58).
 import { refuse } from '../base/errors.ts'
 import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
 import { programName } from '../accounts/oauth-documents.ts'

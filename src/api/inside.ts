@@ -1,5 +1,5 @@
-// The API without its gate, for requests that were let in elsewhere (MCP, the console): made inside the process, on no
-// socket, with the rights that their maker found out. The same routes, the same rules, the same refusals.
+// The API inside the process, for MCP and the console. These have authenticated their request already: it uses no
+// socket, and has the rights of the caller that they name. Routes, rules and refusals are the same as over HTTP.
 import { Hono } from 'hono'
 import { Budget } from '../base/memory.ts'
 import { answerError } from '../jsonapi/errors.ts'
@@ -30,7 +30,7 @@ export function createInside(deps: ApiDeps, base: () => string, resources: reado
       },
       base,
       resources,
-      // The request that holds them was let in by its own size.
+      // The size of the outer HTTP request is already limited.
       bodies: new Budget(Infinity),
       promise: () => promise(deps),
     }),

@@ -1,4 +1,4 @@
-// The queue by receiving domain, for operators (D81): what waits and why, and actions on it.
+// The queue by receiving domain, for operators (D81): waiting mail, the reason why it waits, and actions on it.
 import { toAscii } from '../message/address.ts'
 import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
@@ -63,7 +63,7 @@ export const lanes = define('lanes', {
     }),
     paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
   },
-  // Only of the lanes on the page that was asked for.
+  // Read only for the lanes on the requested page.
   extend(rows, { reader }) {
     for (const row of rows) row['response'] = lastResponse(reader, row['domain'] as string)
   },

@@ -1,5 +1,5 @@
-// Batches of JSON-RPC 2.0 §6, which MCP had up to 2025-03-26. Messages are answered one after the other, so that what a
-// message asks is done before the next; each request costs what it would cost alone.
+// Batches of JSON-RPC 2.0 §6, part of MCP until version 2025-03-26. Messages are answered one after the other, so that
+// a message can rely on the effects of earlier ones. Each request counts against the rate limit as it would alone.
 import type { Rate } from '../accounts/rates.ts'
 import { errorOf, faultOf } from './mcp-calls.ts'
 
@@ -7,21 +7,21 @@ import { errorOf, faultOf } from './mcp-calls.ts'
 export const BATCHED: readonly string[] = ['2024-10-07', '2024-11-05', '2025-03-26']
 
 const MAX_MESSAGES = 50
-/** Characters of all answers of a batch together; what is asked beyond them is not done. */
+/** The most characters of all answers of a batch together; requests after that are refused. */
 const MAX_ANSWERS = 10 * 1024 * 1024
 const NO_MESSAGE = 'This is no message of JSON-RPC.'
 
 export interface Batching {
-  /** Answers one message, as if it had come alone. */
+  /** Answers one message as if it were sent alone. */
   answer: (message: unknown) => Promise<Response>
-  /** Takes the tokens of requests after the first, which the HTTP request has paid. */
+  /** Takes the rate-limit tokens of each request after the first; the HTTP request has paid for the first. */
   spend: () => Rate
 }
 
 /**
- * Answers a batch: 200 with an array of the answers to its requests, 202 when it has none, 400 when it is empty, too
- * long, or opens a connection (MCP 2025-03-26, "Initialization"). A request that is beyond the limits or not well made
- * has an error of its own; the others are answered.
+ * Answers a batch: 200 with an array of the answers to its requests, 202 when it has no requests, 400 when it is empty,
+ * too long, or contains `initialize` (MCP 2025-03-26, "Initialization"). A request beyond the limits or with a wrong
+ * form gets its own error; the others are answered.
  */
 export async function answerBatch(messages: readonly unknown[], { answer, spend }: Batching): Promise<Response> {
   const refuse = (sentence: string): Response => faultOf(400, -32600, sentence)
@@ -38,11 +38,11 @@ export async function answerBatch(messages: readonly unknown[], { answer, spend 
     if (asks) paid = false
     let said: string | undefined
     if (refused !== undefined) said = errorOf(idOf(message), -32000, refused)
-    // A batch inside a batch would cost nothing.
+    // A nested batch is refused: its requests would not count against the rate limit.
     else if (Array.isArray(message)) said = errorOf(null, -32600, NO_MESSAGE)
     else {
       const response = await answer(message)
-      // The headers of the whole are at fault.
+      // The headers of the HTTP request are wrong, and they belong to every message.
       if (response.status === 406 || response.status === 415) return response
       said = await saidOf(message, response)
     }
@@ -53,13 +53,13 @@ export async function answerBatch(messages: readonly unknown[], { answer, spend 
   return new Response(`[${answers.join(',')}]`, { headers: { 'Content-Type': 'application/json' } })
 }
 
-/** Why a request is not done; undefined when it is. */
+/** Why a request is refused; undefined when it may run. */
 function refusalOf(rate: Rate | undefined, size: number): string | undefined {
   if (rate?.allowed === false) return `Too many requests; try again in ${rate.reset} s.`
   return size > MAX_ANSWERS ? 'The answers to this batch are too large already; send this request again.' : undefined
 }
 
-/** The answer to one message as JSON; undefined for one that is not answered. */
+/** The answer to one message as JSON; undefined for a message without an answer. */
 async function saidOf(message: unknown, response: Response): Promise<string | undefined> {
   if (response.status === 202) return undefined
   const text = await response.text()

@@ -1,5 +1,5 @@
-// What every wire of the MCP server shares: what the server says of itself, the request to the API that a tool's call
-// becomes, the schema of its arguments, and the API's answer as a result of the tool.
+// Shared by both protocol versions of the MCP server: its description of itself, the API request that a tool call
+// becomes, the schema of a tool's arguments, and the API's answer as the tool's result.
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
@@ -10,7 +10,7 @@ import type { Caller } from '../jsonapi/resource.ts'
 import type { Inside } from './inside.ts'
 import { MCP_TOOLS, type Ask, type McpTool } from './mcp-tools.ts'
 
-/** A request to /mcp that was let in. */
+/** An authenticated request to /mcp. */
 export interface Exchange {
   access: OauthAccess
   inside: Inside
@@ -22,7 +22,7 @@ export const SERVER_INFO = { name: 'postrider', version }
 export const INSTRUCTIONS =
   'Send mail, read what came and what became of it, draft campaigns. Campaigns are started by a person, never here.'
 
-/** What MCP clients may ask of the API, on behalf of the user who let them in. */
+/** The API scopes of MCP clients; they act for the user who gave them access. */
 const MCP_SCOPES = new Set([
   'emails:send',
   'emails:read',
@@ -41,7 +41,7 @@ const callerOf = ({ grant_id, user_id, user_key }: OauthAccess): Caller => ({
   operator: false,
 })
 
-/** Requests to the API as the user who granted the access. */
+/** Makes requests to the API as the user who granted the access. */
 export const askAs =
   (access: OauthAccess, inside: Inside): Ask =>
   async (method, path, body) => {
@@ -55,14 +55,14 @@ export const askAs =
 
 const made = new Map<string, z.ZodObject>()
 
-/** The schema of a tool's arguments, which takes no others; made at the first use. */
+/** The schema of a tool's arguments, without room for others; made at the first use. */
 export function inputOf({ input, name }: McpTool): z.ZodObject {
   let schema = made.get(name)
   if (!schema) made.set(name, (schema = z.strictObject(input)))
   return schema
 }
 
-/** What zod found, in one line. */
+/** The problems that zod found, in one line. */
 export const wordsOf = ({ issues }: z.ZodError, place: string): string =>
   issues
     .map((issue) => {
@@ -72,14 +72,14 @@ export const wordsOf = ({ issues }: z.ZodError, place: string): string =>
     })
     .join('; ')
 
-/** The code of JSON-RPC 2.0 §5.1 for parameters that do not fit. */
+/** The code of JSON-RPC 2.0 §5.1 for invalid parameters. */
 export const INVALID_PARAMS = -32602
 
 const Call = z.object({ name: z.string(), arguments: z.record(z.string(), z.unknown()).default({}) })
 
 /**
- * The tool that a call names and the arguments it gives, not yet judged; a sentence where the call is not well made, or
- * names (`named`) what is no tool.
+ * The tool that a call names, and its arguments, not yet checked. Otherwise a sentence: the call has a wrong form, or
+ * (`named`) there is no tool of that name.
  */
 export function calledIn(
   params: unknown,
@@ -92,7 +92,7 @@ export function calledIn(
     : { fault: `There is no tool "${call.data.name.slice(0, 100)}"; see tools/list.`, named: true }
 }
 
-/** A document as a tool's result; a refusal as an error that says what to correct. */
+/** A document as a tool's result; a refusal as an error that says how to correct the call. */
 export function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallToolResult {
   if (status < 400)
     return { content: [{ type: 'text', text: JSON.stringify(document, null, 2) }], structuredContent: document }
@@ -112,7 +112,7 @@ export function resultOf({ status, document }: Awaited<ReturnType<Ask>>): CallTo
 export const errorOf = (id: string | number | null, code: number, message: string): string =>
   JSON.stringify({ jsonrpc: '2.0', error: { code, message }, id })
 
-/** An answer of HTTP with an error that belongs to no message. */
+/** An HTTP answer with an error that belongs to no single message. */
 export const faultOf = (
   status: number,
   code: number,

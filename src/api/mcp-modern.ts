@@ -1,5 +1,5 @@
-// The wire of MCP 2026-07-28: every request says its version, its client and what that can do, and stands for itself.
-// Headers repeat what proxies route by, and must say the same as the body. The SDK knows only the versions before.
+// MCP 2026-07-28: every request names its version, its client and the client's capabilities; there are no sessions.
+// Headers repeat the values that proxies use for routing, and must match the body. The SDK knows only earlier versions.
 import { z } from 'zod'
 import { MINUTE } from '../base/clock.ts'
 import {
@@ -16,7 +16,7 @@ import {
 import { outputOf } from './mcp-output.ts'
 import { MCP_TOOLS } from './mcp-tools.ts'
 
-/** The version of this wire. */
+/** The protocol version of this file. */
 export const MODERN = '2026-07-28'
 
 /** Codes of MCP 2026-07-28, "Error Codes", and of JSON-RPC 2.0 §5.1. */
@@ -27,7 +27,9 @@ const METHOD_NOT_FOUND = -32601
 
 const PREFIX = 'io.modelcontextprotocol/'
 const VERSION = `${PREFIX}protocolVersion`
-/** Milliseconds for which clients may keep what is the same for everybody: it changes with the program alone. */
+/**
+ * Milliseconds for which clients may cache answers that are the same for all users: they change only with the program.
+ */
 const FRESH = 5 * MINUTE
 const CACHED = { ttlMs: FRESH, cacheScope: 'public' }
 
@@ -44,10 +46,10 @@ const Meta = z.object({
   [`${PREFIX}clientInfo`]: z.object({ name: z.string(), version: z.string() }).optional(),
 })
 
-/** A message that is well made: a request, or without an id a notification. */
+/** A message with the right form: a request, or a notification when it has no id. */
 type Asked = z.infer<typeof Message>
 
-/** An error as a value: the status of HTTP, and the error object of JSON-RPC. */
+/** An error as a value: the HTTP status, and the error object of JSON-RPC. */
 interface Fault {
   status: number
   code: number
@@ -61,15 +63,16 @@ const fault = (status: number, code: number, message: string, data?: object): { 
 
 type Outcome = { result: object } | { fault: Fault }
 
-/** The version that a message names for itself; undefined when it names none. */
+/** The protocol version in a message's `_meta`; undefined when it has none. */
 function versionIn(message: unknown): unknown {
   const { _meta } = record.safeParse(record.safeParse(message).data?.['params']).data ?? {}
   return record.safeParse(_meta).data?.[VERSION]
 }
 
 /**
- * Whether a message is of this wire: its header or its body names a version that is none of the older ones.
- * `initialize` opens an older one, unless it names a version in the way of this one (MCP 2026-07-28, "Versioning").
+ * Whether a message belongs to this protocol version: its header or its body names a version that is not one of the
+ * older ones. `initialize` belongs to an older version, unless its `_meta` names a version (MCP 2026-07-28,
+ * "Versioning").
  */
 export function isModern(request: Request, message: unknown, older: readonly string[]): boolean {
   const [header, named] = [request.headers.get('mcp-protocol-version'), versionIn(message)]
@@ -79,9 +82,9 @@ export function isModern(request: Request, message: unknown, older: readonly str
 }
 
 /**
- * Answers one message: 200 with a result or an error about what was asked, 202 for a notification, 400 for what is not
- * well made or whose headers say something else (-32020), whose version is not spoken here (-32022, with those that
- * are), 404 for an unknown method, 415 for what is not sent as JSON.
+ * Answers one message. 200: a result, or an error of the request. 202: a notification. 400: a wrong form, headers that
+ * contradict the body (-32020), or a version that this server does not have (-32022, with the versions that it has).
+ * 404: an unknown method. 415: not sent as JSON.
  */
 export async function answerModern(exchange: Exchange, body: unknown, older: readonly string[]): Promise<Response> {
   const { headers } = exchange.request
@@ -103,7 +106,7 @@ export async function answerModern(exchange: Exchange, body: unknown, older: rea
   return Response.json({ jsonrpc: '2.0', ...known, error }, { status })
 }
 
-/** Whether the version of header and body is the same, and this one. */
+/** Checks that header and body name the same version, and that it is this one. */
 function judgeVersion(headers: Headers, body: unknown, older: readonly string[]): { fault: Fault } | undefined {
   const [header, named] = [headers.get('mcp-protocol-version'), versionIn(body)]
   if (header === null) return fault(400, HEADER_MISMATCH, 'The header MCP-Protocol-Version is missing.')
@@ -114,7 +117,7 @@ function judgeVersion(headers: Headers, body: unknown, older: readonly string[])
   return fault(400, UNSUPPORTED_VERSION, 'This server does not speak that version of MCP.', data)
 }
 
-/** Whether the other headers say what the body says, and the body says who asks (MCP 2026-07-28, "_meta"). */
+/** Checks that the other headers match the body, and that the body names the client (MCP 2026-07-28, "_meta"). */
 function judge(headers: Headers, { method, params = {} }: Asked): { fault: Fault } | undefined {
   if (headers.get('mcp-method') !== method)
     return fault(400, HEADER_MISMATCH, 'The header Mcp-Method is missing, or is not the method of the body.')
@@ -126,7 +129,7 @@ function judge(headers: Headers, { method, params = {} }: Asked): { fault: Fault
   return meta.success ? undefined : fault(400, INVALID_PARAMS, `${wordsOf(meta.error, 'params._meta')}.`)
 }
 
-/** The value of a header that may stand in base64 (MCP 2026-07-28, "Value Encoding"). */
+/** The value of a header that may be encoded in base64 (MCP 2026-07-28, "Value Encoding"). */
 function decoded(value: string | null): string | null {
   const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value ?? '') ?? []
   return base64 === undefined ? value : Buffer.from(base64, 'base64').toString()
@@ -145,7 +148,7 @@ async function perform(exchange: Exchange, { method, params = {} }: Asked, versi
         ...CACHED,
       })
     case 'tools/list':
-      // There is one page, and no cursor to another.
+      // The list has one page, so no cursor is valid.
       return params['cursor'] === undefined
         ? complete({ tools: (listed ??= listTools()), ...CACHED })
         : fault(200, INVALID_PARAMS, 'params.cursor is none that this server gave; send none.')
@@ -168,8 +171,8 @@ const listTools = (): object[] =>
   })
 
 /**
- * Arguments that do not fit are an error of the tool, which the agent can correct; an unknown tool is an error of the
- * protocol.
+ * Invalid arguments are an error in the tool's result, so that the agent can correct them. An unknown tool is an error
+ * of the protocol.
  */
 async function callTool({ access, inside }: Exchange, params: object): Promise<Outcome> {
   const call = calledIn(params)

@@ -1,5 +1,5 @@
-// The wire of MCP up to 2025-11-25, spoken by the SDK. Nothing is kept between two messages: each has a server and a
-// transport of its own.
+// MCP up to 2025-11-25, by the SDK. No state is kept between two messages: each has its own server object and transport
+// object.
 import { z } from 'zod'
 import {
   askAs,
@@ -23,13 +23,13 @@ async function sdk() {
   return { Server, Transport }
 }
 
-/** The versions of this wire, newest first. */
+/** The protocol versions of this file, newest first. */
 export const olderVersions = async (): Promise<readonly string[]> =>
   (await import('@modelcontextprotocol/sdk/types.js')).SUPPORTED_PROTOCOL_VERSIONS
 
 /**
- * Answers one message, which the request carried: 200 with the answer to a request, 202 for a notification or a
- * response, 400, 406 or 415 with an error of JSON-RPC for what is not well made.
+ * Answers one message of an HTTP request: 200 with the answer to a request, 202 for a notification or a response, 400,
+ * 406 or 415 with an error of JSON-RPC when the form or the headers are wrong.
  */
 export async function answerOlder({ access, inside, request }: Exchange, parsedBody: unknown): Promise<Response> {
   const fault = faultIn(parsedBody)
@@ -46,7 +46,7 @@ export async function answerOlder({ access, inside, request }: Exchange, parsedB
       async (given: Record<string, unknown>) => resultOf(await run(ask, given, access)),
     )
   }
-  // The SDK promises it with the first tool; the tools change with the program alone.
+  // With the first tool the SDK announces `listChanged`; here the list changes only with the program.
   server.server.registerCapabilities({ tools: { listChanged: false } })
   await server.connect(transport)
   try {
@@ -57,8 +57,9 @@ export async function answerOlder({ access, inside, request }: Exchange, parsedB
 }
 
 /**
- * A call that gives no object as its arguments is an error, and one of an unknown tool an error of the tool: the SDK
- * would answer the first as a fault of the server, and call the second disabled.
+ * The answer to a wrong call of a tool: arguments that are not an object are an error of the protocol, an unknown tool
+ * is an error in the result. The SDK would answer the first as a server error, and report the second as a disabled
+ * tool.
  */
 function faultIn(message: unknown): Response | undefined {
   const { data: asked } = Asked.safeParse(message)

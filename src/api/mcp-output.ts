@@ -1,4 +1,4 @@
-// Schemas of the MCP tools' answers: those of the OpenAPI document, reduced to the members that an agent reads.
+// Schemas of the MCP tools' answers: the schemas of the OpenAPI document, with only the members that an agent reads.
 import { z } from 'zod'
 import type { Json } from '../jsonapi/openapi-examples.ts'
 import { COLLECTION_META, Schemas, type View } from '../jsonapi/openapi-schemas.ts'
@@ -44,7 +44,7 @@ function documentOf(type: string, form: Output['form']): Json {
   return { type: 'object', required: ['data', 'meta'], properties: { data: { type: 'array', items: data }, meta } }
 }
 
-/** A schema without references, examples and timestamp formats, which would make it long. */
+/** A schema with its references replaced, and without examples and timestamp formats, to keep it short. */
 function whole(schema: unknown, components: Json): Json {
   const plain = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(plain)

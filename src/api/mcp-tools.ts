@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import type { Output } from './mcp-output.ts'
 
-/** A request to the API as the user; its status and document. */
+/** Makes a request to the API as the user; gives the status and the document. */
 export type Ask = (
   method: 'GET' | 'POST' | 'PATCH',
   path: string,
@@ -28,7 +28,7 @@ const paging = {
   cursor: z.string().optional().describe('meta.next_cursor of the answer before, for the next page'),
 }
 
-/** Arguments are texts, numbers and booleans, as their schemas demand. */
+/** An argument as text. It is a string, a number or a boolean, because of the schemas. */
 const plain = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** The query of a list: the given filters, and the page. */
@@ -42,7 +42,7 @@ function query(given: Record<string, unknown>, filters: Record<string, string>):
   return text === '' ? '' : `?${text}`
 }
 
-// No id consists of dots, which a URL would read as a step up.
+// "." and ".." are steps in a path when a URL is read; no id is made of dots alone.
 const place = (value: unknown): string =>
   encodeURIComponent(plain(value).toWellFormed()).replace(/^(?:|\.\.?)$/, 'none')
 const listed =
@@ -83,10 +83,10 @@ export const MCP_TOOLS: readonly McpTool[] = [
         ...(references === undefined ? {} : { References: references.join(' ') }),
       }
       const attributes = {
-        // The URL of a metadata document may be longer than an agent_id.
+        // The client_id can be the URL of a metadata document, which may be longer than an agent_id.
         agent_id: client_id.slice(0, 128),
         ...rest,
-        // Without html and text the API reports what is missing.
+        // When both html and text are absent, the API reports it.
         ...(html === undefined ? {} : { html }),
         ...(text === undefined ? {} : { html: html ?? htmlOf(text), text }),
         ...(Object.keys(headers).length > 0 ? { headers } : {}),

@@ -1,6 +1,5 @@
-// The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool makes a request to the same API
-// that programs use, inside the process, as the user who granted the access: the same rules, refusals and submit
-// function apply.
+// The MCP server (D59): tools for AI agents over streamable HTTP, stateless. Each tool calls the same API that programs
+// use, inside the process, as the user who granted the access. So the same rules, refusals and submit function apply.
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import type { Clock } from '../base/clock.ts'
@@ -29,16 +28,16 @@ export interface McpDeps {
   bodies: Budget
 }
 
-/** The API accepts more, for attachments; a tool accepts only text. */
+/** Less than the API's limit, which allows for attachments; a tool accepts only text. */
 const MAX_BODY = 10 * 1024 * 1024
 
-/** Makes the endpoint /mcp. `inside` asks the API inside the process. */
+/** Makes the endpoint /mcp. `inside` calls the API inside the process. */
 export function createMcp(deps: McpDeps, inside: Inside): Hono {
   const app = new Hono()
   const { api } = deps.config
   const rates = new RateLimit(deps.clock, api.rate_limit, api.rate_burst)
-  // MCP, "Security Warning":
-  // refuses pages of other origins, and pages whose host name was rebound to this server. Programs send no Origin.
+  // MCP, "Security Warning": refuses pages of other origins, and pages whose host name was rebound in DNS to this
+  // server. Programs send no Origin.
   app.use('/mcp', async (context, next) => {
     const origin = context.req.header('origin')
     return origin === undefined || isOurs(deps, origin) ? next() : faultOf(403, -32600, 'This origin is not allowed.')
@@ -71,7 +70,7 @@ async function answer(deps: McpDeps, context: Context, inside: Inside, rates: Ra
   const { allowed, reset } = spend()
   if (!allowed)
     return faultOf(429, -32000, `Too many requests; try again in ${reset} s.`, { 'Retry-After': String(reset) })
-  // Nothing is kept between requests: there is no stream to open and no session to end.
+  // The server is stateless: there is no stream to open with GET and no session to end with DELETE.
   const request = context.req.raw
   if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
   try {
@@ -118,7 +117,7 @@ function accessOf({ clock, config: { http }, store }: McpDeps, context: Context)
   return refuse(401, 'invalid_token', 'The access token is not valid any more.')
 }
 
-/** Answers the body of a request; `spend` takes the tokens of what a batch asks beyond its first request. */
+/** Answers the body of a request; `spend` takes the rate-limit tokens of each request of a batch after the first. */
 async function perform(exchange: Exchange, text: string, spend: () => Rate): Promise<Response> {
   let body: unknown
   try {
@@ -131,7 +130,7 @@ async function perform(exchange: Exchange, text: string, spend: () => Rate): Pro
   const isNewer = (message: unknown): boolean => isModern(request, message, older)
   if (!Array.isArray(body)) return isNewer(body) ? answerModern(exchange, body, older) : answerOlder(exchange, body)
   const version = request.headers.get('mcp-protocol-version')
-  // A message that names a newer or unknown version has no batches.
+  // Protocol versions after 2025-03-26 have no batches.
   if (version === null && body.some(isNewer))
     return faultOf(400, -32600, 'Send a message that names its version alone, not in a batch.')
   return version === null || BATCHED.includes(version)

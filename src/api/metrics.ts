@@ -40,7 +40,7 @@ const digest = (secret: string): Buffer => createHash('sha256').update(secret).d
 
 export function createMetrics(deps: MetricsDeps): Hono {
   const app = new Hono()
-  // A request that a proxy passed on comes from elsewhere, even if the proxy is on this machine.
+  // A request through a proxy comes from another machine, even when the proxy is on this machine.
   const isHere = (context: Context): boolean =>
     LOOPBACK.test(clientAddress(context)) &&
     ['x-forwarded-for', 'forwarded', 'x-real-ip'].every((name) => context.req.header(name) === undefined)
@@ -63,7 +63,9 @@ export function createMetrics(deps: MetricsDeps): Hono {
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS'])
 
-/** Counts every request under the pattern of its route, never under its path: a stranger could invent endless paths. */
+/**
+ * Counts every request under the pattern of its route, not its path: strangers can send any number of different paths.
+ */
 export function countRequests({ clock }: { clock: Clock }): MiddlewareHandler {
   return async (context, next) => {
     const began = clock.now()

@@ -1,6 +1,6 @@
-// OAuth for MCP clients, the endpoints for programs (D58): registration (RFC 7591), token (OAuth 2.1), revocation
-// (RFC 7009), and the metadata documents (RFC 8414, RFC 9728). Errors are in OAuth's own JSON. No cookie is used, so
-// that browsers of any origin may call.
+// OAuth for MCP clients, the endpoints for programs (D58): registration (RFC 7591), token (OAuth 2.1), revocation (RFC
+// 7009), and the metadata documents (RFC 8414, RFC 9728). Errors have the JSON form of OAuth. Cookies are not used, so
+// pages of any origin may call these endpoints.
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
@@ -25,13 +25,13 @@ const TOKEN_REQUESTS = 60
 const MAX_BODY = 16 * 1024
 const JSON_TYPE = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store', Pragma: 'no-cache' }
 
-/** The possible resources of a token: the MCP endpoint, or this server as a whole. */
+/** The resources that a token can be for: the MCP endpoint, or this server as a whole. */
 export const resourcesOf = ({ http }: Pick<Config, 'http'>): { mcp: string; root: string } => ({
   mcp: `${http.public_url}/mcp`,
   root: http.public_url,
 })
 
-/** The named resource in its stored form; undefined when it is not ours. */
+/** The named resource in its stored form; undefined when it is not a resource of this server. */
 export function resourceNamed(config: Pick<Config, 'http'>, given: string | undefined): string | undefined {
   const { mcp, root } = resourcesOf(config)
   if (given === undefined) return mcp
@@ -79,7 +79,7 @@ export function createOauth(deps: OauthDeps): Hono {
   return app
 }
 
-/** The answer to a client that asks too often; undefined when it may ask. */
+/** The answer to a client with too many requests; undefined below the limit. */
 function limited(rates: RateLimit, context: Context, config: Pick<Config, 'http'>): Response | undefined {
   const { allowed, reset } = rates.take(rateKey(context, config.http))
   if (allowed) return undefined

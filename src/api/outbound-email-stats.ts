@@ -29,7 +29,7 @@ export const outboundEmailStats = define('outbound-email-stats', {
     )
     for (const row of rows) {
       Object.assign(row, counts.get(row.key))
-      // A campaign's mail may have no event for its delivery; its row has the time.
+      // A campaign's mail may have no delivery event; its row holds the time of delivery.
       if (row['campaign_key'] !== null) row['deliveries'] = row['delivered_at'] === null ? 0 : 1
       if (row['opens_tracked'] === 0) Object.assign(row, { opens: null, unique_opens: null, machine_opens: null })
       if (row['clicks_tracked'] === 0) Object.assign(row, { clicks: null, unique_clicks: null, machine_clicks: null })

@@ -1,4 +1,4 @@
-// Transactional mail: submitted, listed, shown, deleted.
+// Transactional mail: submit, list, show and delete.
 import { MAIL_BODY } from '../jsonapi/body.ts'
 import { z } from 'zod'
 import { iso, isTime } from '../base/clock.ts'
@@ -44,7 +44,7 @@ const recipient = z.object({
   next_attempt_at: z.iso.datetime().nullable(),
 })
 
-/** An attachment as it is shown: its facts without its content. */
+/** An attachment as answers show it: without its content. */
 const attached = z.object({
   filename: z.string(),
   content_type: z.string(),
@@ -54,7 +54,7 @@ const attached = z.object({
 })
 const UNKEPT = 'null once the body is no longer kept.'
 
-/** A recipient as the API shows it: the queue's states active and held are shown as queued. */
+/** A recipient as the API shows it: `active` and `held`, states of the queue alone, are shown as `queued`. */
 function show(delivery: Delivery): z.output<typeof recipient> {
   const { address, role, status, smtp_code, enhanced_code, response, remote_mta, attempts, next_attempt_at } = delivery
   const open = status === 'active' || status === 'held'
@@ -67,7 +67,7 @@ function show(delivery: Delivery): z.output<typeof recipient> {
     response,
     remote_mta,
     attempts,
-    // What damage left of it is told of as damage (jsonapi/document.ts).
+    // A damaged value becomes '', which jsonapi/document.ts reports as damage.
     next_attempt_at:
       next_attempt_at === null || status !== 'queued' ? null : isTime(next_attempt_at) ? iso(next_attempt_at) : '',
   }

@@ -1,5 +1,5 @@
-// The common style of the pages for people without an account: no script, no outside requests, light and dark, usable
-// with keyboard, screen reader and phone.
+// The common style of the pages that need no account: no script, no requests to other hosts, light and dark mode,
+// usable with keyboard, screen reader and phone.
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
 
@@ -64,11 +64,14 @@ export function page(
   )
 }
 
-/** A request's body as text, read as far as `max` octets; undefined when it has more. */
+/** A request's body as text; undefined when it has more than `max` octets. */
 export const readText = async (request: Request, max: number): Promise<string | undefined> =>
   (await readBytes(request, max))?.toString('utf8')
 
-/** The JSON object in a request's body of at most `max` octets; empty where there is no body, undefined otherwise. */
+/**
+ * The JSON object in a request's body of at most `max` octets; {} when there is no body; undefined when it is longer or
+ * not a JSON object.
+ */
 export async function readObject(request: Request, max: number): Promise<Record<string, unknown> | undefined> {
   const text = await readText(request, max)
   if (text === '') return {}
@@ -80,7 +83,7 @@ export async function readObject(request: Request, max: number): Promise<Record<
   }
 }
 
-/** A request's body, read as far as `max` octets; undefined when it has more. */
+/** A request's body; reading stops after `max` octets, then the result is undefined. */
 export async function readBytes(request: Request, max: number): Promise<Buffer<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0

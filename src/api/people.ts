@@ -1,4 +1,4 @@
-// The people of this server, for operators (D76).
+// The users of this server, for operators (D76).
 import { z } from 'zod'
 import { OperatorError, refuseAttribute } from '../base/errors.ts'
 import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'

@@ -1,5 +1,5 @@
-// The person in front of a browser, for the pages of OAuth and the console: who has signed in there, and the proof in
-// each form that this server wrote it for this very browser. Two cookies: one names the browser, one the session.
+// The signed-in person of a browser, for the pages of OAuth and the console. Each form carries a proof that this server
+// wrote it for this browser. There are two cookies: one identifies the browser, the other the session.
 import type { Context } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import type { CookieOptions } from 'hono/utils/cookie'
@@ -20,9 +20,9 @@ export interface PersonDeps {
   config: Pick<Config, 'http' | 'oauth'>
 }
 
-/** Between a right password and the code of the second factor. */
+/** The most time between a right password and the code of the second factor. */
 const STEP = 5 * MINUTE
-/** As long as a session may last (accounts/sessions.ts). */
+/** The longest life of a session (accounts/sessions.ts). */
 const COOKIE_SECONDS = 30 * 24 * 3600
 const SESSION_COOKIE = 'postrider_session'
 const BROWSER_COOKIE = 'postrider_browser'
@@ -39,7 +39,7 @@ export class People {
     this.#deps = deps
   }
 
-  /** Who is signed in; undefined when nobody is, or the session is over. */
+  /** The signed-in user and session; undefined without a session, or when it has expired. */
   signedIn(context: Context): Person | undefined {
     const { clock, store } = this.#deps
     const secret = this.#read(context, SESSION_COOKIE)
@@ -50,7 +50,7 @@ export class People {
     return { user, session }
   }
 
-  /** Opens a session; the one before in this browser ends. */
+  /** Opens a session; an earlier session of this browser ends. */
   async signIn(context: Context, user: User): Promise<void> {
     await this.#endSession(context)
     const secret = await openSession(this.#deps, user, context.req.header('user-agent') ?? '')
@@ -67,13 +67,13 @@ export class People {
     if (person) await endSession(this.#deps, person.user.key, person.session.id)
   }
 
-  /** Names a user whose password was right, until the code of the second factor is given. */
+  /** A signed text that names a user whose password was right; the form for the second factor's code carries it. */
   stepFor({ id, password_hash }: User): string {
     const until = String(this.#deps.clock.now() + STEP)
     return `${id}.${until}.${this.#mac(['step', id, until, password_hash])}`
   }
 
-  /** The user whom a step names; undefined when it is over or was not made here. */
+  /** The user that a step names; undefined when the step has expired or was not made by this server. */
   userOfStep(step: string): User | undefined {
     const [id = '', until = '', mac = ''] = step.split('.')
     const user = this.#deps.store.first(db.selectFrom('users').selectAll().where('id', '=', id))
@@ -82,8 +82,8 @@ export class People {
   }
 
   /**
-   * What a form carries: over the browser, who is signed in there, and what is asked. The browser is given its name by
-   * it.
+   * The proof for a form: a MAC over the browser, the signed-in person and the request. A browser without the browser
+   * cookie gets one.
    */
   proofFor(context: Context, person: Person | undefined, request: string): string {
     let browser = this.#read(context, BROWSER_COOKIE)
@@ -95,8 +95,8 @@ export class People {
   }
 
   /**
-   * Whether this server wrote a form for this browser and this person:
-   * a form of another site or browser has no valid proof.
+   * Whether this server wrote a form for this browser and this person. A form from another site or browser has no valid
+   * proof.
    */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
     const browser = this.#read(context, BROWSER_COOKIE)

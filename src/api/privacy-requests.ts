@@ -1,4 +1,4 @@
-// What recipients asked for by their rights, and how far it is; the address itself is not told.
+// Privacy requests of recipients, and their state; the address itself is not shown.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { define } from './deps.ts'

@@ -1,8 +1,8 @@
-// Whether something new can be promised.
+// Whether the server may accept new work.
 import { refuse } from '../base/errors.ts'
 import type { ApiDeps } from './deps.ts'
 
-/** Throws 507 while the disk is below its reserve: what is accepted could not be kept (D73). */
+/** Throws 507 while the free space on the disk is below its reserve: accepted mail could not be stored (D73). */
 export function promise({ space }: Pick<ApiDeps, 'space'>): void {
   if (space.low)
     throw refuse(

@@ -30,7 +30,7 @@ export function createPublic(deps: PublicDeps): Hono {
   const app = new Hono()
   const key = deps.keyring.derive('tracking')
   const visit = (context: Context) => ({ method: context.req.method, userAgent: context.req.header('user-agent') })
-  // A visit that cannot be recorded must not keep the reader from the page.
+  // The reader gets the page even when the visit cannot be recorded.
   const note = async (work: Promise<void>): Promise<void> =>
     void (await work.catch((thrown: unknown) => deps.log.fault('tracking', thrown)))
 
@@ -52,14 +52,14 @@ export function createPublic(deps: PublicDeps): Hono {
     const click = token.length < MAX_TOKEN ? readClickToken(key, token) : undefined
     if (!click) return context.text('This link is not one of ours, or was cut on its way.\n', 404)
     await note(noteVisit(deps, 'clicked', click.delivery, visit(context), click.url))
-    // A header can hold only ASCII.
+    // A header can contain only ASCII.
     const location = /^[\x21-\x7e]*$/.test(click.url) ? click.url : new URL(click.url).href
     return context.body(null, 302, { Location: location, ...PRIVATE })
   })
   app.get('/exports/:id/:until/:mac', async (context) => {
     const { id, mac, until } = context.req.param()
     const file = exportFile(deps, { id, until, mac }, deps.clock.now())
-    // Opened first: a file that is deleted meanwhile can still be read to its end.
+    // Opened before the answer begins: an open file can be read to its end even after it is deleted.
     const opened = file && (await open(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
     const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream

@@ -1,18 +1,18 @@
-// What the server did in the last hour, in steps of ten seconds: kept in memory, drawn by the console.
+// Samples of the server's activity in the last hour, one for each ten seconds: kept in memory, drawn by the console.
 import { performance, type EventLoopUtilization } from 'node:perf_hooks'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { counters, type Counter } from '../base/counters.ts'
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** A step ends every so many ms. */
+/** The length of a step in ms. */
 export const STEP = 10 * SECOND
 const KEPT = HOUR / STEP
-/** Waiting mail is counted no further: the count would hold up everybody. */
+/** Waiting mail is counted up to this number: a full count would block the event loop. */
 const MOST_WAITING = 10_000
 
 export interface Sample {
-  /** The end of the step (ms). */
+  /** When the step ended (ms). */
   at: number
   /** Recipients whose mail waits, up to 10,000. */
   waiting: number
@@ -20,7 +20,7 @@ export interface Sample {
   deferred: number
   refused: number
   received: number
-  /** Octets that the process occupies. */
+  /** Octets of memory that the process uses. */
   memory: number
   /** The share of the step in which the main thread worked, 0 to 1. */
   busy: number
@@ -52,7 +52,7 @@ export class Samples {
     this.#next = clock.now() + STEP
   }
 
-  /** Ends a step when it is time; may be called as often as one likes. */
+  /** Ends the step when its time is over; may be called more often. */
   look(): void {
     const at = this.#clock.now()
     if (at < this.#next) return
@@ -75,7 +75,7 @@ export class Samples {
     this.#loop = loop
   }
 
-  /** The oldest first. */
+  /** Oldest first. */
   all(): readonly Sample[] {
     return this.#kept
   }

@@ -1,4 +1,4 @@
-// Schemas of values that several resources have. Their messages follow the attribute's name: "subject" must be …
+// Schemas of values that several resources have. A message continues the attribute's name: "subject" must be …
 import { z } from 'zod'
 import { parseAddress } from '../message/address.ts'
 import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
@@ -43,7 +43,7 @@ export const addresses = (max: number) =>
     error: 'must be an email address or a list of email addresses',
   })
 
-/** The sender's own header fields as pairs; each problem names its field. */
+/** Custom header fields as name and value pairs; each problem names its field. */
 export const headerFields = () =>
   z
     .custom<Record<string, string>>(
@@ -80,7 +80,7 @@ const base64 = z
   .string('must be a string')
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 
-/** A media type with its parameters (RFC 2045 §5.1); without a file name, which only `filename` gives. */
+/** A media type with its parameters (RFC 2045 §5.1), but no file name: only the attribute `filename` sets it. */
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+-]+|"[\x20!#-[\]-~]*"))*$/i
 
 /** One attachment: inline or by URL, exactly one of the two. */

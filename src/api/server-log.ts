@@ -1,4 +1,4 @@
-// What the server wrote into its log, and what it did in the last hour, for operators (D76).
+// The server's log, and samples of its activity in the last hour, for operators (D76).
 import { z } from 'zod'
 import { LEVELS } from '../base/log.ts'
 import { field } from '../jsonapi/resource.ts'

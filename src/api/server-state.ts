@@ -1,4 +1,4 @@
-// How the server is, for operators: what prevents its work, what is used (D76).
+// The state of the server, for operators: problems that prevent its work, and its use of storage (D76).
 import { z } from 'zod'
 import { version } from '../base/version.ts'
 import { field } from '../jsonapi/resource.ts'

@@ -95,11 +95,11 @@ export const openApi = (publicUrl: string): object =>
 
 export type App = Hono<{ Bindings: HttpBindings }>
 
-/** The API inside the process. */
+/** The API inside the process, without a socket. */
 export const apiInside = (deps: ApiDeps): Inside =>
   createInside(deps, () => deps.config.http.public_url + API_PATH, resources)
 
-/** The whole HTTP application but the console; `app.request(…)` serves tests without a socket. */
+/** The whole HTTP application without the console; tests use `app.request(…)`, without a socket. */
 export function createApp(deps: ApiDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   app.use(countRequests(deps))
@@ -136,7 +136,7 @@ export function createApp(deps: ApiDeps): App {
   app.route('/', createAuthorize(deps))
   app.route('/', createMcp(deps, apiInside(deps)))
   app.onError((thrown, context) => {
-    // The client disconnected during the request: this is no error of this program, and no answer can be sent.
+    // The client disconnected during the request: not an error of this program, and no answer can be sent.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status, headers)
@@ -147,7 +147,10 @@ export function createApp(deps: ApiDeps): App {
 
 type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
 
-/** RFC 9112 §3.2: a proxy in front may have used another Host header, and the requests after it may be others' too. */
+/**
+ * RFC 9112 §3.2. A proxy in front may have routed by the other Host header; on a shared connection, later requests can
+ * belong to other clients.
+ */
 const refuseTwoHosts: Middleware = async (context, next) => {
   if (timesSent(context.env, 'host') > 1)
     return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
@@ -159,7 +162,7 @@ const keepToTls =
   ({ config }: ApiDeps): Middleware =>
   async (context, next) => {
     await next()
-    // Other names of this server may be served in clear text by somebody else.
+    // Other names of this machine may be in use by another program that speaks plain HTTP.
     const { host, protocol } = new URL(config.http.public_url)
     if (isEncrypted(context.env) && protocol === 'https:' && context.req.header('host') === host)
       context.header('Strict-Transport-Security', 'max-age=31536000')
@@ -193,7 +196,7 @@ export interface HttpListener {
   port: number
   /** Uses another certificate for new connections; for HTTPS. */
   renew(certificate: Certificate): void
-  /** Accepts no more; waits at most `patience` ms for requests in progress. */
+  /** Accepts no new connections; waits at most `patience` ms for requests in progress. */
   close(patience: number): Promise<void>
 }
 
@@ -201,18 +204,18 @@ export interface HttpListener {
 const HEADER_TIME = 30_000
 const REQUEST_TIME = 10 * 60_000
 
-/** What handshakes are shown. */
+/** The certificates for TLS handshakes. */
 export interface Shown {
   certificate: Certificate
-  /** Of one host that clients name; undefined: the certificate. */
+  /** The certificate for a host that the client names (SNI); undefined: the default certificate. */
   contextOf: (host: string) => SecureContext | undefined
-  /** The proof of a name for an authority (RFC 8737). */
+  /** The certificate that proves a name to a certificate authority (RFC 8737). */
   proofFor?: (host: string) => Certificate | undefined
 }
 
 /**
- * Only a client that offers acme-tls/1 alone is shown the proof. All other clients get HTTP/1.1 or no protocol (RFC
- * 7301 §3.2).
+ * Only a client that offers acme-tls/1 and nothing else gets the proof certificate. All other clients get HTTP/1.1 or
+ * no protocol (RFC 7301 §3.2).
  */
 const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
   function agree(this: TLSSocket, { protocols, servername }) {
@@ -222,8 +225,8 @@ const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
   }
 
 /**
- * Puts the application on a socket, with a certificate behind TLS. Throws an OperatorError when the address cannot be
- * had.
+ * Makes the application listen on a socket, over TLS when there is a certificate. Throws an OperatorError when it
+ * cannot listen on the address.
  */
 export async function listen(
   app: { fetch: App['fetch'] },
@@ -249,7 +252,7 @@ export async function listen(
         }
       : { fetch: app.fetch, serverOptions: limits },
   ) as Server | TlsServer
-  // The handshake was the proof: nothing is said after it (RFC 8737 §3).
+  // The handshake itself is the proof: the connection ends after it, without data (RFC 8737 §3).
   server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
@@ -271,7 +274,7 @@ export async function listen(
   }
 }
 
-/** One sentence for an address that cannot be listened on, with the error of the system call as its cause. */
+/** An error with one sentence about an address on which the server cannot listen; the system's error is its cause. */
 export function listenError(thrown: unknown, key: string, host: string, port: number): OperatorError {
   const where = formatEndpoint(host, port)
   const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })

@@ -1,10 +1,12 @@
-// The two pages of OAuth: a person signs in, and allows or denies a program.
-// Facts that the program claims about itself are shown as such.
+// The two pages of OAuth: a person signs in, and then allows or denies a program. The program's claims about itself are
+// marked as claims.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { page } from './pages.ts'
 
-/** The hidden fields of each form: the authorization request as received, and the proof that the form is ours. */
+/**
+ * The hidden fields of each form: the authorization request as received, and the proof that this server wrote the form.
+ */
 export interface Form {
   /** The name that the program gave itself. */
   client: string
@@ -69,11 +71,11 @@ export function codePage(
 export interface Consent {
   email: string
   redirectUri: string
-  /** Whether every redirect address of the program is on the device of the person who is asked. */
+  /** Whether every redirect URI of the program points to the person's own device. */
   onlyHere: boolean
 }
 
-/** What is known of the program: where its name comes from, and what that proves. */
+/** The source of the program's name, and how far the name is proved. */
 const originOf = ({ client, host }: Form, onlyHere: boolean) =>
   host === undefined
     ? html`The program registered itself under its name; nobody has checked it.`
@@ -105,13 +107,13 @@ export function consentPage(
         <button class="plain" name="action" value="deny">Deny</button>
         <button class="plain" name="action" value="sign-out">Use another account</button>
       </form>`,
-    // Browsers apply this rule to every redirect after a form: to the one to the program, and to later ones. So a
-    // single origin is not enough, and browsers do not accept "[::1]" as an origin.
+    // Browsers apply this directive to every redirect after a form is sent: to the redirect to the program, and to
+    // later ones. So a single origin is not enough. Browsers also do not accept "[::1]" as an origin.
     { formTo: `'self' https: http: ${new URL(redirectUri).protocol}`, heading: html`Allow <bdi>${form.client}</bdi>?` },
   )
 }
 
-/** The host; for a private-use scheme, which another program of the device may handle, the scheme too. */
+/** The host that the answer goes to. A private-use scheme is shown too: other programs of the device can handle it. */
 function whereTo(redirectUri: string): string {
   const { host, protocol } = new URL(redirectUri)
   return /^https?:$/.test(protocol) ? host : `${protocol}//${host}`

@@ -19,7 +19,7 @@ const filters = { period: { column: 'period', about: 'How far back: 24h (when ab
 const MAX_RECEIVERS = 500
 const REFUSALS = 3
 
-/** Throws 400 for a period that is none. */
+/** Throws 400 for an unknown period. */
 function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
   period: Period
   since: number
@@ -28,7 +28,7 @@ function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMa
   if (more.length > 0 || !Object.hasOwn(PERIODS, period))
     throw refuse('unsupported_filter', 'The period is 24h, 7d or 30d.', { parameter: 'filter[period]' })
   const since = now - PERIODS[period as Period]
-  // Of days that are over only whole ones are kept.
+  // The figures of past days are stored by whole days, so a long period begins with a whole day.
   return { period: period as Period, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
 }
 
@@ -36,7 +36,7 @@ const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.r
 const rate = (about: string) => field(z.number(), { about })
 const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.int(), refused: z.int() })
 
-/** Hour by hour, or day by day (UTC) where the period is long; hours without mail too. */
+/** Figures by hour, or by day (UTC) for a long period. Hours without mail are included. */
 function series(
   hours: ReturnType<typeof outcomesByHour>,
   { period, since }: { period: Period; since: number },
@@ -102,7 +102,7 @@ export const statistics = define('statistics', {
   ],
 })
 
-/** Within which time half of what was delivered had arrived. */
+/** The time within which half of the delivered mail arrived. */
 function median(figures: ReceiverFigures): string | null {
   const { delivered, within_10m, within_1h, within_1m, within_5s } = figures
   let sum = 0
@@ -135,7 +135,7 @@ export const receivers = define('receivers', {
     }),
   },
   filters,
-  // Only of the receivers on the page that was asked for.
+  // Read only for the receivers on the requested page.
   extend(rows, { parts, reader }) {
     const until = parts.clock.now()
     for (const row of rows) {

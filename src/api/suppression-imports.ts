@@ -1,5 +1,5 @@
-// Suppressions brought in over the API (D81): one or many rows; the specification's own /suppressions stays read and
-// delete only.
+// Suppressions added over the API (D81), one or many rows. The specification's own /suppressions stays read and delete
+// only.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -13,7 +13,7 @@ import { address } from './schemas.ts'
 
 const MAX_ROWS = 10_000
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
-/** Rows that one transaction writes. */
+/** Rows in one transaction. */
 const AT_ONCE = 200
 
 const row = z.strictObject({

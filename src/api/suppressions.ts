@@ -1,4 +1,4 @@
-// Addresses that must not be mailed: listed, and removed unless they are permanent.
+// Addresses that must not get mail: list them, and remove those that are not permanent.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from '../outbound/suppressions/suppressions.ts'

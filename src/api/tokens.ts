@@ -1,4 +1,4 @@
-// Personal access tokens: created and revoked; the plaintext is never shown again.
+// Personal access tokens: create and revoke them. The plaintext is shown only once.
 import { z } from 'zod'
 import { Refusal } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
@@ -57,7 +57,7 @@ export const tokens = define('tokens', {
       },
     },
     {
-      // Not at /tokens: the interface has no list there (405).
+      // Its own path: the interface has no list at /tokens (405).
       kind: 'list',
       path: '/personal-access-tokens',
       scope: 'tokens:write',

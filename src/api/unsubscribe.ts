@@ -1,6 +1,6 @@
 // Unsubscribe links (RFC 8058, D45, D60). GET shows a page and changes nothing, because scanners follow links. A POST
-// unsubscribes at once and without a redirect when it is a mail program's one-click request or the page's button; any
-// other POST shows the page. The same page can undo it.
+// unsubscribes at once, without a redirect, when it is a mail program's one-click request or comes from the page's
+// button; any other POST shows the page. The page can also undo it.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { Clock } from '../base/clock.ts'
@@ -50,7 +50,7 @@ export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
   return app
 }
 
-/** The wish in a form, urlencoded or multipart: RFC 8058's one click, or the `action` of the page's own form. */
+/** The request in a form, urlencoded or multipart: RFC 8058's one click, or `action` of the page's own form. */
 async function wishOf({ req: { raw } }: Context): Promise<'subscribe' | 'unsubscribe' | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0

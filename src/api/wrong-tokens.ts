@@ -1,6 +1,6 @@
-// Wrong tokens by the address they come from, on every surface of HTTP alike: each is logged in one fixed form, and
-// after some the answer is 429 until time has passed. A good token from the same address is served all the while: many
-// people may share one.
+// Limits wrong tokens by client address, for all HTTP endpoints together. Each wrong token is logged in one fixed form.
+// Beyond the limit the answer is 429 for some time. A valid token from the same address always works, because many
+// people may share one address.
 import type { MiddlewareHandler } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -10,7 +10,7 @@ import { RateLimit } from '../accounts/rates.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import { clientAddress, rateKey } from './client-address.ts'
 
-/** Wrong tokens that one address may send at once, and after that per second. */
+/** The most wrong tokens of one address at once, and after that per second. */
 const BURST = 20
 const PER_SECOND = 0.2
 
@@ -29,7 +29,7 @@ export class WrongTokens {
     this.#rates = new RateLimit(deps.clock, PER_SECOND, BURST)
   }
 
-  /** Looks at every answer, whichever surface gave it: a 401 to a request with a token stays, or becomes 429. */
+  /** Checks every answer, of all endpoints: a 401 to a request with a token is kept, or becomes 429. */
   readonly watch: MiddlewareHandler = async (context, next) => {
     await next()
     if (context.res.status !== 401 || context.req.header('authorization') === undefined) return
@@ -41,12 +41,12 @@ export class WrongTokens {
     }
     const sentence = `Too many requests with a wrong token; try again in ${reset} s.`
     const { headers, body } = this.#slowly(new URL(context.req.url).pathname, sentence)
-    // What the first answer said of the token is not said any more; its headers of CORS stay.
+    // The first answer's statement about the token is removed; its CORS headers stay.
     context.res.headers.delete('WWW-Authenticate')
     context.res = context.body(body, 429, { ...headers, 'Retry-After': String(reset) })
   }
 
-  /** The answer in the form of the surface that was asked. */
+  /** The answer in the format of the requested endpoint. */
   #slowly(path: string, sentence: string): { headers: Record<string, string>; body: string } {
     if (path.startsWith('/api/')) return answerError(refuse('rate_limited', sentence), this.#deps)
     const json = { 'Content-Type': 'application/json' }

@@ -1,5 +1,4 @@
-// Assembles certificates by ACME:
-// the wanted names, their proofs, and the notices when a certificate is about to expire.
+// Assembles certificates by ACME: the wanted names, their proofs, and the notices before a certificate expires.
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import type { Certificate } from '../base/certificate.ts'
@@ -27,7 +26,7 @@ export interface AcmeParts {
   resolver: Resolver
   /** Called when there is a new certificate. */
   renewed: () => void
-  /** Says that notices wait to be mailed. */
+  /** Wakes the loop that mails notices. */
   noticed: () => void
 }
 
@@ -37,13 +36,13 @@ export interface Acme {
   proofOf: (token: string) => string | undefined
   proofFor: (name: string) => Certificate | undefined
   /**
-   * Waits for an order under way at most `patience` ms: an authority may take minutes, and is asked again after the
+   * Waits at most `patience` ms for an order in progress. An authority may take minutes; it is asked again after the
    * next start.
    */
   stop(patience: number): Promise<void>
 }
 
-/** Days before the end of a certificate at which the operator is told. */
+/** The numbers of days before a certificate's end at which the operator gets a notice. */
 const TOLD_AT = [14, 3]
 
 /** Undefined when `[acme]` is off. Throws an OperatorError when the configuration cannot work. */
@@ -115,7 +114,10 @@ function bindingOf({ eab_key_file, eab_kid }: Config['acme']): { id: string; key
   return { id: eab_kid, key: readNamed(eab_key_file, 'acme.eab_key_file').trim() }
 }
 
-/** Our own names, and those of domains whose records lead here: branded links, and the host of an MTA-STS policy. */
+/**
+ * The server's own names, and names of domains whose DNS records lead to this server: branded links, and the host of an
+ * MTA-STS policy.
+ */
 async function wantedNames({ config, log, resolver, store }: AcmeParts, shelf: Shelf): Promise<string[]> {
   const { acme, hostname, http } = config
   const url = new URL(http.public_url)
@@ -139,14 +141,14 @@ async function wantedNames({ config, log, resolver, store }: AcmeParts, shelf: S
   const before = new Set(shelf.wanted())
   for (const { name } of domains) {
     const host = stsHost(name)
-    // While DNS does not answer, what was wanted still is.
+    // While DNS does not answer, a name that was wanted before stays wanted.
     if ((await leadsTo(resolver, host, hostname)) ?? before.has(host)) policies.push(host)
     else log.debug('no MTA-STS host', { host })
   }
   return [...new Set([...own, ...branded.map(({ name }) => name), ...policies])].filter(isName)
 }
 
-/** Whether a name has an address that our own has too; undefined when DNS does not answer. */
+/** Whether a name has an address in common with this server's name; undefined when DNS does not answer. */
 async function leadsTo(resolver: Resolver, name: string, hostname: string): Promise<boolean | undefined> {
   const addresses = async (of: string): Promise<{ known: boolean; found: string[] }> => {
     const answers = await Promise.all([resolver.a(of), resolver.aaaa(of)])
@@ -161,7 +163,7 @@ async function leadsTo(resolver: Resolver, name: string, hostname: string): Prom
 }
 
 /**
- * A certificate that is wanted, was to be renewed long before and is near its end: the operator is told by mail, twice.
+ * Mails the operator, twice, about a wanted certificate that is near its end and should have been renewed long before.
  */
 async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
   const now = clock.now()

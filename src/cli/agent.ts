@@ -1,4 +1,4 @@
-// `postrider agent …`: agents, their pools, the results of their mail in a week; and a stop for one that misbehaves.
+// `postrider agent …`: agents, their pools, and the results of their mail in a week. A misbehaving agent can be paused.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -80,7 +80,7 @@ function list(agent: Command, invocation: () => Invocation): void {
     )
 }
 
-/** The owner of an agent: as named, or the only user who has it. Throws an OperatorError. */
+/** The owner of an agent: the named user, or the only user with this agent. Throws an OperatorError. */
 function ownerOf(reader: Reader, agentId: string, now: number, email: string | undefined): User {
   if (email !== undefined) return requireUser(reader, email)
   const emails = listAgents(reader, now).flatMap((each) => (each.agent_id === agentId ? [each.email] : []))

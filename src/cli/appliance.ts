@@ -1,4 +1,4 @@
-// The whole server: the one place that starts and stops its parts, and gives each what it needs.
+// The whole server: starts and stops all its parts, and gives each part what it needs.
 import { schedule } from 'node-cron'
 import { SECOND } from '../base/clock.ts'
 import type { Resolver } from '../base/resolver.ts'
@@ -22,7 +22,7 @@ export interface Appliance extends Omit<Doors, 'stop'> {
   deps: ApiDeps & { resolver: Resolver }
   engine: DeliveryEngine
   notices: Engine['notices']
-  /** After the configuration was read again: loads certificates again. Throws an OperatorError. */
+  /** Called after the configuration was read again: loads certificates again. Throws an OperatorError. */
   reload(): Promise<void>
   /** Stops accepting, finishes or releases all work within 10 seconds, closes the store. */
   stop(): Promise<void>
@@ -43,7 +43,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   }
 }
 
-/** Opens the data directory, and says what is wrong with it. */
+/** Opens the data directory. Throws an error that explains the cause when it cannot. */
 function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnType<typeof openData> {
   try {
     return openData(config, clock, log)
@@ -52,7 +52,7 @@ function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnTyp
   }
 }
 
-/** Recovers what an ended process had under way, opens the doors, starts every loop. */
+/** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
 async function start(
   parts: Parts,
   { everyHour: repeat = everyHour, fatal, keys }: ApplianceOptions,
@@ -61,7 +61,8 @@ async function start(
 ): Promise<Appliance> {
   const { acme, deps, inbound, log, loops } = parts
   const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
-  // Mail that was being sent when a backup was made no longer is: so it can be erased.
+  // The engine recovers first: mail that was being sent when a backup was made is then no longer marked so, and can be
+  // erased.
   await engine.recover()
   await privacy.recover()
   const begin = async (part: { start(): unknown; stop(patience: number): Promise<void> }): Promise<void> => {
@@ -128,7 +129,7 @@ const doorsOf = (
   ring: deps.bells.deliveries,
 })
 
-/** The records of every domain hold the hostname and the addresses. */
+/** The DNS records of every domain contain the hostname and the addresses, so they may have changed. */
 async function follow({ deps, log }: Parts): Promise<void> {
   const changed = await followConfig({ ...deps, ring: deps.bells.domains })
   if (changed.length > 0)

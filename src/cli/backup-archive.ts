@@ -1,4 +1,4 @@
-// A backup as a zip file: its contents, and how it is read and checked.
+// A backup as a zip file: its contents, and the code that reads and checks it.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
@@ -15,8 +15,8 @@ export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER]
 const SAFE = /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|spool\/[\w.~-]+)$/
 
 /**
- * Unpacks a backup into an empty folder; returns the number of files.
- * Throws an OperatorError when the file is no backup.
+ * Unpacks a backup into an empty folder; returns the number of files. Throws an OperatorError when the file is not a
+ * backup.
  */
 export async function unpack(archive: Archive, file: string, place: string): Promise<number> {
   mkdirSync(join(place, 'spool'), { mode: 0o700 })
@@ -30,7 +30,7 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
     }
   } catch (thrown) {
     if (thrown instanceof OperatorError) throw thrown
-    // The place could not be written, which says nothing of the backup.
+    // The folder could not be written; the backup itself may be intact.
     if (failedCall(thrown).path?.startsWith(place) || isWrite(thrown))
       throw new OperatorError(
         `${dirname(place)} cannot take what is in the backup (${codeOf(thrown)}); see that its disk has room. Nothing is wrong with ${file} so far.`,
@@ -72,7 +72,7 @@ async function* entriesOf(archive: Archive): AsyncIterable<Entry> {
   }
 }
 
-/** Reads every entry of a zip and compares its checksum. Throws when one differs. */
+/** Reads every entry of a zip and checks its checksum. Throws when one differs. */
 export async function readThrough(file: string): Promise<void> {
   const archive = await openArchive(file)
   try {
@@ -86,7 +86,7 @@ export async function readThrough(file: string): Promise<void> {
 const extract = (archive: Archive, entry: Entry, target: string): Promise<void> =>
   pour(archive, entry, () => createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }))
 
-/** `target` is called only when its errors can be handled. */
+/** `target` is called after the entry has been opened, so that the errors of its stream are handled. */
 async function pour(archive: Archive, entry: Entry, target: () => NodeJS.WritableStream): Promise<void> {
   const stream = await new Promise<NodeJS.ReadableStream>((done, fail) =>
     archive.openReadStream(entry, (error, opened) =>

@@ -1,5 +1,6 @@
-// `postrider backup`, `restore` and `verify`: a consistent copy of the whole data directory in one zip file, made while
-// the server runs; the way back into an empty directory; and a check that everything is intact.
+// `postrider backup`, `restore` and `verify`. A backup is a consistent copy of the whole data directory in one zip
+// file, made while the server runs. A restore puts it into an empty directory. A verification checks that everything is
+// intact.
 import {
   copyFileSync,
   existsSync,
@@ -42,7 +43,8 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file.`)
         const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
         const { faults, files } = await backUp(deps, target, force === true, tell)
-        // The time of the last backup, for the monitoring system. The backup is there without it.
+        // The time of the last backup, for the monitoring system. If it cannot be written, the backup is valid all the
+        // same.
         try {
           writeFileSync(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`, { mode: 0o600 })
         } catch (thrown) {
@@ -63,11 +65,11 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
 
 interface Made {
   files: number
-  /** What is damaged in it. */
+  /** The damage in the copied data, in sentences. */
   faults: string[]
 }
 
-/** Writes the zip. Throws an OperatorError, also where something is damaged and `force` is not set. */
+/** Writes the zip. Throws an OperatorError, also when data is damaged and `force` is not set. */
 async function backUp(
   { clock, config, keyring, store }: Deps,
   target: string,
@@ -75,13 +77,13 @@ async function backUp(
   tell: (sentence: string) => void,
 ): Promise<Made> {
   const { data_dir, privacy } = config
-  // Beside the target: the copy of the database may be large.
+  // In the target's folder, because the copy of the database may be large.
   const place = asideOf(target)
   try {
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
     mkdirSync(kept, { mode: 0o700 })
-    // A ledger without this mark is older than the backup.
+    // A mark with this time: a ledger without the mark is older than the backup.
     const owner = fingerprintOf(keyring)
     const at = iso(clock.now())
     markLedger(data_dir, { ledger: owner, at })
@@ -113,11 +115,11 @@ async function backUp(
   }
 }
 
-/** Writes a new zip with these files; `name` is the name inside it. Throws what the file system throws. */
+/** Writes a new zip with these files; `name` is the name in the zip. Throws errors of the file system. */
 async function writeZip(target: string, files: readonly { path: string; name: string }[]): Promise<void> {
   const zip = new ZipFile()
   const failed = Promise.withResolvers<never>()
-  // Prevents an unhandled rejection: the race below may be over.
+  // Prevents an unhandled rejection when the race below is already over.
   failed.promise.catch(() => {})
   zip.on('error', failed.reject)
   for (const { name, path } of files) zip.addFile(path, name)
@@ -131,22 +133,22 @@ async function writeZip(target: string, files: readonly { path: string; name: st
   })
 }
 
-/** Gives the finished file its name, durably. Throws when a file of that name was created meanwhile. */
+/** Gives the finished file its name, durably. Throws when a file of that name was created in the meantime. */
 function putInPlace(draft: string, target: string): void {
   linkSync(draft, target)
   try {
     syncPath(dirname(target))
   } catch (thrown) {
-    // It might be lost in a power cut: no backup is better than one that only seems to exist.
+    // A power cut might remove it: no backup is better than one that only seems to exist.
     rmSync(target, { force: true })
     throw thrown
   }
 }
 
-/** Copies database and spool into a place; what is damaged in the copy, by all that `verify` looks at. */
+/** Copies database and spool into a folder, then checks the copy as `verify` does; returns the damage. */
 async function copyAll(store: Store, spool: string, place: string, keyring: Keyring): Promise<string[]> {
   for (let again = true; ; again = false) {
-    // Before and after the database: a file that it names may go, or have come, while it is copied.
+    // The files are copied before and after the database: files of its rows may be deleted or added during the copy.
     keepFiles(spool, join(place, 'spool'))
     await store.copyTo(join(place, DATABASE)).catch((thrown: unknown) => {
       if (codeOf(thrown) !== 'SQLITE_FULL') throw thrown
@@ -158,13 +160,13 @@ async function copyAll(store: Store, spool: string, place: string, keyring: Keyr
     const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
       throw new OperatorError(`The database is damaged (${messageOf(thrown)}); "postrider verify" says more.`)
     })
-    // A file that came and went while the database was copied is missing in this copy alone.
+    // A file that was added and deleted while the database was copied is missing only in this copy.
     if (!again || !faults.some((fault) => fault.endsWith(`${MISSING}.`))) return faults
     for (const end of ['', '-wal', '-shm']) rmSync(join(place, `${DATABASE}${end}`), { force: true })
   }
 }
 
-/** A folder of our own beside a file to be. Throws an OperatorError. */
+/** Makes a new folder in the folder of a future file. Throws an OperatorError. */
 function asideOf(target: string): string {
   try {
     return mkdtempSync(join(dirname(target), `.${basename(target)}-`))
@@ -173,7 +175,7 @@ function asideOf(target: string): string {
   }
 }
 
-/** Keeps every file of the spool: by a hard link, or by a copy when the disk is another. */
+/** Copies every file of the spool: by a hard link, or by its content when it is on another disk. */
 function keepFiles(spool: string, kept: string): void {
   for (const name of existsSync(spool) ? readdirSync(spool) : []) {
     if (name === QUARANTINE || name.endsWith('.part') || existsSync(join(kept, name))) continue
@@ -184,7 +186,7 @@ function keepFiles(spool: string, kept: string): void {
       try {
         copyFileSync(join(spool, name), join(kept, name))
       } catch (failed) {
-        // Deleted meanwhile, because its mail was sent or deleted.
+        // Deleted in the meantime, because its mail was sent or deleted.
         if (codeOf(failed) !== 'ENOENT') throw failed
       }
     }

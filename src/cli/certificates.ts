@@ -1,5 +1,6 @@
-// The certificates of the listeners: the configured one, else that of ACME, else a self-made one. The last is kept in
-// the data directory, so that clients see the same one again. All listeners use a new certificate without a restart.
+// The certificates of the listeners: the configured one, else the one of ACME, else a self-signed one. The last is kept
+// in the data directory, so that clients always see the same one. All listeners use a new certificate without a
+// restart.
 import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,14 +13,14 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 
-/** The listeners that a certificate is for: `[smtp]` may have its own. */
+/** The kind of listener that a certificate is for: `[smtp]` may have its own. */
 export type Door = 'smtp' | 'https'
 
 export interface CertificateDeps {
   clock: Clock
   log: Log
   config: Config
-  /** What ACME has brought; undefined where it is off. */
+  /** The certificates from ACME; undefined when ACME is off. */
   shelf: Pick<Shelf, 'begin' | 'certificate' | 'names'> | undefined
 }
 
@@ -31,7 +32,7 @@ interface Shown {
 export class Certificates {
   readonly #deps: CertificateDeps
   readonly #shown: Shown[] = []
-  /** Why files could not be read, as it was logged. */
+  /** Reasons that are already in the log. */
   readonly #told = new Set<string>()
   readonly #contexts = new Map<string, SecureContext>()
 
@@ -40,8 +41,8 @@ export class Certificates {
   }
 
   /**
-   * The first certificate. One that cannot be read at present, as after a renewal by root, is logged, and a self-made
-   * one is used. Throws an OperatorError for an invalid one.
+   * The first certificate. If it cannot be read at present, for example after a renewal by root, the reason is logged
+   * and a self-signed one is used. Throws an OperatorError for an invalid one.
    */
   first(door: Door): Certificate {
     const { log } = this.#deps
@@ -49,7 +50,7 @@ export class Certificates {
       return this.#read(door)
     } catch (thrown) {
       if (!(thrown instanceof Unreadable)) throw thrown
-      // Once for all listeners that would show it.
+      // Logged once, not once for each listener with this certificate.
       if (!this.#told.has(thrown.message))
         log.error('certificate cannot be read, a self-made one is shown', { error: thrown.message })
       this.#told.add(thrown.message)
@@ -62,7 +63,7 @@ export class Certificates {
     this.#shown.push({ door, renew })
   }
 
-  /** Loads all certificates again. Throws an OperatorError, and then changes nothing. */
+  /** Loads all certificates again. When it throws an OperatorError, nothing has changed. */
   renew(): void {
     const fresh = this.#shown.map(({ door, renew }) => ({ certificate: this.#read(door), renew }))
     this.#contexts.clear()
@@ -78,14 +79,16 @@ export class Certificates {
     return this.#brought(door) ?? this.#selfMade()
   }
 
-  /** HTTPS shows the certificate of its public name to clients that name no host. */
+  /** Clients of HTTPS that name no host get the certificate of the public name. */
   #brought(door: Door): Certificate | undefined {
     const { config, shelf } = this.#deps
     const names = door === 'https' ? [new URL(config.http.public_url).hostname, config.hostname] : [config.hostname]
     return names.map((name) => shelf?.certificate(name)).find((certificate) => certificate !== undefined)
   }
 
-  /** The certificate for a host that a client names (SNI, RFC 6066 §3); undefined: it gets the listener's. */
+  /**
+   * The certificate for a host that a client names (SNI, RFC 6066 §3); undefined: the listener's certificate is used.
+   */
   contextOf(host: string): SecureContext | undefined {
     const { shelf } = this.#deps
     const name = host.toLowerCase()
@@ -101,7 +104,7 @@ export class Certificates {
   #selfMade(): Certificate {
     const { config, shelf } = this.#deps
     const shown = this.#kept()
-    // The certificate that takes its place has the same key: TLSA records are true from the first moment.
+    // The later ACME certificate has the same key, so TLSA records are valid from the start.
     shelf?.begin(config.hostname, shown.key)
     return shown
   }
@@ -118,7 +121,10 @@ export class Certificates {
   }
 }
 
-/** The files of SMTP's certificate, '' when the server makes its own, and the keys that name them; none for ACME's. */
+/**
+ * The files of SMTP's certificate ('' when the server makes its own), and the configuration keys that name them
+ * (undefined for an ACME certificate).
+ */
 export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config): {
   cert: string
   key: string
@@ -133,10 +139,10 @@ export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config
     : { cert: '', key: '', keys: undefined }
 }
 
-/** A named file that cannot be read at present; one with invalid content is a plain OperatorError. */
+/** A configured file that cannot be read at present. For invalid content there is a plain OperatorError. */
 class Unreadable extends OperatorError {}
 
-/** A key of the configuration and its value, a path. */
+/** A key of the configuration and its value, which is a path. */
 type Named = readonly [key: string, path: string]
 
 function checked(cert: Named, key: Named): Certificate {
@@ -144,7 +150,7 @@ function checked(cert: Named, key: Named): Certificate {
   try {
     if (!new X509Certificate(pem).checkPrivateKey(createPrivateKey(secret)))
       throw new Error('they do not belong together')
-    // What is sound may still be too weak for TLS as it is spoken here.
+    // A valid certificate may still be too weak for this server's TLS policy.
     createSecureContext({ cert: pem, key: secret, ...TLS_POLICY })
     return { cert: pem, key: secret }
   } catch (thrown) {
@@ -155,7 +161,7 @@ function checked(cert: Named, key: Named): Certificate {
   }
 }
 
-/** In OpenSSL's words without their codes. */
+/** The reason of an OpenSSL error, without its codes. */
 function reasonOf(thrown: unknown): string {
   const { message, reason } = thrown as { message?: string; reason?: string }
   if (/^(?:ee|ca) key too small$/.test(reason ?? '')) return 'the key is too weak'

@@ -1,5 +1,4 @@
-// The completion script for fish:
-// one line for each completion, with the condition that the words before the cursor match.
+// The completion script for fish: one line for each completion, with a condition on the words before the cursor.
 import type { Kind, Place } from './completion-places.ts'
 
 const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`
@@ -14,9 +13,7 @@ const values = (kind: Kind): string =>
         ? '-x'
         : `-x -a ${quoted(kind.join(' '))}`
 
-/**
- * `__postrider_at PATH [COUNT]`: whether the words before the cursor name this command, with COUNT arguments so far.
- */
+/** `__postrider_at PATH [COUNT]`: whether the words before the cursor are this command, with COUNT arguments so far. */
 const AT = `function __postrider_at
     set -l tokens (commandline -opc)
     set -e tokens[1]
@@ -49,7 +46,7 @@ const AT = `function __postrider_at
 end
 `
 
-/** The completions behind one command: options (those of the program stand everywhere), subcommands and arguments. */
+/** The completions after one command: options (the program's own are valid everywhere), subcommands and arguments. */
 function completionsAt({ commands, options, path, places: kinds }: Place, root: Place): string[] {
   const here = path === '' ? '' : ` -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')}`)}`
   return [

@@ -1,7 +1,7 @@
 // The possible completions of the command line, read from the command table, for the scripts of all shells.
 import type { Command } from 'commander'
 
-/** The kind of a value: a file, a directory, one of some words, or anything. */
+/** The kind of a value: a file, a directory, one of a list of words, or any text. */
 export type Kind = 'file' | 'dir' | 'any' | readonly string[]
 
 export interface Choice {
@@ -13,7 +13,7 @@ export interface Place {
   /** "" for the program, "domain add" for a subcommand. */
   path: string
   commands: Choice[]
-  /** `kind` is absent for an option without a value. */
+  /** `kind` is missing for an option without a value. */
   options: (Choice & { kind?: Kind })[]
   places: Kind[]
 }

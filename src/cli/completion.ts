@@ -1,5 +1,5 @@
-// `postrider completion bash|zsh|fish`: a completion script, made from the command table. It knows subcommands,
-// options, the values of options with a list, and where a file or a directory is expected.
+// `postrider completion bash|zsh|fish`: a completion script, made from the command table. It completes subcommands,
+// options, the values of options with a list, files and directories.
 import { Argument, type Command } from 'commander'
 import { fish } from './completion-fish.ts'
 import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
@@ -37,7 +37,7 @@ ${positions.join('\n')}
 
 const names = (choices: readonly Choice[]): string => choices.map(({ name }) => name).join(' ')
 
-/** The part of the loop over the words that bash and zsh share: where a word leads. */
+/** The part of the loop over the words that bash and zsh share: moves to the next place for each word. */
 const WALK = `    if [[ -n $kind ]]; then
       kind=""
     elif [[ $word == -?* ]]; then

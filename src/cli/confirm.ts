@@ -1,5 +1,6 @@
-// The question before what cannot be undone. Commands that lose something ask it on a terminal, with the consequence in
-// words; `--yes` skips it. Without a terminal, and with --json, nobody can be asked: scripts go on.
+// The question before an action that cannot be undone. Commands that delete something ask on a terminal, and name the
+// consequence; `--yes` skips the question. Without a terminal, and with --json, there is no question, so scripts
+// continue.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Invocation } from './open.ts'
@@ -24,8 +25,8 @@ async function typed(text: string): Promise<string> {
 }
 
 /**
- * Returns when the command may go on. Throws an OperatorError after any other answer than yes.
- * `consequence`: sentences that say what will be lost.
+ * Returns when the command may continue. Throws an OperatorError after any answer except yes. `consequence`: sentences
+ * about the data that will be lost.
  */
 export async function confirm(
   { terminal }: Pick<Invocation, 'terminal'>,

@@ -1,6 +1,6 @@
 // Exports an audience as CSV (RFC 4180): email, name, status, and a column for each custom field whose values are all
-// plain text; other values are JSON in "attributes" and "preferences". An import of it gives the same audience, with
-// those who must not be written to.
+// plain text. Other values are JSON in "attributes" and "preferences". An import of the file gives the same audience,
+// including people who must not get mail.
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/roll.ts'
@@ -17,7 +17,7 @@ const NAMED = new Set(['attributes', 'preferences'])
 /** The most columns that an import accepts. */
 const MAX_COLUMNS = 90
 
-/** Text that every CSV reader returns unchanged. */
+/** Whether every CSV reader returns this text unchanged. */
 const isPlain = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !/[\p{Cc}]/u.test(value.replaceAll(/\r\n|\n|\t/g, ''))
 
@@ -35,7 +35,7 @@ export async function exportContacts(store: Store, audience: Audience, terminal:
     await terminal.raw(page.map((contact) => csvLine(cellsOf(contact, fields))).join(''))
 }
 
-/** Null also where damage left no JSON, which `postrider verify` names. */
+/** Null also for damaged JSON, which `postrider verify` reports. */
 const objectOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : ((jsonOf(text) ?? null) as Record<string, unknown> | null)
 

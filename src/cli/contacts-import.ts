@@ -1,6 +1,6 @@
-// Imports contacts from a file of any size. It is read twice: first to check that it is readable and how many rows are
-// wrong, then to import it, a thousand contacts in each transaction. An address that occurs twice counts once; if one
-// of its rows says unsubscribed, that counts.
+// Imports contacts from a file of any size. The file is read twice: first to check that it is readable and to count
+// wrong rows, then to import it, a thousand contacts in each transaction. An address that occurs twice counts once;
+// when one of its rows says unsubscribed, the contact is unsubscribed.
 import { iso } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
@@ -24,7 +24,7 @@ export interface RowError {
 }
 
 export interface FileImported extends BroughtCounts {
-  /** They are counted as skipped. */
+  /** Rows with errors; the skipped rows include them. */
   errors: RowError[]
   /** The number of errors that are not listed. */
   more_errors?: number
@@ -40,8 +40,8 @@ export interface Checked {
 }
 
 /**
- * The rows of a file below its titles, with the meaning of its columns.
- * The first result has no row when the first line holds titles.
+ * The rows of a file after its titles, with the meaning of its columns. The first result has no row when the first line
+ * has titles.
  */
 async function* contactsOf(
   source: Source,
@@ -57,7 +57,7 @@ async function* contactsOf(
   }
 }
 
-/** Reads the file to its end without importing. Throws an OperatorError. */
+/** Reads the whole file without an import. Throws an OperatorError. */
 export async function checkFile(source: Source, wishes: Wishes): Promise<Checked> {
   const form = await formOf(source)
   const checked: Omit<Checked, 'columns'> & { columns?: Columns } = {
@@ -86,15 +86,15 @@ export async function checkFile(source: Source, wishes: Wishes): Promise<Checked
 export interface FileImport {
   audience: Audience
   source: Source
-  /** What `checkFile` found. */
+  /** The result of `checkFile`. */
   checked: Checked
   wishes: Wishes
   bar: Progress
-  /** Writes nothing. */
+  /** Only a test: nothing is written. */
   dry: boolean
 }
 
-/** Throws an OperatorError when more than a tenth of the rows are wrong, before anything is written. */
+/** Throws an OperatorError, before anything is written, when more than a tenth of the rows are wrong. */
 export function checkErrors(
   source: Source,
   { errors, failed, rows }: Pick<Checked, 'errors' | 'failed' | 'rows'>,
@@ -143,7 +143,7 @@ export async function importFile(
   return total
 }
 
-/** The error of an interrupted import: imported contacts stay, and a second import does the rest. */
+/** The error of an interrupted import: imported contacts stay, and a second import adds the others. */
 function interrupted(thrown: unknown, { clock }: Deps, total: BroughtCounts): unknown {
   const done = total.created + total.updated + total.unsubscribed + total.suppressed
   if (done === 0) return thrown

@@ -1,4 +1,4 @@
-// `postrider contacts import` and `export`: an audience from and to a CSV file.
+// `postrider contacts import` and `export`: an audience from a CSV file and to a CSV file.
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
@@ -70,7 +70,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
 
 const collected = (value: string, before: string[] = []): string[] => [...before, value]
 
-/** An audience by its id, or by its name if that is unique. Throws an OperatorError. */
+/** An audience by its id, or by its name when the name is unique. Throws an OperatorError. */
 function theAudience(reader: Reader, text: string): Audience {
   const found = reader.all(
     db
@@ -87,7 +87,7 @@ function theAudience(reader: Reader, text: string): Audience {
   )
 }
 
-/** A warning for a file that does not say who has unsubscribed. */
+/** A warning for a file without information about unsubscribed people. */
 function silence({ columns: { standings } }: Checked, preset: Preset | undefined): string[] {
   if (standings.columns.length > 0 || standings.whole !== 'subscribed') return []
   return preset?.silent === undefined ? [] : [preset.silent]

@@ -1,5 +1,5 @@
-// A file that can be read more than once: one on the disk, or standard input, copied into the data directory. The copy
-// has no name in the directory, so that a crash leaves nothing of it.
+// A file that can be read more than once: a file on the disk, or a copy of standard input in the data directory. The
+// copy has no name in the directory, so that nothing of it remains after a crash.
 import { closeSync, createReadStream, fstatSync, open, openSync, read, unlinkSync, writeSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -12,9 +12,9 @@ export interface Source {
   /** The file name without its path; '' for standard input. */
   file: string
   size: number
-  /** The contents, from the beginning. */
+  /** The contents from the beginning; can be called again. */
   chunks(): AsyncIterable<Buffer>
-  /** Throws an OperatorError when the file has changed since the first reading. */
+  /** Throws an OperatorError when the file has changed since it was opened. */
   checkUnchanged(): void
   close(): void
 }
@@ -24,7 +24,7 @@ export async function openSource(path: string, dataDir: string, now: number): Pr
   if (path === '-') return spooled('standard input', '', process.stdin, dataDir, now)
   let fd: number
   try {
-    // Opening a pipe waits until somebody writes to it.
+    // Asynchronous, because opening a pipe waits for its writer.
     fd = await openFile(path, 'r')
   } catch (thrown) {
     const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : codeOf(thrown)
@@ -36,7 +36,7 @@ export async function openSource(path: string, dataDir: string, now: number): Pr
     throw new OperatorError(`${path} cannot be read: it is a directory; give a CSV file, or "-" for standard input.`)
   }
   if (stat.isFile()) return sourceOf(path, basename(path), fd)
-  // A pipe can be read only once.
+  // A pipe can be read only once, so it is copied.
   return spooled(path, basename(path), createReadStream('', { fd }), dataDir, now)
 }
 
@@ -66,7 +66,7 @@ const CHUNK = 64 * 1024
 const readAt = promisify(read)
 const openFile = promisify(open)
 
-/** No stream: that would close the file when it is not read to its end. */
+/** Not a stream: a stream that is not read to its end closes the file. */
 async function* chunksOf(fd: number): AsyncIterable<Buffer> {
   for (let at = 0; ;) {
     const { buffer, bytesRead } = await readAt(fd, Buffer.allocUnsafe(CHUNK), 0, CHUNK, at)

@@ -1,5 +1,5 @@
-// Reads CSV (RFC 4180) as programs really write it, in pieces of bounded size: UTF-8, UTF-16 or Windows-1252; commas,
-// semicolons, tabs, or the delimiter of a first line "sep=;". Writes correct CSV.
+// Reads CSV (RFC 4180) in the forms that programs write, in pieces of limited size: UTF-8, UTF-16 or Windows-1252;
+// commas, semicolons, tabs, or the delimiter of a first line "sep=;". Writes correct CSV.
 import { pipeline } from 'node:stream'
 import { CsvError, parse } from 'csv-parse'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
@@ -8,18 +8,18 @@ import type { Source } from './csv-source.ts'
 export interface CsvForm {
   encoding: 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252'
   delimiter: string
-  /** The first line only names the delimiter. */
+  /** Whether the first line is "sep=…" and not a record. */
   announced: boolean
 }
 
 export interface Row {
   record: string[]
-  /** The number of its last line. */
+  /** The number of the record's last line. */
   line: number
 }
 
 const HEAD = 64 * 1024
-/** Larger than any contact may be. */
+/** The most octets of a record; every valid contact is smaller. */
 const MAX_RECORD = 1024 * 1024
 
 const MAGIC: readonly [string, string][] = [
@@ -29,7 +29,7 @@ const MAGIC: readonly [string, string][] = [
   ['%PDF-', 'a PDF; export the list as CSV'],
 ]
 
-/** Finds the encoding and delimiter of a file. Throws an OperatorError when it is no text. */
+/** Finds the encoding and delimiter of a file. Throws an OperatorError when the file is not text. */
 export async function formOf(source: Source): Promise<CsvForm> {
   const decoder = new TextDecoder('utf-8', { fatal: true })
   let head: Buffer = Buffer.alloc(0)
@@ -44,7 +44,7 @@ export async function formOf(source: Source): Promise<CsvForm> {
   } catch (thrown) {
     throw new OperatorError(`${source.name} cannot be read (${codeOf(thrown)}).`)
   }
-  // A character that the file's end cuts off is no UTF-8 either.
+  // A character that is cut off at the end of the file is not valid UTF-8 either.
   utf8 &&= decodes(() => decoder.decode())
   const start = head.toString('latin1', 0, 8)
   const magic = MAGIC.find(([mark]) => start.startsWith(mark))
@@ -65,7 +65,7 @@ function decodes(run: () => void): boolean {
   }
 }
 
-/** UTF-16 by its byte order mark, or by a zero in every second octet, as in western text. */
+/** UTF-16, found by its byte order mark, or by a zero in every second octet, as in western text. */
 function wideOf(head: Buffer): 'utf-16le' | 'utf-16be' | undefined {
   if (head[0] === 0xff && head[1] === 0xfe) return 'utf-16le'
   if (head[0] === 0xfe && head[1] === 0xff) return 'utf-16be'
@@ -75,7 +75,7 @@ function wideOf(head: Buffer): 'utf-16le' | 'utf-16be' | undefined {
   return odd > most && even === 0 ? 'utf-16le' : even > most && odd === 0 ? 'utf-16be' : undefined
 }
 
-/** The delimiter that the first line names, or else the most frequent one outside quotes. */
+/** The delimiter in a first line "sep=…", or else the most frequent one outside quotes. */
 function delimiterOf(head: string): { delimiter: string; announced: boolean } {
   const text = head.replace(/^\ufeff?\s+/, '')
   const [, named] = /^"?sep=([^"\r\n])"?[ \t]*(?:\r|\n|$)/i.exec(text) ?? []
@@ -86,7 +86,7 @@ function delimiterOf(head: string): { delimiter: string; announced: boolean } {
   return { delimiter: delimiter!, announced: false }
 }
 
-/** The records of the file. Throws an OperatorError with the line number when it is no CSV. */
+/** The records of the file. Throws an OperatorError with the line number when the file is not valid CSV. */
 export async function* rowsOf(source: Source, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<Row> {
   const decoder = new TextDecoder(form.encoding)
   const parser = parse({
@@ -134,7 +134,7 @@ function unreadable(source: Source, thrown: CsvError): OperatorError {
   )
 }
 
-/** One record with its line end (RFC 4180); cells are quoted when needed. */
+/** One record with its line end (RFC 4180); cells are quoted when necessary. */
 export const csvLine = (cells: readonly (string | null)[]): string =>
   `${cells.map((cell) => quoted(cell ?? '')).join(',')}\r\n`
 

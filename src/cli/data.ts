@@ -9,11 +9,11 @@ import { takeLock } from '../store/lock.ts'
 import type { LogDamage } from '../store/log-scan.ts'
 import { explained } from '../store/open.ts'
 
-/** Opens the data directory and its lock. Throws an OperatorError: one sentence. */
+/** Opens the data directory and its lock. Throws an OperatorError with one sentence. */
 export function openData({ data_dir, privacy }: Config, clock: Clock, log: Log): Instance & { release: () => void } {
   let release: (() => void) | undefined
   try {
-    // First the lock: nothing is opened, made or migrated under a server that runs.
+    // The lock comes first: while a server runs, nothing may be opened, created or migrated.
     release = takeLock(data_dir)
     if (!release)
       throw new OperatorError(
@@ -40,8 +40,8 @@ export function openData({ data_dir, privacy }: Config, clock: Clock, log: Log):
 }
 
 /**
- * The ledger of erasures belongs to this installation; its copy may be on a disk that is not there just now. Throws an
- * OperatorError.
+ * Prepares the ledger of erasures of this installation, and its copy. A copy that cannot be written is only logged,
+ * because its disk may be missing at present. Throws an OperatorError.
  */
 function keepLedgers({ keyring }: Instance, dataDir: string, copy: string, at: string, log: Log): void {
   const owner = fingerprintOf(keyring)

@@ -1,5 +1,5 @@
-// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are real; DNS and receiving exchangers are built in,
-// so that a first mail needs neither a domain nor port 25.
+// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are real. DNS and the receiving exchangers are
+// simulated inside the program, so that a first mail needs no domain and no port 25.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -30,7 +30,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
       const asked = invocation()
       const { terminal } = asked
       const { storage } = loadConfig(namedConfig(asked), asked.environment)
-      // With --json stdout has only the document; the log goes to stderr.
+      // With --json, stdout has only the document, and the log goes to stderr.
       const log = serverLog(
         { ...terminal, interactive: !terminal.json },
         'info',
@@ -57,7 +57,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     })
 }
 
-/** What the command prints of a sandbox; the names are those of its JSON. */
+/** The output of the command for a sandbox, with the member names of its JSON. */
 const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sandbox, dataDir: string) => ({
   url,
   console: sandbox.consoleLink,
@@ -76,7 +76,7 @@ const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sand
   data_dir: dataDir,
 })
 
-/** A port alone means a port of this machine. */
+/** A port without a host is a port of this machine. */
 function endpoint(option: string, text: string): { host: string; port: number } {
   const parsed = parseEndpoint(/^\d+$/.test(text) ? `127.0.0.1:${text}` : text)
   if (!parsed)

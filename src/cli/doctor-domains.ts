@@ -9,10 +9,10 @@ import { DATABASE } from '../store/open.ts'
 import { bad, unasked, well, type Finding } from './doctor-machine.ts'
 import { withDeps, type Invocation } from './open.ts'
 
-/** The most domains that are checked; the others are counted. */
+/** The most domains that are checked; the rest are only counted. */
 const AT_MOST = 50
 
-/** Asks DNS for the SPF and MX records that the present configuration needs; changes nothing. */
+/** Looks up the SPF and MX records that the present configuration needs; changes nothing. */
 export async function judgeDomains(invocation: Invocation, config: Config, resolver: Resolver): Promise<Finding[]> {
   const check = 'published names'
   if (!existsSync(join(config.data_dir, DATABASE))) return []

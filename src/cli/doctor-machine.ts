@@ -14,7 +14,7 @@ export interface Finding {
   status: 'ok' | 'warn' | 'fail'
   /** The observed facts. */
   detail: string
-  /** How to correct it; null when nothing is wrong. */
+  /** The remedy; null when nothing is wrong. */
   mend: string | null
 }
 
@@ -22,7 +22,7 @@ export const well = (check: string, detail: string): Finding => ({ check, status
 export const warn = (check: string, detail: string, mend: string): Finding => ({ check, status: 'warn', detail, mend })
 export const bad = (check: string, detail: string, mend: string): Finding => ({ check, status: 'fail', detail, mend })
 
-/** Of what DNS gave no answer about. */
+/** The finding for a check without an answer from DNS. */
 export const unasked = (check: string, what: string): Finding =>
   warn(
     check,
@@ -31,15 +31,15 @@ export const unasked = (check: string, what: string): Finding =>
   )
 
 const MB = 1024 * 1024
-/** Free space below which mail will soon be refused, and below which the operator should act. */
+/** Free space: below the first limit mail will soon be refused, below the second the operator should act. */
 const SCARCE = 200 * MB
 const LITTLE = 2048 * MB
-/** Receivers distrust a DKIM signature whose time is wrong by more than this. */
+/** Clock errors that are reported: receivers distrust a DKIM signature with a wrong time. */
 const OFF = 5 * SECOND
 const FAR_OFF = 300 * SECOND
 const EXPIRES_SOON = 14 * DAY
 
-/** Whether the configuration can work; that it is readable was checked before. */
+/** Whether the configuration can work; its syntax was checked before. */
 export function judgeConfig(config: Config, file: string | undefined): Finding {
   const check = 'configuration'
   const from = file ?? 'defaults (no file was found)'
@@ -70,7 +70,7 @@ export function judgeDataDir({ data_dir }: Config): Finding {
   } catch {
     return bad(check, `${data_dir} is not this user's to write`, 'Run Postrider as the user who owns the directory.')
   }
-  // A closed directory protects everything in it.
+  // A directory without access for others protects all its files.
   const isOpen = (path: string): boolean => existsSync(path) && (statSync(path).mode & 0o007) !== 0
   const open = isOpen(data_dir)
     ? ['', 'instance.key', 'postrider.db'].map((name) => join(data_dir, name)).filter(isOpen)
@@ -95,7 +95,7 @@ export async function judgeClock(clock: Clock, server: { host: string; port: num
   return Math.abs(offset) > OFF ? warn(check, off, mend) : well(check, off)
 }
 
-/** The certificate that SMTP shows, and beside it one finding for each name that is to have one by ACME. */
+/** The certificate of SMTP, and one finding for each name that needs a certificate by ACME. */
 export function judgeCertificates(config: Config, now: number): Finding[] {
   const { acme, data_dir, hostname } = config
   const { cert, key, keys } = certificateFiles(config)
@@ -117,12 +117,12 @@ export function judgeCertificates(config: Config, now: number): Finding[] {
 
 interface Judged {
   check: string
-  /** The host that it must name. */
+  /** The host name that the certificate must contain. */
   name: string
-  /** Files; '' where the server makes its own. */
+  /** Paths; '' when the server makes its own certificate. */
   cert: string
   key: string
-  /** What the configuration calls them; undefined: ACME brings them. */
+  /** The configuration keys of the paths; undefined: the certificate is from ACME. */
   keys: string | undefined
 }
 

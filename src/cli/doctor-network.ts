@@ -1,5 +1,5 @@
-// Checks of `postrider doctor` for the network:
-// mail port outwards and inwards, reverse DNS, blocklists, SPF of the HELO name.
+// Checks of `postrider doctor` for the network: the mail port outwards and inwards, reverse DNS, blocklists, SPF of the
+// HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { allowPublicAnd, formatEndpoint, reversed } from '../base/network.ts'
@@ -28,7 +28,7 @@ function greet(config: Config, host: string, address: string, port: number): Pro
   return openSession({ host, address, port, hostname: config.hostname, tls: 'optional', timeouts })
 }
 
-/** Whether mail can leave: to the configured relay, else to the exchangers of a large provider. */
+/** Whether mail can be sent: to the configured relay, else to the exchangers of a large provider. */
 export async function judgeWayOut({ config, resolver }: World, probe: string): Promise<Finding> {
   const check = `port ${config.delivery.port} out`
   const { port, routes } = config.delivery
@@ -94,7 +94,10 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
   return well(check, `${shown} and ${address}:25 answer`)
 }
 
-/** The addresses of our host name, IPv4 first; undefined when there is none that DNS has told of, and it was silent. */
+/**
+ * The addresses of this server's host name, IPv4 first; undefined when DNS gave no address and did not answer
+ * completely.
+ */
 async function ownAddresses({ config, resolver }: World): Promise<string[] | undefined> {
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
   const silent = answers.some(({ kind }) => kind === 'failed')
@@ -102,7 +105,7 @@ async function ownAddresses({ config, resolver }: World): Promise<string[] | und
   return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
 }
 
-/** RFC 1912 §2.1, and Gmail's rule for senders: the address leads back to the name in EHLO. */
+/** The address must lead back to the name in EHLO (RFC 1912 §2.1, and Gmail's rule for senders). */
 export async function judgeReverse(world: World): Promise<Finding> {
   const { config, resolver } = world
   const check = 'reverse DNS'
@@ -135,12 +138,15 @@ export async function judgeReverse(world: World): Promise<Finding> {
     : well(check, `${addresses.join(', ')} and ${hostname} name each other`)
 }
 
-/** RFC 5782: an answer in 127.0.0.0/8 is an entry. The special answers for unwelcome resolvers do not count. */
+/**
+ * RFC 5782: an answer in 127.0.0.0/8 means that the address is listed. The lists' special answers to resolvers that
+ * they do not serve are ignored.
+ */
 export async function judgeBlocklists(world: World): Promise<Finding> {
   const check = 'blocklists'
   const all = await ownAddresses(world)
   if (all === undefined) return unasked(check, world.config.hostname)
-  // Lists know public addresses; some answer for all others that they are listed.
+  // Lists have public addresses only; some lists answer for all other addresses that they are listed.
   const addresses = all.filter(isPublic)
   if (all.length > 0 && addresses.length === 0)
     return well(check, `${all.join(', ')} ${all.length === 1 ? 'is' : 'are'} not public; lists are not asked about it`)

@@ -1,4 +1,4 @@
-// `postrider doctor`: everything that may keep mail from arriving, each with its remedy.
+// `postrider doctor`: problems that may prevent delivery, each with its remedy.
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -20,7 +20,7 @@ interface Options {
 
 const MARKS: Record<Finding['status'], string> = { ok: 'ok  ', warn: 'WARN', fail: 'FAIL' }
 
-/** One line for each finding, with its remedy below. */
+/** One line for each finding; its remedy is below. */
 function told(findings: readonly Finding[]): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const count = (status: Finding['status']): number => findings.filter((each) => each.status === status).length

@@ -1,5 +1,5 @@
-// What `postrider domain dmarc` says: the record that counts for a domain, what is to be published at which host, and
-// the next step.
+// The text of `postrider domain dmarc`: the record that applies to a domain, the record to publish and its DNS name,
+// and the next step.
 import type { Resolver } from '../base/resolver.ts'
 import {
   dmarcHost,
@@ -14,24 +14,24 @@ import {
 } from '../domains/dmarc.ts'
 
 export interface DmarcAdvice {
-  /** The host whose record is meant. */
+  /** The DNS name of the record to publish. */
   record: string
-  /** Where the record stands that counts for the domain; null: there is none, or several at one host. */
+  /** The DNS name of the record that applies; null: there is none, or several at one name. */
   published_at: string | null
   published: string | null
-  /** What it asks for; null where none counts. */
+  /** The policy of the published record; null when no record applies. */
   policy: DmarcPolicy | null
   wanted: DmarcPolicy
-  /** What `record` should say. */
+  /** The value to publish at `record`. */
   value: string
-  /** What to ask for after that; null while the wanted policy is not published, and after the last. */
+  /** The next stricter policy; null while the wanted policy is not published, and after the strictest. */
   next: DmarcPolicy | null
   warning: string | null
-  /** Why nothing is known or nothing counts. */
+  /** The reason when no record applies or DNS did not answer. */
   trouble: string | null
 }
 
-/** `asked`: the policy was named just now, so that a weaker one than is published is meant. */
+/** `asked`: the user named the policy in this command, so that a weaker policy than the published one is intended. */
 export async function dmarcAdvice(
   resolver: Pick<Resolver, 'txt'>,
   domain: string,
@@ -65,14 +65,14 @@ export async function dmarcAdvice(
     trouble: null,
   }
   if (!found.inherited) return { ...shown, record: own, value: asked ? withPolicy(published, wanted) : value }
-  // What the organisation says stays as it is: it counts for others too.
+  // The record of the organisational domain stays as it is, because it applies to other domains too.
   return fits && !back ? { ...shown, record: found.host, value: published } : { ...shown, record: own, value }
 }
 
 const refusedBy = (name: string, policy: DmarcPolicy): string =>
   `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
 
-/** The same in sentences. */
+/** The advice in sentences. */
 export function dmarcText(domain: string, advice: DmarcAdvice): string {
   const { next, published, published_at, record, trouble, value, warning } = advice
   return [

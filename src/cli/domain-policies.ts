@@ -1,5 +1,5 @@
-// `postrider domain sts` and `domain dmarc`: what a domain asks of those who write to it, and of those who receive mail
-// in its name.
+// `postrider domain sts` and `domain dmarc`: a domain's policy for servers that send mail to it, and for servers that
+// receive mail in its name.
 import { createPublicKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
@@ -25,7 +25,7 @@ type WithDomain = (
   work: (deps: Deps, found: Domain & { email: string }) => Promise<void> | void,
 ) => Promise<void>
 
-/** A policy is tested for this long before it is enforced. */
+/** A policy should be tested for this long before it is enforced. */
 const TRIED = 7 * DAY
 
 export function policyCommands(
@@ -87,7 +87,7 @@ export function policyCommands(
     )
 }
 
-/** Why a policy should not be enforced yet; it may be enforced already. */
+/** Reasons not to enforce a policy yet; none when it is enforced already. */
 function untried({ clock }: Pick<Deps, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
   if (sts_mode === 'enforce') return []
   if (sts_mode !== 'testing' || sts_changed_at === null)
@@ -109,7 +109,7 @@ function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: st
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
-/** The records that a domain is advised to publish at present. */
+/** The records that the server advises for a domain at present. */
 export async function advisedFor(
   { clock, config, resolver }: Pick<Deps, 'clock' | 'config' | 'resolver'>,
   domain: Domain & { email?: string },
@@ -123,8 +123,8 @@ export async function advisedFor(
 }
 
 /**
- * Public keys (SubjectPublicKeyInfo, DER) that port 25 shows now and is to show: none where what it shows now is not to
- * stay, or cannot be read.
+ * Public keys (SubjectPublicKeyInfo, DER) of port 25, the present one and the next one. Empty when the present key will
+ * not stay, or cannot be read.
  */
 function keysOf(config: Config, clock: Clock): Uint8Array[] {
   const { cert, keys } = certificateFiles(config)

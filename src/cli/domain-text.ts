@@ -1,4 +1,4 @@
-// What the commands for domains print: a domain, its records with their state, and the lines of a zone file.
+// The output of the commands for domains: a domain, its records with their state, and the lines of a zone file.
 import { iso } from '../base/clock.ts'
 import type { AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
@@ -33,7 +33,7 @@ const shownRecord = (record: DnsRecord, domain: Domain) => ({
   required: record.required === 1,
   verified: record.verified === 1,
   observed: record.observed,
-  /** Whether DNS answered for it when the domain was last checked. */
+  /** Whether DNS answered for it at the last check of the domain. */
   answered: isAnswered(record, domain),
 })
 
@@ -43,7 +43,7 @@ export const shownRecords = ({ advised, domain, records }: Records) => [
   ...advised.map((each) => ({ ...each, required: false, verified: false })),
 ]
 
-/** What a domain should have in DNS. */
+/** The required and the advised DNS records of a domain. */
 export interface Records {
   domain: Domain
   records: readonly DnsRecord[]
@@ -68,7 +68,7 @@ export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name
     .join('\n')
 }
 
-/** The records with their state, required ones apart from advised ones, and as zone lines to paste. */
+/** The records with their state, first the required and then the advised ones, and the zone lines to copy. */
 export function recordsText({ advised, domain, records }: Records): string {
   const [needed, others] = [records.filter(({ required }) => required), records.filter(({ required }) => !required)]
   const row = ({ name, record_type, value }: DnsRecord | AdvisedRecord, state: string): string[] => [
@@ -100,7 +100,7 @@ ${zoneText({ domain, records: others, advised })}
 `
 }
 
-/** Whether a record is in DNS, as far as DNS has said. */
+/** The state of a record, from the last answers of DNS. */
 function stateOf(record: DnsRecord, domain: Domain): string {
   if (!isAnswered(record, domain))
     return domain.checked_at === null || record.created_at > domain.checked_at ? 'not asked' : 'no answer'
@@ -113,7 +113,10 @@ function adviceOf({ answered, observed, value }: AdvisedRecord): string {
   return observed === null ? 'advised' : observed === value ? 'ok' : 'to change'
 }
 
-/** All records as lines. Without what DNS did not answer for: a second SPF record would make both invalid. */
+/**
+ * All records as zone lines, without the advised ones for which DNS did not answer: a second SPF record would make both
+ * invalid.
+ */
 export const zoneText = ({ advised, records }: Records): string =>
   [zoneFile(inOrder(records)), ...advised.filter(({ answered }) => answered).map(zoneLine)].join('\n')
 

@@ -18,11 +18,11 @@ import { theDomain, whose, type Whose } from './whose.ts'
 import { withDeps, type Deps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
-/** What the commands for one domain are made with. */
+/** The shared arguments of the functions that make the commands. */
 interface Making {
   domain: Command
   invocation: () => Invocation
-  /** A command about the domain that its first argument names. */
+  /** Makes a command for one domain; its first argument is the domain's name. */
   one: (usage: string, about: string) => Command
   withDomain: (
     name: string,
@@ -96,7 +96,7 @@ function addDomain({ domain, invocation }: Making): void {
     )
 }
 
-/** All records that a domain should have, as every command shows them. */
+/** All records that a domain should have; every command shows the same ones. */
 async function recordsFor(deps: Deps, domain: Domain & { email: string }): Promise<Records> {
   return { domain, records: recordsOf(deps.store, domain.key), advised: await advisedFor(deps, domain) }
 }

@@ -1,4 +1,4 @@
-// Every address that the server listens on, opened together: HTTP, HTTPS, the exchanger, submission.
+// Every address on which the server listens, opened together: HTTP, HTTPS, the exchanger, submission.
 import type { Certificate } from '../base/certificate.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../api/clear-text.ts'
@@ -17,9 +17,9 @@ export interface DoorParts extends SubmissionParts {
   inbound: Inbound
   /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys: { http: string; smtp: string } | undefined
-  /** What HTTPS shows an authority that asks for a proof of a name. */
+  /** The certificate for an authority that checks a name during the TLS handshake. */
   proofFor: (name: string) => Certificate | undefined
-  /** What is answered without TLS beside `http.listen`. */
+  /** The answers of the listeners without TLS that are separate from `http.listen` (port 80). */
   clearText: ClearTextDeps
 }
 
@@ -27,7 +27,7 @@ export interface Doors {
   http: Endpoint
   https: Endpoint[]
   smtp: Endpoint[]
-  /** With STARTTLS, and with TLS from the first octet. */
+  /** `submission`: with STARTTLS; `submissions`: with TLS from the first octet. */
   submission: Endpoint[]
   submissions: Endpoint[]
   stop(patience: number): Promise<void>
@@ -61,7 +61,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
         const listener = await listen(createClearText(clearText), address, clock, 'acme.listen')
         closing.push((patience) => listener.close(patience))
       })
-    // Before the queue begins: mail from here to here is delivered to it.
+    // Opened before the queue starts: mail to this server's own domains is delivered to this listener.
     closing.push((patience) => inbound.stop(patience))
     await inbound.listen(keys?.smtp)
     const submission = await openSubmission(parts)

@@ -37,7 +37,7 @@ export interface EngineOptions {
   home?: RouteOptions['home']
   /** Port of MTA-STS policy servers; 443 except in tests. */
   stsPort?: number | undefined
-  /** The most worker threads; else as the configuration says. */
+  /** The most worker threads; by default the configured number. */
   threads?: number
 }
 
@@ -50,7 +50,7 @@ export interface Engine {
   notices: NoticeMailer
 }
 
-/** CPU time for composing one mail: many times what 40 MB need. It keeps a hostile page from occupying a thread. */
+/** CPU time to compose one mail: many times the need of 40 MB. A hostile page cannot occupy a thread for longer. */
 const COMPOSING = MINUTE
 const LEAST_THREADS = 2
 

@@ -1,5 +1,5 @@
-// Example command lines for the end of each command's help.
-// A test checks that every command has one and that it is valid.
+// Example command lines, shown at the end of each command's help. A test checks that every command has one and that it
+// is valid.
 import type { Command } from 'commander'
 
 export const EXAMPLES: Record<string, readonly string[]> = {

@@ -1,4 +1,4 @@
-// `postrider export …`: subject-access bundles.
+// `postrider export …`: files with all data about one person, for that person's right of access.
 import { copyFileSync, existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'

@@ -1,5 +1,5 @@
-// Addresses that are listened on, in both families of IP. A machine may lack IPv6, by its kernel or by its settings:
-// what is configured for all addresses of IPv6 is then opened for those of IPv4.
+// Listening addresses in IPv4 and IPv6. A machine may lack IPv6, by its kernel or by its settings: then "all addresses
+// of IPv6" is replaced by "all addresses of IPv4".
 import { codeOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { formatEndpoint, isBeside } from '../base/network.ts'
@@ -7,20 +7,20 @@ import { formatEndpoint, isBeside } from '../base/network.ts'
 export interface Address {
   host: string
   port: number
-  /** The same port of IPv4 is listened on beside it (RFC 3493 §5.3). */
+  /** True when the same port is also opened for IPv4 (RFC 3493 §5.3). */
   ipv6Only: boolean
 }
 
 /**
- * Whether a socket could not be had because the machine lacks the family: the error of a system call, or one with it as
- * its cause.
+ * Whether a socket could not be opened because the machine lacks the address family: the error of a system call, or an
+ * error with such a cause.
  */
 const lacksFamily = (thrown: unknown): boolean =>
   /^(?:EAFNOSUPPORT|EADDRNOTAVAIL)$/.test(codeOf(thrown) || (thrown instanceof Error ? codeOf(thrown.cause) : ''))
 
 /**
- * Opens one address after the other. On a machine without IPv6, "::" is "0.0.0.0", and nothing where that is in the
- * list as well. Throws what `open` throws; closing what was opened is the caller's.
+ * Opens one address after the other. On a machine without IPv6, "::" becomes "0.0.0.0", or is left out when that is in
+ * the list too. Throws the errors of `open`; then the caller closes the addresses that are open already.
  */
 export async function openEach<T>(
   endpoints: readonly { host: string; port: number }[],

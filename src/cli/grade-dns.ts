@@ -1,4 +1,4 @@
-// DNS questions with more details than Node gives: whether the answer was validated (DNSSEC), and further record types.
+// DNS queries with more details than Node gives: whether the answer was validated (DNSSEC), and more record types.
 import { createSocket } from 'node:dgram'
 import { getServers } from 'node:dns'
 import { connect } from 'node:net'
@@ -23,7 +23,7 @@ const UDP_SIZE = 1232
 const TRUNCATED = 1 << 9
 const AUTHENTIC = 1 << 5
 
-/** Asks the first configured resolver, else the system's; undefined when it does not answer. */
+/** Queries the first configured resolver, else the system's; undefined when it does not answer. */
 export function dnsOf({ dns }: Pick<Config, 'dns'>): AskDns {
   const [system = '127.0.0.1'] = getServers()
   const server = dns.servers[0] ??
@@ -60,7 +60,7 @@ export function dnsOf({ dns }: Pick<Config, 'dns'>): AskDns {
   }
 }
 
-/** The content of an answer; undefined when it cannot be read. */
+/** The content of an answer; undefined when it is malformed. */
 export function readAnswer(packet: Buffer): DnsAnswer | undefined {
   try {
     const flags = packet.readUInt16BE(2)

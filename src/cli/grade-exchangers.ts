@@ -6,12 +6,12 @@ import type { AskDns } from './grade-dns.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { shake, type Handshake, type Place } from './grade-tls.ts'
 
-/** Our own exchanger is tested at the port of the configuration, which may differ from the public one. */
+/** This server's own exchanger is tested at its configured port, which may differ from the public port. */
 export function placeOf({ hostname, smtp }: Config, host: string, address: string): Place {
   return { host, address, port: host === hostname ? (smtp.listen[0]?.port ?? 25) : 25 }
 }
 
-/** Cipher suites that NCSC-NL calls neither good nor sufficient, by OpenSSL's names. */
+/** Cipher suites that NCSC-NL rates neither good nor sufficient, by OpenSSL's names. */
 const WEAK = [
   'ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES128-SHA256',
   'ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA:ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA',
@@ -21,8 +21,8 @@ const GOOD_GROUPS =
   /^(?:X25519|X448|prime256v1|P-256|secp384r1|P-384|secp521r1|P-521|brainpool.*|X25519MLKEM768|ffdhe.*)$/
 
 /**
- * Rows for all exchangers of a domain: what another's exchanger fails is not ours; without any exchanger nothing is
- * asked.
+ * Rows for all exchangers of a domain. A failure of another operator's exchanger is marked as theirs; without
+ * exchangers nothing is tested.
  */
 export async function encryption(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
   const ours = exchangers.filter((host) => isOurs(deps, host))
@@ -44,7 +44,7 @@ async function shown(deps: GradeDeps, domain: string, exchangers: readonly strin
   ]
 }
 
-/** Probes the first address of each exchanger; one without an address is left out. */
+/** Tests the first address of each exchanger; an exchanger without an address is left out. */
 async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readonly string[]): Promise<Probe[]> {
   const file = authoritiesOf(config)
   const authority = file === '' ? undefined : readFileSync(file, 'utf8')
@@ -57,7 +57,7 @@ async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readon
   return Promise.all(places.map((place) => probe(ask, place, authority)))
 }
 
-/** Whether every probe passes a test; false where nothing was probed. */
+/** Whether every probe passes a test; false without probes. */
 const all = (probes: readonly Probe[], test: (one: Probe) => boolean): boolean =>
   probes.length > 0 && probes.every(test)
 
@@ -137,7 +137,7 @@ function daneRows(probes: readonly Probe[], host: string, domain: string): Row[]
       all(probes, ({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
       `The TLSA records of ${host} do not fit its certificate: publish those of "postrider domain records ${domain}".`,
     ),
-    // No failure: a single key works, but changing it will not.
+    // Not a failure: a single key works now, but a change of the key will break it.
     all(probes, ({ tlsa }) => tlsa.length > 1)
       ? row('tlsa_rollover', true, '')
       : { category: 'dane', test: 'tlsa_rollover', result: 'not_asked', mend: null },
@@ -147,7 +147,7 @@ function daneRows(probes: readonly Probe[], host: string, domain: string): Row[]
 interface Probe {
   place: Place
   best: Handshake | undefined
-  /** A handshake with a version before 1.2, and one with a weak suite. */
+  /** `old`: a handshake with a version before 1.2; `weak`: one with a weak suite. */
   old: Handshake | undefined
   weak: Handshake | undefined
   caa: boolean
@@ -198,7 +198,7 @@ const names = ({ certificate: { subjectaltname = '' } }: Handshake, host: string
         each === `DNS:${host}` || (each.startsWith('DNS:*.') && host.slice(host.indexOf('.')) === each.slice(5)),
     )
 
-/** Whether a TLSA record matches the shown certificate or its key, by DANE-EE or DANE-TA (RFC 7672 §3.1). */
+/** Whether a TLSA record matches the certificate or its key, by DANE-EE or DANE-TA (RFC 7672 §3.1). */
 function fits({ certificate, matchingType, selector, usage }: Tlsa, { certificate: shown }: Handshake): boolean {
   if (usage !== 2 && usage !== 3) return false
   const { publicKey, raw } = new X509Certificate(shown.raw)

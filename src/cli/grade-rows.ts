@@ -27,17 +27,17 @@ export const judged =
     mend: passes ? null : mend,
   })
 
-/** A failed row that somebody else has to correct: the DNS host, or the operator that `who` names. */
+/** A failed row that another party has to correct: the DNS host, or the operator that `who` names. */
 export const theirs = (row: Row, who?: string): Row =>
   row.result === 'fail'
     ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} has this to mend: ${row.mend}` }
     : row
 
-/** Whether an exchanger is this server; all others are run by somebody else. */
+/** Whether an exchanger is this server; all others have other operators. */
 export const isOurs = ({ config }: Pick<GradeDeps, 'config'>, host: string): boolean =>
   host.toLowerCase() === config.hostname.toLowerCase()
 
 const ORDER: readonly Row['result'][] = ['fail', 'not_ours', 'not_asked', 'pass']
 
-/** Of two rows of one test the worse result. */
+/** The worse of two results of the same test. */
 export const worse = (a: Row, b: Row): Row => (ORDER.indexOf(a.result) <= ORDER.indexOf(b.result) ? a : b)

@@ -1,4 +1,4 @@
-// Tests an exchanger's TLS: what it accepts when only one thing is offered, and its certificate.
+// Tests an exchanger's TLS: its certificate, and whether it accepts an offer of a single version, suite or group.
 import { connect, type Socket } from 'node:net'
 import {
   connect as connectTls,
@@ -25,10 +25,12 @@ export interface Place {
 
 const TIMEOUT = 8000
 
-/** Whether an SMTP server answers there. */
+/** Whether an SMTP server answers at this address. */
 export const answers = async (place: Place): Promise<boolean> => (await opened(place)) !== undefined
 
-/** One handshake by STARTTLS with these options; undefined when it fails, 'no STARTTLS' when it is not offered. */
+/**
+ * One STARTTLS handshake with these options; undefined when it fails, 'no STARTTLS' when the server does not offer it.
+ */
 export async function shake(
   place: Place,
   authority: string | undefined,
@@ -80,7 +82,7 @@ interface Dialogue {
   ask(line: string): Promise<string>
 }
 
-/** A connection whose greeting has been read. */
+/** Opens a connection and reads its greeting. */
 async function opened({ address, port }: Place): Promise<Dialogue | undefined> {
   const socket = connect({ host: address, port })
   let text = ''

@@ -1,5 +1,5 @@
-// `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. Each row passes, fails with
-// its remedy, is for somebody else to correct (the DNS host), or is not tested.
+// `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. A row passes, fails with
+// its remedy, has to be corrected by another party (the DNS host), or is not tested.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
@@ -97,7 +97,7 @@ async function namesByIpv6(
   ]
 }
 
-/** `none`: what is missing; null where a domain says that it takes no mail (RFC 7505). */
+/** `none`: the remedy; null when the domain declares that it accepts no mail (RFC 7505). */
 const withoutExchanger = (none: string | null): Row => ({
   category: 'ipv6',
   test: 'mx',
@@ -140,7 +140,7 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
       dmarc.length === 1 && /^(?:quarantine|reject)$/.test(policy ?? '') && tag('t') !== 'y',
       `Ask for quarantine or reject: "postrider domain dmarc ${domain} --policy quarantine".`,
     ),
-    // Without NXDOMAIN there are names below _domainkey (RFC 8020).
+    // An answer other than NXDOMAIN means that there are names below _domainkey (RFC 8020).
     row('dkim', keys?.code === 'NOERROR', `Publish the DKIM records: "postrider domain records ${domain}".`),
     row('spf', spf.length === 1, `Publish one SPF record at ${domain} itself: "v=spf1 a:${config.hostname} ~all".`),
     row(
@@ -154,12 +154,11 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
 type Texts = (name: string, wanted: RegExp) => Promise<string[]>
 
 const SPF = /^v=spf1(?:\s|$)/i
-/** Records that are followed by redirect=; each costs a receiver a question (RFC 7208 §4.6.4). */
+/** The most redirect= steps that are followed: each costs a receiver a DNS query (RFC 7208 §4.6.4). */
 const REDIRECTS = 10
 
 /**
- * Whether a record ends in ~all or -all, itself or where it leads by redirect= (RFC 7208 §6.1), which counts only
- * without "all".
+ * Whether a record ends in ~all or -all, itself or through redirect= (RFC 7208 §6.1), which applies only without "all".
  */
 async function endsStrictly(texts: Texts, domain: string, record: string, redirects = REDIRECTS): Promise<boolean> {
   const terms = record.toLowerCase().split(/\s+/)

@@ -1,4 +1,4 @@
-// `postrider grant …`: grants of people to OAuth programs, and the operator's way to end them.
+// `postrider grant …`: the grants that people gave to OAuth programs; the operator can end them.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'

@@ -1,5 +1,5 @@
-// Finds the meaning of a file's columns: by title, by the known export of a program (`--from`), or by the operator
-// (`--map`). Then turns a record into a contact, or says what is wrong with it.
+// Finds the meaning of a file's columns: by title, by the known export format of a program (`--from`), or by the
+// operator (`--map`). Then turns a record into a contact, or gives the reason why it is not one.
 import { OperatorError } from '../base/errors.ts'
 import { MAX_KEYS, MAX_OBJECT, type BroughtContact } from '../campaigns/bring.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
@@ -31,10 +31,10 @@ export interface Columns {
   headless: boolean
   titles: string[]
   email: number
-  /** Several are joined to one name. */
+  /** Columns that are joined to one name. */
   names: number[]
   standings: Standings
-  /** JSON objects. */
+  /** Columns with JSON objects. */
   objects: { index: number; member: 'preferences' | 'custom_fields' }[]
   /** Names of the custom fields by column; undefined for other columns. */
   fields: (string | undefined)[]
@@ -42,7 +42,7 @@ export interface Columns {
 
 export interface Wishes {
   preset?: Preset | undefined
-  /** Fields with the titles of their columns; '' for none. */
+  /** Fields and the titles of their columns; '' means no column. */
   map: ReadonlyMap<string, string>
 }
 
@@ -131,10 +131,10 @@ function headlessColumns(source: { name: string; file: string }, titles: string[
 }
 
 const FLAGS = new Set<string>(STANDINGS.filter((standing) => standing !== 'subscribed' && standing !== 'unconfirmed'))
-/** Fields of --map that are not custom fields. */
+/** Fields of --map with a meaning of their own; all others are custom fields. */
 const RESERVED = new Set(['email', 'name', 'first_name', 'last_name', 'status', ...FLAGS])
 
-/** Fields of --map with the indexes of their columns. */
+/** The fields of --map and the indexes of their columns. */
 function mapColumns(source: { name: string }, titles: string[], map: Wishes['map']): Map<string, number> {
   const found = new Map<string, number>()
   for (const [field, column] of map) {
@@ -157,7 +157,7 @@ interface Open {
   word: string
 }
 
-/** The columns that may hold the mail address: those of the preset, else those with the clearest titles. */
+/** The columns that may contain the mail address: those of the preset, else those with the clearest titles. */
 function emailsOf(titles: readonly string[], open: readonly Open[], preset: Preset | undefined): number[] {
   if (preset) {
     const wanted = preset.email.map(plain)
@@ -172,7 +172,7 @@ function emailsOf(titles: readonly string[], open: readonly Open[], preset: Pres
   return (exact.length === 1 ? exact : best).map(({ index }) => index)
 }
 
-/** `wholes` hold only a full name; a first and a last name become custom fields too. */
+/** `wholes`: columns with a full name. First and last names are custom fields too. */
 function namesOf(
   map: Wishes['map'],
   mapped: ReadonlyMap<string, number>,
@@ -210,7 +210,7 @@ function mappedStandings(
   return { ...told, columns, marked: false }
 }
 
-/** One record as a contact, or the reason why it is none. */
+/** One record as a contact, or the reason why it is not one. */
 export function contactOf(record: readonly string[], columns: Columns): BroughtContact | { reason: string } {
   const { email: at, fields, names, objects, standings } = columns
   if (record.length !== fields.length)
@@ -247,7 +247,7 @@ export function contactOf(record: readonly string[], columns: Columns): BroughtC
   return { email, name: name === '' ? null : name, preferences, custom_fields, standing }
 }
 
-/** null: plain text. undefined: it begins like an object but is none. */
+/** null: plain text. undefined: it begins like an object but is not valid JSON. */
 function objectIn(cell: string): Record<string, unknown> | null | undefined {
   const text = cell.trim()
   if (!text.startsWith('{')) return null
@@ -261,7 +261,7 @@ function objectIn(cell: string): Record<string, unknown> | null | undefined {
 const objectOf = (entries: [string, unknown][]): Record<string, unknown> | null =>
   entries.length === 0 ? null : Object.fromEntries(entries)
 
-/** A lone surrogate as JSON escapes it; an escaped backslash before it makes it plain text. */
+/** A lone surrogate, escaped in JSON. After an escaped backslash the same letters are plain text. */
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 function faultOf(object: Record<string, unknown> | null): string | undefined {

@@ -1,15 +1,15 @@
-// The exports of other programs: the titles of their columns, and the columns that are internal and not imported.
+// The exports of other programs: the titles of their columns, and internal columns that are not imported.
 
 export interface Preset {
   /** The name of the program. */
   called: string
-  /** Titles of the address column, in any case. */
+  /** Titles of the address column; upper and lower case are the same. */
   email: readonly string[]
   first?: string
   last?: string
   /** Columns that are not imported. */
   ignore: readonly string[]
-  /** A warning for a file that does not say who has unsubscribed. */
+  /** A warning for a file without information about unsubscribed people. */
   silent?: string
 }
 

@@ -1,4 +1,4 @@
-// Assembles the receiving of mail: the listeners, the engine that processes messages, and its worker threads.
+// Assembles the reception of mail: the listeners, the engine that processes messages, and its worker threads.
 import { availableParallelism } from 'node:os'
 import { SECOND } from '../base/clock.ts'
 import { Pool } from '../base/pool.ts'
@@ -22,23 +22,23 @@ export interface InboundParts extends EngineDeps {
 
 export interface Inbound {
   engine: InboundEngine
-  /** Reads messages for those who wait: downloads of attachments, and mail from SMTP submission. */
+  /** Reads messages while a client waits: for downloads of attachments, and for mail from SMTP submission. */
   files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
-  /** The first listener, for delivering mail to hosted domains. */
+  /** The address of the first listener, for mail to domains on this server. */
   home(): Host | undefined
   /** Opens the listeners. Throws an OperatorError. */
   listen(key?: string): Promise<void>
   stop(patience: number): Promise<void>
 }
 
-/** The least number of reading threads; with more cores there are more. */
+/** The least number of threads that read messages; with more cores there are more. */
 const READERS = 2
-/** JavaScript heap of each, in MB. */
+/** JavaScript heap of each thread, in MB. */
 const HEAP_MB = 384
 /** CPU time for extracting one attachment from a message. */
 const DOWNLOAD = 60 * SECOND
-/** The address that reaches a listener on all addresses. */
+/** For a listener on all addresses, an address that reaches it. */
 const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
 
 export function createInbound(parts: InboundParts): Inbound {
@@ -85,7 +85,7 @@ export function createInbound(parts: InboundParts): Inbound {
       })
     },
     async stop(patience) {
-      // Messages that take longer are released.
+      // After this time, messages still in progress are released for a later process.
       const late = setTimeout(() => void workers.close(), patience)
       await Promise.all(listeners.map((listener) => listener.close(patience)))
       await engine.stop(patience)

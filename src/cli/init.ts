@@ -1,5 +1,5 @@
 // `postrider init`: creates a configuration, a data directory, a first user and a domain, all owned by the service's
-// user. It can be repeated: existing things are kept and shown again; another host name is written into the
+// user. It can be repeated: existing parts are kept and shown again; a different host name is written into the
 // configuration.
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -44,7 +44,7 @@ interface Answers {
   data: string
 }
 
-/** What was done to the configuration file. */
+/** The change of the configuration file. */
 type Done = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
 
 export function initCommand(program: Command, invocation: () => Invocation): void {
@@ -85,7 +85,7 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
         await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal: now.terminal, written }))
         done = true
       } finally {
-        // What failed leaves nothing behind that the next try would be held to.
+        // A failed installation must leave nothing that would bind the next try.
         if (!done) {
           putBack()
           clear()
@@ -103,13 +103,13 @@ interface Installation {
   written: Done
 }
 
-/** The first user and domain, and what is to be done next. */
+/** Creates the first user and domain, and prints the next steps. */
 async function install(deps: Deps, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
   const user = findUser(deps.store, answers.email) ?? (await addUser(deps, { email: answers.email }))
   const domain =
     listDomains(deps.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
     (await registerDomain(deps, user.key, { name: answers.domain, purpose: 'both' }))
-  // Another hostname stands in the records of every domain: what is printed is what is to be published now.
+  // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
   await followConfig(deps)
   const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, { ...domain, email: user.email })
   const all = { domain, records: recordsOf(deps.store, domain.key), advised }
@@ -141,7 +141,7 @@ interface Shown {
   set_aside: string | null
 }
 
-/** The text for a person: what was done, and the next steps with commands to paste. */
+/** The output for a person: the results, and the next steps with commands to copy. */
 function person(shown: Shown, done: Done, records: string): string {
   const service = shown.config === SYSTEM_CONFIG && hasUnit()
   const run = shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
@@ -165,11 +165,11 @@ ${records}
 `
 }
 
-/** The answers that an existing installation gives: from its configuration, and its first user and domain. */
+/** Answers from an existing installation: from its configuration, and its first user and domain. */
 async function knownAnswers(now: Invocation, settings: string, anew = false): Promise<Partial<Answers>> {
   const { hostname, data_dir: data } = configOf(now)
   const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
-  // Looking must not create a database, nor fail because of one that is to be moved aside.
+  // Reading must not create a database, and must not fail because of a database that will be moved aside.
   if (anew || !existsSync(join(data, DATABASE))) return { ...named, data }
   return withDeps(now, ({ store }) => {
     const [user] = listUsers(store)
@@ -192,7 +192,10 @@ function beginAnew(dir: string): string | undefined {
   }
 }
 
-/** A variable overrides the file: a different value in the file would have no effect. Throws an OperatorError. */
+/**
+ * An environment variable overrides the file, so a different value in the file would have no effect. Throws an
+ * OperatorError.
+ */
 function heedEnvironment({ environment }: Invocation, { hostname, data }: Answers): void {
   const wanted = { POSTRIDER_HOSTNAME: hostname, POSTRIDER_DATA_DIR: data }
   for (const [name, value] of Object.entries(wanted))
@@ -214,7 +217,7 @@ function write(file: string, answers: Answers, owner: Owner | undefined, open: b
   return { verb: 'Wrote' }
 }
 
-/** The operator's file stays as it is but for the host name. */
+/** Changes only the host name in the operator's file. */
 function change(
   file: string,
   settings: string,
@@ -225,10 +228,10 @@ function change(
   return { verb: 'Changed', from: from ?? '' }
 }
 
-/** DNS, asked once and quickly: a machine without DNS should not wait for it. */
+/** A resolver with one short try: a machine without DNS should not wait. */
 const hasty = ({ config }: Deps): Resolver => createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
 
-/** A name without DNS records stops nothing, but receivers will refuse its mail. */
+/** Missing DNS records stop nothing, but receivers will refuse the mail. */
 async function warnings(deps: Deps): Promise<string[]> {
   const { config } = deps
   const resolver = hasty(deps)
@@ -242,7 +245,10 @@ async function warnings(deps: Deps): Promise<string[]> {
   ]
 }
 
-/** Asks on a terminal for answers that are not given as options; elsewhere one sentence names the missing options. */
+/**
+ * Asks on a terminal for answers that are not given as options; without a terminal, one sentence names the missing
+ * options.
+ */
 async function ask(
   given: Partial<Answers>,
   known: Partial<Answers> | undefined,

@@ -29,7 +29,7 @@ import { namedConfig, SYSTEM_CONFIG, type Invocation } from './open.ts'
 import { SERVICE_USER, serviceUser } from './ownership.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
-/** What says of a directory that it is, or was, a data directory. */
+/** Names that show that a directory is, or was, a data directory. */
 const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.lock', 'spool']
 
 export interface Owner {
@@ -41,7 +41,7 @@ const isRoot = (): boolean => process.geteuid?.() === 0
 
 export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 
-/** The file that `init` writes: as named, else the one that the service reads. Throws an OperatorError. */
+/** The file that `init` writes: the named one, else the one that the service reads. Throws an OperatorError. */
 export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
   { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
@@ -56,7 +56,7 @@ export function configPlace(
   return resolve('./postrider.toml')
 }
 
-/** The text of a configuration file; undefined when there is none, or only comments, as in the package. */
+/** The text of a configuration file; undefined when there is none, or when it has only comments, as in the package. */
 export function settingsIn(file: string): string | undefined {
   try {
     const text = readFileSync(file, 'utf8')
@@ -77,7 +77,7 @@ function atTop(text: string): [string, string] {
 const topLevel = (key: string): RegExp =>
   new RegExp(`^[ \\t]*${key}[ \\t]*=[ \\t]*("(?:[^"\\\\\n]|\\\\.)*"|'[^'\n]*')`, 'm')
 
-/** Whether the text sets it to a value that is not empty. */
+/** Whether the text sets this key to a value that is not empty. */
 export const sets = (text: string, key: string): boolean => (topLevel(key).exec(atTop(text)[0])?.[1]?.length ?? 0) > 2
 
 /** The text with a top-level setting changed, or added at the top. */
@@ -88,8 +88,8 @@ export function withSetting(text: string, key: string, value: string): string {
 }
 
 /**
- * A new configuration with HTTPS, submission and certificates by themselves. Throws when it lacks a line that is to be
- * changed.
+ * A new configuration that turns on HTTPS, submission and automatic certificates. Throws when a line that must be
+ * changed is missing.
  */
 export function withFrontDoor(text: string, { email, hostname }: { email: string; hostname: string }): string {
   const changes: [section: string, key: string, value: string][] = [
@@ -109,7 +109,7 @@ export function withFrontDoor(text: string, { email, hostname }: { email: string
   }, text)
 }
 
-/** How to put a configuration file back as it is now. */
+/** Returns a function that restores a configuration file to its present state. */
 export function keepConfig(file: string, owner: Owner | undefined): () => void {
   const former = existsSync(file) ? readFileSync(file, 'utf8') : undefined
   return () => {
@@ -119,14 +119,13 @@ export function keepConfig(file: string, owner: Owner | undefined): () => void {
 }
 
 /**
- * Writes a configuration whole or not at all; a file that is replaced keeps its owner and mode. Throws an
- * OperatorError.
+ * Writes a configuration completely or not at all; a replaced file keeps its owner and mode. Throws an OperatorError.
  */
 export function writeConfig(file: string, text: string, owner: Owner | undefined): void {
   let draft: string | undefined
   try {
     makeOpen(dirname(file))
-    // A symbolic link stays one.
+    // A symbolic link is kept; its target is replaced.
     const place = existsSync(file) ? realpathSync(file) : file
     const old = existsSync(place) ? statSync(place) : undefined
     draft = `${place}.new`
@@ -137,7 +136,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
     } finally {
       closeSync(handle)
     }
-    // It may hold secrets: only the service may read it.
+    // It may contain secrets, so only the service may read it.
     chmodSync(draft, old ? old.mode & 0o777 : 0o640)
     if (isRoot()) chownSync(draft, old?.uid ?? 0, old && old.gid !== 0 ? old.gid : (owner?.gid ?? 0))
     renameSync(draft, place)
@@ -148,7 +147,7 @@ export function writeConfig(file: string, text: string, owner: Owner | undefined
 }
 
 /**
- * Makes a folder that everybody may look into, and those that lead there, whatever the umask; answers those that it
+ * Makes a folder that all users may read, and its missing parents, whatever the umask is; returns the folders that it
  * made.
  */
 function makeOpen(folder: string): string[] {
@@ -176,7 +175,7 @@ const notWritten = (file: string, thrown: unknown): OperatorError => {
   }
 }
 
-/** The service's user, if there is one and we are root; only root can change owners. */
+/** The service's user, if there is one and this process is root; only root can change owners. */
 export const serviceOwner = (passwd?: string): Owner | undefined => (isRoot() ? serviceUser(passwd) : undefined)
 
 const textOf = (file: string): string => {
@@ -187,13 +186,13 @@ const textOf = (file: string): string => {
   }
 }
 
-/** The name of a user, for a sentence. */
+/** The name of a user, for a message. */
 const nameOf = (uid: number): string =>
   new RegExp(`^([^:]+):[^:]*:${uid}:`, 'm').exec(textOf('/etc/passwd'))?.[1] ?? `user ${uid}`
 
 /**
- * Makes the data directory, or refuses one that is not to be used or given to `owner`; answers how to take back what an
- * installation that fails has made in it. Throws an OperatorError, having changed nothing.
+ * Makes the data directory, or refuses an existing one that cannot be used or given to `owner`. Returns a function that
+ * removes the files of a failed installation. When it throws an OperatorError, nothing has changed.
  */
 export function prepareDataDir(dir: string, owner: Owner | undefined): () => void {
   if (!existsSync(dir)) return makeDataDir(dir)
@@ -215,23 +214,23 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): () => voi
   if (entries.length > 0 && !ours && !entries.some((name) => name.startsWith('set-aside-')))
     throw new OperatorError(`${dir} holds files that are not Postrider's; choose an empty directory with --data.`)
   demandClosed(dir)
-  // What an installation left is never touched.
+  // Files of an earlier installation are never touched.
   return () => {
     if (!ours) clear(dir, entries)
   }
 }
 
-/** What a directory holds; a file in its place has nothing in it and is refused later. */
+/** The names in a directory; empty for a file, which is refused later. */
 function entriesOf(dir: string): string[] {
   return statSync(dir).isDirectory() ? readdirSync(dir).filter((name) => name !== 'lost+found') : []
 }
 
-/** Removes all but these from a directory. */
+/** Removes all files from a directory except those named in `but`. */
 function clear(dir: string, but: readonly string[]): void {
   for (const name of entriesOf(dir)) if (!but.includes(name)) rmSync(join(dir, name), { recursive: true, force: true })
 }
 
-/** Makes the data directory and those that lead there; answers how to take them back. */
+/** Makes the data directory and its missing parents; returns a function that removes them again. */
 function makeDataDir(dir: string): () => void {
   let made: string[] = []
   const takeBack = (): void => {
@@ -240,7 +239,7 @@ function makeDataDir(dir: string): () => void {
       if (existsSync(folder) && readdirSync(folder).length === 0) rmdirSync(folder)
   }
   try {
-    // The service must reach it: what leads there is open, it alone is closed.
+    // The service must reach the directory: its parents are readable for all, the directory itself only for its owner.
     made = makeOpen(dirname(dir))
     mkdirSync(dir, { mode: 0o700 })
     return takeBack
@@ -253,11 +252,14 @@ function makeDataDir(dir: string): () => void {
   }
 }
 
-/** Gives a data directory and root's files in it to the service's user. Files of other users stay theirs. */
+/**
+ * Gives a data directory, and files in it that belong to root, to the service's user. Files of other users do not
+ * change.
+ */
 export function giveDataDir(dir: string, { uid, gid }: Owner): void {
   const give = (path: string): void => {
     const found = lstatSync(path)
-    // A hard link may be a file outside the directory.
+    // A file with several hard links may also be outside the directory.
     if (found.uid === 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, uid, gid)
     if (found.isDirectory()) for (const name of readdirSync(path)) give(join(path, name))
   }

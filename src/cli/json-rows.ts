@@ -1,11 +1,11 @@
-// Reads a list of JSON objects as rows, the first with the names of their members: some programs export only JSON
-// (Amazon SES, Postmark's API). Accepted are a document that holds one list, a list, or one object per line.
+// Reads a list of JSON objects as rows; the first row has the member names. Some programs export only JSON (Amazon SES,
+// Postmark's API). Accepted are a document that contains one list, a list, or one object per line.
 import { OperatorError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import type { Source } from './csv-source.ts'
 import type { Row } from './csv.ts'
 
-/** The largest document, which is read as a whole. */
+/** The largest document; it is read as a whole. */
 const MAX = 128 * 1024 * 1024
 
 type Item = Record<string, unknown>
@@ -16,7 +16,7 @@ export async function looksLikeJson(source: Source): Promise<boolean> {
   return false
 }
 
-/** `more` is called where the document says that it is one page of several. */
+/** `more` is called when the document says that it is one page of several. */
 export async function* jsonRows(source: Source, more: () => void): AsyncIterable<Row> {
   const text = await textOf(source)
   const whole = parsed(text)
@@ -28,7 +28,7 @@ export async function* jsonRows(source: Source, more: () => void): AsyncIterable
     yield { record: names.map((name) => textIn(item[name])), line: index + 1 }
 }
 
-/** Amazon SES has a NextToken, Brevo (count) and others the number of all items. */
+/** Amazon SES has a NextToken; Brevo (count) and others have the number of all items. */
 const isPage = (whole: Item, items: number): boolean =>
   Object.entries(whole).some(
     ([name, value]) => /^next_?token$/i.test(name) && typeof value === 'string' && value !== '',
@@ -66,7 +66,7 @@ function parsed(text: string): Item | unknown[] | undefined {
   }
 }
 
-/** Makes members of members separate columns: "reason.code". */
+/** Turns nested members into separate columns: "reason.code". */
 const flat = (item: Item): Item =>
   Object.fromEntries(
     Object.entries(item).flatMap(([name, value]) =>

@@ -1,4 +1,4 @@
-// `postrider mail …`: the result of a mail, found by its recipient or its id.
+// `postrider mail …`: the delivery of a mail, found by its recipient or its id.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { parseAddress, toAscii } from '../message/address.ts'

@@ -1,5 +1,5 @@
-// The command table. `main` runs one command and returns the exit code: 0 done, 1 with a sentence on stderr that says
-// what to do, 2 for a wrong command line.
+// The command table. `main` runs one command and returns the exit code: 0 for success, 1 for an error with a sentence
+// on stderr that says what to do, 2 for a wrong command line.
 import { Command, CommanderError } from 'commander'
 import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { explainedFile } from '../store/open.ts'
@@ -112,7 +112,7 @@ function helpCommand(program: Command): void {
 }
 
 export async function main(argv: readonly string[]): Promise<number> {
-  // Files that commands write are for this user alone, unless stated otherwise.
+  // Files that commands write are readable only for this user, unless the code says otherwise.
   process.umask(0o077)
   // When the reader of the output closes it (| head), the program ends without a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
@@ -124,7 +124,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     await program.parseAsync(argv)
     return Number(process.exitCode ?? 0)
   } catch (thrown) {
-    // After the beginning of a document on stdout, a second one would make both unreadable.
+    // Once a document has begun on stdout, a second one would make both unreadable.
     return failed(thrown, standardTerminal(argv.includes('--json') && !spoken.begun))
   }
 }
@@ -133,7 +133,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 function failed(thrown: unknown, terminal: Terminal): number {
   if (thrown instanceof CommanderError) {
     if (thrown.exitCode === 0) return 0
-    // The library has printed it already.
+    // commander has printed it already.
     const said = thrown.code === 'commander.help' ? 'No command is named.' : thrown.message.replace(/^error: /, '')
     answerError(terminal, said, 'usage')
     return 2

@@ -1,4 +1,4 @@
-// `postrider notices`: the notices to owners and the operator.
+// `postrider notices`: the notices to owners and to the operator.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { listNotices } from '../accounts/notices.ts'

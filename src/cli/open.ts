@@ -1,5 +1,5 @@
-// What a command works with. Commands open the data directory themselves, beside a running server, which notices their
-// changes within a second.
+// The data and services that a command works with. Commands open the data directory themselves, also while a server
+// runs; the server notices their changes within a second.
 import { existsSync } from 'node:fs'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { loadConfig, type Config } from '../base/config.ts'
@@ -18,17 +18,17 @@ import { isJournal, printableJson, type Terminal } from './terminal.ts'
 export interface Invocation {
   terminal: Terminal
   environment: Record<string, string | undefined>
-  /** Whether the files in use are named on stderr. */
+  /** Whether stderr names the files in use. */
   verbose: boolean
-  /** --config as given. */
+  /** The value of --config. */
   configFile: string | undefined
 }
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
-/** Used when there is no system-wide file: beside an installed service a command means that service. */
+/** Used only without a system-wide file: on a machine with the service, a command is for that service. */
 const HERE = './postrider.toml'
 
-/** The configuration file that is named; an empty variable names none. */
+/** The configuration file that an option or a variable names; an empty variable names none. */
 export const namedConfig = ({
   configFile,
   environment,
@@ -43,7 +43,7 @@ export function findConfig({
   return namedConfig({ configFile, environment }) ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
 }
 
-/** Prints a line on stderr, once. */
+/** Prints a line on stderr; the same line only once. */
 function tell({ terminal }: Invocation, line: string): void {
   if (said.has(line)) return
   said.add(line)

@@ -1,6 +1,6 @@
-// What the console asks of the process as a whole: the findings of doctor, what is used of the disk, and the records
-// that are advised. What needs the network is looked at in the background, at most every ten minutes, so that no page
-// waits for it.
+// Answers for the console about the whole process: the findings of doctor, the use of the disk, and the advised
+// records. Checks that need the network run in the background, at most every ten minutes, so that no page waits for
+// them.
 import { statfsSync } from 'node:fs'
 import { join } from 'node:path'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'

@@ -2,11 +2,13 @@
 import { chownSync, existsSync, lchownSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The user that the package creates and the unit names. */
+/** The user that the package creates and the systemd unit names. */
 export const SERVICE_USER = 'postrider'
 
-/** Gives root's files in a data directory to the directory's owner; when the directory was just created (`made`), to
- *  the service's user if there is one. Does nothing for other users than root. */
+/**
+ * Gives root's files in a data directory to the directory's owner. When the directory was just created (`made`), to the
+ * service's user, if there is one. Does nothing when the process is not root.
+ */
 export function adopt(dataDir: string, made = false): void {
   if (process.geteuid?.() !== 0 || !existsSync(dataDir)) return
   try {
@@ -16,21 +18,21 @@ export function adopt(dataDir: string, made = false): void {
     if (uid === 0) return
     for (const name of readdirSync(dataDir, { recursive: true }) as string[]) adoptOne(join(dataDir, name), uid, gid)
   } catch {
-    // The disk fails, which says nothing of what the command has done; the next command tries again.
+    // An error of the disk: the command itself has succeeded, and the next command tries again.
   }
 }
 
 function adoptOne(path: string, uid: number, gid: number): void {
   try {
     const found = lstatSync(path, { throwIfNoEntry: false })
-    // A link is changed itself: its target may be outside.
+    // For a link, the link itself changes its owner: its target may be outside.
     if (found && found.uid === 0) lchownSync(path, uid, gid)
   } catch {
-    // Deleted meanwhile, or on a disk without owners.
+    // The file was deleted in the meantime, or its file system has no owners.
   }
 }
 
-/** The ids of the service's user; undefined when there is none. */
+/** The ids of the service's user; undefined without such a user. */
 export function serviceUser(users = '/etc/passwd'): { uid: number; gid: number } | undefined {
   const passwd = existsSync(users) ? readFileSync(users, 'utf8') : ''
   const line = passwd.split('\n').find((each) => each.startsWith(`${SERVICE_USER}:`))

@@ -1,4 +1,4 @@
-// What the server is made of, built and joined but not started. Nothing here opens a port or sends anything.
+// The parts of the server, created and connected but not started. This file opens no port and sends nothing.
 import { accessSync, constants } from 'node:fs'
 import { totalmem } from 'node:os'
 import type { Clock } from '../base/clock.ts'
@@ -46,9 +46,9 @@ export interface ApplianceOptions {
   /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys?: { http: string; smtp: string }
   timeouts?: Timeouts
-  /** Called when the server cannot go on; it accepts nothing more by then. */
+  /** Called when the server cannot continue; it accepts no more work then. */
   fatal?: (reason: OperatorError) => void
-  /** Runs the hourly tasks; by the real clock except in tests. */
+  /** Schedules the hourly tasks; by the real clock, except in tests. */
   everyHour?: EveryHour
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
@@ -65,7 +65,7 @@ export interface Opened {
   keyring: Keyring
 }
 
-/** Builds every part; what must be ended although it was never started goes to `undo`. */
+/** Creates every part. `undo` gets functions for parts that must be ended even when the server was never started. */
 export async function buildParts(options: ApplianceOptions, { keyring, store }: Opened, undo: (() => unknown)[]) {
   const { clock, config, log } = options
   lookAtRoutes(config, log)
@@ -114,7 +114,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, workers }
 }
 
-/** The spool, with every file where its row says that it is. */
+/** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */
 async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<Spool> {
   const spool = new Spool(data_dir)
   const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
@@ -123,7 +123,7 @@ async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<
   return spool
 }
 
-/** Reports the relays whose password file is missing: their mail waits until the file exists. */
+/** Logs the relays whose password file is missing: their mail waits until the file exists. */
 function lookAtRoutes({ delivery }: Config, log: Log): void {
   for (const { host, password_file } of delivery.routes)
     try {
@@ -136,7 +136,7 @@ function lookAtRoutes({ delivery }: Config, log: Log): void {
 const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Loop =>
   new Loop({ name: 'domains', clock: deps.clock, log: deps.log, run: (now) => checkDue(deps, now) })
 
-/** The bells that a request rings after its commit. */
+/** The functions that wake the loops; a request calls them after its commit. */
 function bellsOf(
   { dispatcher, engine, polling, privacy, runner }: Parts['loops'],
   lookAgain: () => void,

@@ -6,7 +6,7 @@ import { drawn } from './terminal.ts'
 
 export class Prompt {
   readonly #lines: Interface
-  /** While it is set, what is typed is not shown. */
+  /** While it is set, typed text is not shown. */
   #hidden = false
 
   constructor() {
@@ -19,12 +19,12 @@ export class Prompt {
     this.#lines = createInterface({ input: process.stdin, output, terminal: true })
   }
 
-  /** The answer, without space around it. Throws an OperatorError after Ctrl-C or Ctrl-D. */
+  /** The answer, trimmed. Throws an OperatorError after Ctrl-C or Ctrl-D. */
   async question(text: string): Promise<string> {
     return (await this.#ask(text)).trim()
   }
 
-  /** The same for a secret: what is typed is not shown. */
+  /** Asks for a secret: typed text is not shown. */
   async secret(text: string): Promise<string> {
     drawn(text)
     this.#hidden = true

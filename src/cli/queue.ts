@@ -10,7 +10,7 @@ import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, printable, table } from './terminal.ts'
 
-/** Null where there is none, or damage of the database left none. */
+/** Null also for a damaged value. */
 const shownTime = (time: number | null): string | null => (isTime(time) ? iso(time) : null)
 
 export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
@@ -61,7 +61,7 @@ export function detail(mail: Shown): string {
     const tries = `${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}`
     const next = to.status === 'queued' && to.next_attempt_at ? `, tried again at ${to.next_attempt_at}` : ''
     const where = to.remote_mta ? ` (${printable(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
-    // Only a server's answer has a code.
+    // Only a reply of a server has a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
     const said =
       to.response === null
@@ -75,7 +75,7 @@ export function detail(mail: Shown): string {
   return [...head, ...each].join('\n')
 }
 
-/** What was learned of an exchanger, as it is shown. */
+/** The learned limits of an exchanger, as answers show them. */
 const showLane = (row: LearnedLane) => ({
   ...shownLane(row),
   connections: row.connections,
@@ -97,7 +97,7 @@ const lanesTable = (lanes: readonly ReturnType<typeof showLane>[]): string =>
     ]),
   )
 
-/** Why no recipient of a mail can be tried now. */
+/** The reason why no recipient of a mail can be tried now. */
 function whyNothing(id: string, mail: QueuedMail | undefined): string {
   if (!mail) return `There is no mail ${id}.`
   return mail.deliveries.some(({ status }) => status === 'held')
@@ -105,7 +105,7 @@ function whyNothing(id: string, mail: QueuedMail | undefined): string {
     : `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
 }
 
-/** Asks before a mail is given up. A mail without an undecided recipient is not asked about; it is refused later. */
+/** Asks before a mail is given up. For a mail without waiting recipients there is no question; it is refused later. */
 async function sureToDrop(asked: Invocation, sure: Sure, mail: QueuedMail | undefined): Promise<void> {
   const open = mail?.deliveries.filter(({ status }) => status === 'queued' || status === 'held') ?? []
   if (!mail || open.length === 0) return
@@ -131,11 +131,11 @@ function list(queue: Command, invocation: () => Invocation): void {
     .action(({ domain }: { domain?: string }) =>
       withDeps(invocation(), ({ clock, store }) => {
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
-        // A removed domain may still have waiting mail.
+        // A removed domain may still have waiting mail, so a name without a domain is no error when there is mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
         const lanes = learnedLanes(store, clock.now()).map(showLane)
-        // The JSON answer is the list of mails alone: "queue lanes" has the rest.
+        // The JSON answer has only the list of mails; "queue lanes" has the rest.
         answer(invocation().terminal, mails.map(showMail), (shown) =>
           [
             shown.length === 0 ? 'The queue is empty.' : listing(shown),

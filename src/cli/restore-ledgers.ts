@@ -1,6 +1,6 @@
-// The addresses that were erased since a backup was made (D67): which ledgers list them, which installation each
-// belongs to, and its last date. Only a ledger of the backup's own installation that goes as far as the backup counts
-// as known.
+// The addresses that were erased after a backup was made (D67): the ledgers that list them, the installation of each
+// ledger, and its last date. A ledger is complete for a backup only when it is of the same installation and reaches at
+// least to the time of the backup.
 import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { iso, systemClock } from '../base/clock.ts'
@@ -17,29 +17,29 @@ export interface LedgerWishes {
   withoutLedger?: true
 }
 
-/** What a ledger is to a backup. */
+/** The result of comparing a ledger with a backup. */
 interface Judged {
   lines: Line[]
-  /** Why it does not say who was forgotten since the backup; undefined when it does. */
+  /** Why the ledger cannot tell all erasures since the backup; undefined when it can. */
   lacks?: string
 }
 
 interface Backup {
-  /** Where it was unpacked. */
+  /** The folder where the backup was unpacked. */
   place: string
-  /** Of its key. */
+  /** The fingerprint of the backup's key. */
   owner: string
   lines: Line[]
-  /** Until when its ledger goes, ISO 8601; undefined for a backup of before there were marks. */
+  /** The last date in the backup's ledger, ISO 8601; undefined for an old backup without marks. */
   until: string | undefined
 }
 
 const FOREIGN = 'belongs to another installation'
 
 /**
- * Writes all known erasures into the ledger beside an unpacked database; returns how many. `copies` are the configured
- * copies of the ledger. Throws an OperatorError for a named file that is no ledger or another installation's, and where
- * no ledger tells which addresses were erased since.
+ * Writes all known erasures into the ledger beside an unpacked database; returns their number. `copies` are the
+ * configured copies of the ledger. Throws an OperatorError for a named file that is not a ledger or belongs to another
+ * installation, and when no ledger is complete since the backup.
  */
 export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishes, copies: readonly string[]): number {
   const backup = backupIn(place)
@@ -67,7 +67,7 @@ export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishe
   return [...lines.values()].filter((line) => !isMark(line)).length
 }
 
-/** The ledgers of what was moved aside in a data directory. */
+/** The ledgers in the folders of earlier data that was moved aside in a data directory. */
 function setAsides(dataDir: string): string[] {
   const names = existsSync(dataDir) ? readdirSync(dataDir) : []
   return names.filter((name) => name.startsWith('set-aside-')).map((name) => join(dataDir, name, LEDGER))
@@ -89,7 +89,7 @@ function backupIn(place: string): Backup {
   return { place, owner, lines, until: untilOf(owner, lines) }
 }
 
-/** The last date in a ledger that bears marks of its owner. */
+/** The last date in a ledger that has marks of its owner. */
 function untilOf(owner: string, lines: readonly Line[]): string | undefined {
   if (!lines.some((line) => isMark(line) && line.ledger === owner)) return undefined
   return lines.map(({ at }) => at).reduce((one, other) => (other > one ? other : one))
@@ -108,8 +108,8 @@ function judge(backup: Backup, path: string, lines: readonly Line[]): Judged {
 }
 
 /**
- * What belongs to an installation: what follows its marks, and what stood there before the first mark if that is its
- * own.
+ * The lines of one installation: each line belongs to the installation of the last mark before it, and lines before the
+ * first mark belong to the installation of the first mark.
  */
 function linesOf(owner: string, lines: readonly Line[]): Line[] {
   let of = lines.find(isMark)?.ledger
@@ -119,9 +119,7 @@ function linesOf(owner: string, lines: readonly Line[]): Line[] {
   })
 }
 
-/**
- * A ledger of before there were marks says by the key beside it whose it is, or by the accounts that its entries name.
- */
+/** For an old ledger without marks, the owner is found by the key beside it, or by the accounts in its entries. */
 function judgeUnmarked(backup: Backup, path: string, lines: readonly Line[]): Judged {
   const beside = dirname(path)
   const keyed = existsSync(join(beside, KEY_FILE)) ? fingerprintOf(openKeyring(beside)) === backup.owner : undefined
@@ -130,7 +128,7 @@ function judgeUnmarked(backup: Backup, path: string, lines: readonly Line[]): Ju
   if (keyed === undefined && !holdsUser(join(backup.place, DATABASE), users))
     return { lines: [], lacks: 'does not say whose it is' }
   const there = new Set(lines.map((line) => textOf([line])))
-  // Backups of today bear marks, and so would a ledger that goes on after one.
+  // A backup with marks is newer than a ledger without marks: a ledger in use after that backup would have marks too.
   const older = backup.until !== undefined || backup.lines.some((line) => !there.has(textOf([line])))
   return older ? { lines: [...lines], lacks: 'is older than the backup' } : { lines: [...lines] }
 }

@@ -1,5 +1,6 @@
-// `postrider restore`: a backup put into the data directory, whole or not at all, proven and on the disk before it says
-// so; and the erasures that happened since the backup go with it, wherever they are written (D67).
+// `postrider restore`: puts a backup into the data directory, completely or not at all. The backup is checked, and is
+// durable on the disk before the command reports success. Erasures since the backup are repeated, from every ledger
+// that has them (D67).
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
@@ -55,7 +56,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
 interface Restored {
   files: number
   erasures: number
-  /** What is damaged in it. */
+  /** The damage in the restored data, in sentences. */
   faults: string[]
   set_aside: string | null
 }
@@ -78,8 +79,8 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
     const count = await unpack(archive, file, place)
     const faults = await prove(place, file, wishes)
     const erasures = mergeLedgers(dataDir, place, wishes, copies)
-    // From here on files are only renamed.
-    // The database is last: until it is there, a start is refused and names this command.
+    // From here on files are only renamed. The database is last: until it is in place, the server refuses to start and
+    // names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
     mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
     for (const name of readdirSync(join(place, 'spool')))
@@ -103,11 +104,11 @@ function clear(place: string): void {
   try {
     rmSync(place, { recursive: true, force: true })
   } catch {
-    // The trouble with the disk was reported already, or the next command reports it.
+    // The error of the disk was reported already, or the next command reports it.
   }
 }
 
-/** A full disk may refuse a name, and still lets one be removed; the backup has all that is in the file. */
+/** A full disk may refuse to rename a file, but still allow its removal; the backup contains all of the file's data. */
 function takeAway(file: string, to: string): void {
   try {
     renameSync(file, to)
@@ -117,8 +118,8 @@ function takeAway(file: string, to: string): void {
 }
 
 /**
- * Everything is in place; this makes it durable. Where the disk does not confirm that, the database goes back to the
- * place that is removed: without it a start is refused, and the restore can be repeated.
+ * Makes the restored files durable. When the disk does not confirm this, the database is moved back to the folder that
+ * is removed: without a database the server refuses to start, and the restore can be repeated.
  */
 function confirm(dataDir: string, place: string): void {
   try {
@@ -135,8 +136,8 @@ function confirm(dataDir: string, place: string): void {
 }
 
 /**
- * What is damaged in an unpacked backup: all that `verify` looks at. Throws an OperatorError where there is damage and
- * `force` is not set, or where the key or the database cannot be used.
+ * The damage in an unpacked backup, by the same checks as `verify`. Throws an OperatorError when there is damage and
+ * `force` is not set, or when the key or the database cannot be used.
  */
 async function prove(place: string, file: string, { force }: Wishes): Promise<string[]> {
   const keyring = openKeyring(place)

@@ -1,5 +1,6 @@
-// The sandbox: the server with built-in DNS and a built-in receiving exchanger, a user, an active domain, an inbox and
-// a token. Loaded only by `postrider dev`, because the libraries that check received mail are a third of the program.
+// The sandbox: the server with simulated DNS and a simulated receiving exchanger, a user, an active domain, an inbox
+// and a token. Only `postrider dev` loads this file, because the libraries that check received mail are a third of the
+// program.
 import { createServer } from 'node:net'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -35,7 +36,7 @@ export interface SandboxOptions {
   /** The address of the sandbox's SMTP listener. */
   smtp: { host: string; port: number }
   dataDir: string
-  /** The reserve of the disk; by default that of a server. */
+  /** The reserve of free disk space; by default that of a server. */
   storage?: Config['storage']
   clock: Clock
   log: Log
@@ -48,22 +49,22 @@ export interface Sandbox {
   token: string
   domain: string
   user: string
-  /** Signs in to the console, once. */
+  /** A link that signs in to the console, once. */
   consoleLink: string
   /** Address of its inbox. */
   inbox: string
-  /** Port on which it receives. */
+  /** The port that receives mail. */
   smtpPort: number
   submissionPort: number
   submissionsPort: number
-  /** Port of the built-in exchanger. */
+  /** The port of the simulated exchanger. */
   exchangerPort: number
-  /** URL of the built-in webhook receiver. */
+  /** The URL of the built-in webhook receiver. */
   receiver: string
   stop(): Promise<void>
 }
 
-/** Starts everything and makes a user, an active domain, an inbox and a token. Throws an OperatorError. */
+/** Starts all parts and creates a user, an active domain, an inbox and a token. Throws an OperatorError. */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { clock, dataDir, http, log } = options
   let store: Store | undefined
@@ -141,8 +142,8 @@ async function configFor(
 }
 
 /**
- * Makes the user, the active domain and the inboxes where they are missing, a new token and a link that signs in.
- * Throws an OperatorError when the domain cannot be verified.
+ * Creates the user, the active domain and the inboxes unless they exist, a new token, and a link that signs in. Throws
+ * an OperatorError when the domain cannot be verified.
  */
 async function furnish(
   { deps }: Appliance,
@@ -171,7 +172,7 @@ async function furnish(
   return { plaintext, link }
 }
 
-/** The ports for submission, or the next free ones. */
+/** The preferred ports for submission; the next free ones are used. */
 const SUBMISSION = 2587
 const SUBMISSIONS = 2465
 const MAX_TRIED = 100

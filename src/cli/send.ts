@@ -1,5 +1,5 @@
-// `postrider send`: sends one test mail and waits for its result, with the SMTP dialogue.
-// A running server delivers it; without one this command does.
+// `postrider send`: sends one test mail and waits for its result, with the SMTP dialogue. A running server delivers it;
+// without a running server this command does.
 import type { Command } from 'commander'
 import { SECOND } from '../base/clock.ts'
 import { Troubles } from '../base/trouble.ts'
@@ -50,7 +50,7 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
     )
 }
 
-/** Waits until the mail was tried once; delivers it here when no server runs. */
+/** Waits until the mail was tried once; delivers it in this process when no server runs. */
 async function followed(deps: Deps, id: string): Promise<QueuedMail> {
   const release = takeLock(deps.config.data_dir)
   const own =

@@ -1,4 +1,4 @@
-// `postrider serve`: runs the server in the foreground until a signal ends it.
+// `postrider serve`: runs the server in the foreground until a signal.
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
@@ -16,14 +16,11 @@ export function serveCommand(program: Command, invocation: () => Invocation): vo
     .action(() => serve(invocation()))
 }
 
-/**
- * Resolves when a signal has stopped the appliance. Throws what kept it from starting or from ending well, having
- * logged it.
- */
+/** Resolves when a signal has stopped the appliance. An error at the start or the stop is logged and thrown. */
 async function serve(now: Invocation): Promise<void> {
-  // The log is no document: with --json what went wrong follows it as one.
+  // The log is not a document: with --json, an error is printed after the log as a document.
   const { out } = standardTerminal(now.terminal.json)
-  // Of the default level until the configuration is read.
+  // The default level, until the configuration is read.
   let log = serverLog(now.terminal, 'info', out)
   try {
     const config = configOf(now)
@@ -36,17 +33,18 @@ async function serve(now: Invocation): Promise<void> {
 }
 
 async function run(now: Invocation, config: Config, log: Log): Promise<void> {
-  // A lost data directory: nothing can be finished, and every answer until the end would be a promise too many.
+  // The data directory is lost: no work can be finished, and until the end of the process every accepted mail would be
+  // lost too.
   const fatal = (reason: OperatorError): never => {
     complain(now.terminal, reason.message)
     process.exit(1)
   }
-  // Loaded here: most commands need no server.
+  // Loaded here, because most commands need no server.
   const { startAppliance } = await import('./appliance.ts')
   const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
   const readAgain = async (): Promise<void> => {
     try {
-      // Parts read their settings when they use them; listeners, DNS servers and the API's limits need a restart.
+      // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.
       Object.assign(config, configOf(now))
       await appliance.reload()
       log.always('configuration read again')
@@ -59,11 +57,14 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
 }
 
 /**
- * npm, timeout(1) and terminals signal a whole process group and its members again: a signal this soon is the same one.
+ * npm, timeout(1) and terminals send a signal to a process group and then to its processes again: a second signal
+ * within this time is the same one.
  */
 const REPEATED = SECOND
 
-/** Resolves when SIGTERM or SIGINT has stopped the server; a second signal at least a second later ends it at once. */
+/**
+ * Resolves when SIGTERM or SIGINT has stopped the server; a second signal, at least a second later, ends it at once.
+ */
 export async function untilSignal(appliance: Pick<Appliance, 'stop'>, clock: Clock = systemClock): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     let asked: number | undefined

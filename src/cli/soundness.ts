@@ -1,5 +1,5 @@
-// Whether everything is whole: what `verify` reads of a data directory, and `backup` and `restore` of the copy that
-// they make. Each fault is a sentence.
+// Whether all data is intact: `verify` checks a data directory, `backup` and `restore` check the copy that they make.
+// Each fault is a sentence.
 import { createHash } from 'node:crypto'
 import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,19 +20,19 @@ export interface Whole {
   spool: Spool
 }
 
-/** Reads every octet of the database and of every file that its rows name; what is damaged or missing. */
+/** Reads every octet of the database and of every file that its rows name; returns damaged and missing data. */
 export async function faultsOf({ keyring, spool, store }: Whole): Promise<string[]> {
   const damaged = store.verify()
   try {
     return [...damaged, ...keyFaults(store, keyring), ...(await spoolFaults(store, spool))]
   } catch (thrown) {
-    // What cannot be read was told of already.
+    // The damage that caused this error is in the list already.
     if (damaged.length > 0 && codeOf(thrown).startsWith('SQLITE_')) return damaged
     throw thrown
   }
 }
 
-/** The same of a copy: a folder that holds a database and its spool, and that no process uses. */
+/** The faults of a copy: a folder with a database and its spool, in use by no process. */
 export const faultsOfCopy = (place: string, keyring: Keyring): Promise<string[]> =>
   withCopy(join(place, DATABASE), (store) => faultsOf({ store, keyring, spool: new Spool(place) }))
 
@@ -46,7 +46,7 @@ function keyFaults(store: Store, keyring: Keyring): string[] {
   return keyFits(store, keyring) ? [] : ['The key instance.key does not open the DKIM keys of the database.']
 }
 
-/** Every file of the spool that a row names, and the rows that name what can be none. */
+/** The names of all spool files in the rows, and a fault for each row with an impossible name. */
 function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: string[] } {
   const faults: string[] = []
   const named = (table: string, read: (spool: string) => string[], isWhole: (spool: string) => boolean): string[] =>
@@ -61,7 +61,7 @@ function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: strin
   return { names, faults }
 }
 
-/** Files that a row names and that are not there, or not what was written. */
+/** Faults of files that a row names: missing files, and files with other content than was written. */
 async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
   const quarantine = new Set(await spool.quarantined())
   const { faults, names } = spoolNames(store)
@@ -74,7 +74,7 @@ async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
   return faults
 }
 
-/** How the fault of a file ends that is not there. */
+/** The end of the fault for a missing file. */
 export const MISSING = 'is missing'
 
 async function faultOf(path: string): Promise<string | undefined> {

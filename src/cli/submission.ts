@@ -1,5 +1,5 @@
-// Assembles the submission listeners (RFC 6409, RFC 8314), for
-// programs that send by SMTP with an API token as password.
+// Assembles the submission listeners (RFC 6409, RFC 8314), for programs that send by SMTP with an API token as
+// password.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -20,7 +20,7 @@ export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBy
 }
 
 export interface SubmissionDoors {
-  /** With STARTTLS, and with TLS from the first octet. */
+  /** `listeners`: with STARTTLS; `tlsListeners`: with TLS from the first octet. */
   listeners: SmtpListener[]
   tlsListeners: SmtpListener[]
   stop(patience: number): Promise<void>

@@ -16,7 +16,7 @@ interface Options {
   at?: string
 }
 
-/** Applies the downgrades whose date has come, and removes features that the new plan lacks. */
+/** Applies the downgrades whose date has come, and turns off features that the new plan lacks. */
 export function settleDowngrades({ config, store }: Pick<Deps, 'config' | 'store'>, now: number): Promise<void> {
   return store.write((tx) => {
     for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
@@ -36,7 +36,7 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
     .action((email: string, { at, downgradeTo, plan, state }: Options) =>
       withDeps(invocation(), async (deps) => {
         const downgrade = downgradeOf(downgradeTo, at)
-        // A downgrade whose date has come counts already; the next change must not overwrite it.
+        // A downgrade whose date has come is in force already; this change must not overwrite it.
         await settleDowngrades(deps, deps.clock.now())
         const user = await changeSubscription(deps, email, { plan, state, downgrade })
         const now = deps.clock.now()
@@ -69,10 +69,10 @@ function downgradeOf(to: string | undefined, at: string | undefined): { to: stri
   return { to, at: time }
 }
 
-/** A calendar date, or a time with its zone; NaN for anything else. */
+/** A calendar date, or a time with its zone; NaN for any other text. */
 function timeOf(text: string): number {
   if (!/^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.test(text)) return NaN
-  // 31 February is no date.
+  // A date such as 31 February does not exist.
   const day = text.slice(0, 10)
   const real = new Date(`${day}T00:00:00Z`)
   return Number.isNaN(real.getTime()) || iso(real.getTime()).slice(0, 10) !== day ? NaN : Date.parse(text)

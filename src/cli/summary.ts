@@ -1,5 +1,6 @@
 // The daily summary for owners who asked for it ("postrider user set EMAIL --summary daily"): the results of a day's
-// mail (UTC), newly suppressed addresses, and things that need the owner. A day without any of these has no summary.
+// mail (UTC), newly suppressed addresses, and problems that the owner must solve. A day without any of these has no
+// summary.
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { summaryDue, summaryMade, type User } from '../accounts/users.ts'
@@ -12,7 +13,7 @@ const NAMED = 30
 const SOON = 14 * DAY
 
 interface Period {
-  /** In ms, both at midnight UTC. */
+  /** Times in ms, both at midnight UTC. */
   from: number
   to: number
 }
@@ -22,7 +23,7 @@ export interface SummaryDeps {
   config: { hostname: string }
 }
 
-/** Writes the due summaries: after midnight UTC, one for all days since the last. */
+/** Stores the due summaries: after midnight UTC, one for all days since the last summary. */
 export async function summarise({ config, store }: SummaryDeps, now: number): Promise<void> {
   const to = Math.floor(now / DAY) * DAY
   for (const user of summaryDue(store, to)) {
@@ -85,7 +86,7 @@ function stoppedOf(reader: Reader, user: User, { from, to }: Period): string[] {
   return rows.length > NAMED ? [...named, 'more: "postrider suppression list" shows all'] : named
 }
 
-/** Things that wait until the owner acts. */
+/** Problems that wait for an action of the owner. */
 function handsOf(reader: Reader, { key }: User, now: number): string[] {
   const ask = (sql: string, ...more: number[]): string[] =>
     reader.all(raw<{ line: string }>(sql, [key, ...more])).map(({ line }) => line)

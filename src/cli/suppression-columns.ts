@@ -1,4 +1,4 @@
-// Suppression lists that other programs export: the meaning of their columns and words.
+// Suppression lists from other programs: the meaning of their columns and words.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
@@ -18,9 +18,11 @@ export interface Entry {
   expires_at: number | null
 }
 
-/** Words for reasons, ours and those of seven programs; null: not permanent, so the entry is not imported. */
+/**
+ * Words for reasons, from Postrider and from seven other programs; null: not permanent, so the entry is not imported.
+ */
 const WORDS: Record<string, Reason | null> = {
-  // Ours.
+  // Postrider.
   hardbounce: 'hard_bounce',
   complaint: 'complaint',
   unsubscribe: 'unsubscribe',
@@ -64,31 +66,31 @@ function reasonOf(word: string): Reason | null | undefined {
 
 const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
 
-/** Columns of what the exchanger said, as a code or beginning with one. */
+/** Columns with an exchanger's reply: a code, or a text that begins with one. */
 const REPLIES = new Set(
   'status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason'.split(
     ' ',
   ),
 )
-/** A reply that is for now (RFC 5321 §4.2.1, RFC 3463 §2): the address is not gone. */
+/** A temporary reply (RFC 5321 §4.2.1, RFC 3463 §2): the address still exists. */
 const FOR_NOW = /^(?:smtp;\s*)?(?:4(?:xx)?$|4\d\d(?![\d.])|4\.\d{1,3}\.\d{1,3}(?![\d.]))/i
 
 export interface SuppressionColumns {
   headless: boolean
   titles: string[]
   email: number
-  /** Columns by their titles in plain form. */
+  /** Column indexes by simplified title. */
   at: ReadonlyMap<string, number>
   standings: Standings
-  /** Columns of what exchangers said; none where --reason says why. */
+  /** Columns with the replies of exchangers; none when --reason gives the reason. */
   replies: readonly number[]
-  /** What the file as a whole says. */
+  /** The reason for the whole file. */
   all: Reason | undefined
 }
 
 /**
- * The reason of each export file of a program, by its columns and its name;
- * 'no' with the explanation when it is no suppression list.
+ * The reason of each export file of a program, by its columns and its name; `no` with an explanation when the file is
+ * not a suppression list.
  */
 const KINDS: Partial<
   Record<SourceName, (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined>
@@ -126,7 +128,7 @@ export function suppressionColumns(
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
-  // A list without titles: addresses, or addresses and reasons, as SES imports it.
+  // A list without titles, as SES imports it: addresses, or addresses and reasons.
   if (contactAddress(titles[0]!) !== undefined && titles.length <= 2) {
     const at = new Map(titles.length === 2 ? [['reason', 1]] : [])
     const all =
@@ -148,7 +150,7 @@ export function suppressionColumns(
       `has no column of addresses, such as "email"; its first line is: ${printable(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
     )
   const at = new Map(words.map((word, index) => [word, index] as const))
-  // SendGrid's "status" and "reason" are the exchanger's answer.
+  // SendGrid's "status" and "reason" are the exchanger's reply.
   const texts = from === 'sendgrid' ? new Set(['status', 'reason']) : new Set<string>()
   const standings = standingsOf(
     titles.map((title) => (texts.has(plain(title)) ? '' : title)),
@@ -170,7 +172,7 @@ export function suppressionColumns(
   return { headless: false, titles, email, at, standings, replies, all: kind ?? (silent ? 'list_import' : undefined) }
 }
 
-/** One record as an entry, null when it need not be kept, or what is wrong with it. */
+/** One record as an entry; null when it need not be kept; or the error in it. */
 export function entryOf(
   record: readonly string[],
   columns: SuppressionColumns,
@@ -190,7 +192,7 @@ export function entryOf(
   const why = all ?? saidReason(record, cell, standings)
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
-  // Blocks and soft bounces stand among the bounces of many programs.
+  // Many programs list blocks and soft bounces among the bounces.
   if (why === 'hard_bounce' && replies.some((index) => FOR_NOW.test(record[index]!.trim()))) return null
   if (why === 'soft_bounce' && expiry === null) return null
   const scope = cell('scope')
@@ -207,7 +209,7 @@ function saidReason(
 ): Reason | null | { problem: string } {
   const word = cell('reasoncode') || cell('suppressionreason') || cell('reason')
   if (word !== '') {
-    // Postmark uses one name for those who unsubscribed and those whom the sender added.
+    // Postmark has one name for recipients who unsubscribed and for recipients whom the sender added.
     if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
     const reason = reasonOf(word)
     return reason === undefined
@@ -219,7 +221,7 @@ function saidReason(
   return typeof standing === 'object' ? { problem: standing.reason } : BY_STANDING[standing]
 }
 
-/** null: no time. undefined: not readable. */
+/** null: there is no time. undefined: it is not readable. */
 function timeOf(text: string): number | null | undefined {
   if (text === '') return null
   const at = Date.parse(/^\d{4}-\d\d-\d\d \d/.test(text) ? `${text.replace(' ', 'T')}Z` : text)

@@ -1,5 +1,5 @@
-// Imports suppressions from a file, which is read twice, as for contacts: when over a tenth of its rows are wrong,
-// nothing is written. Exports them too.
+// Imports suppressions from a file, and exports them. An import reads the file twice, as for contacts: when more than a
+// tenth of its rows are wrong, nothing is written.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { bringSuppression, type Brought } from '../outbound/suppressions/bring.ts'
@@ -23,7 +23,7 @@ const MAX_ERRORS = 1000
 
 export interface SuppressionsImported {
   created: number
-  /** In the list already, but for less mail or a shorter time. */
+  /** Entries that existed, but for less mail or for a shorter time. */
   updated: number
   skipped: number
   errors: RowError[]
@@ -121,7 +121,8 @@ const bringLot = (
 const TITLES = ['email', 'reason', 'scope', 'source', 'expires_at', 'created_at'] as const
 
 /**
- * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out: they hold no address.
+ * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out, because they have no
+ * address any more.
  */
 export async function exportSuppressions({ store }: Deps, domain: Sending, terminal: Terminal): Promise<void> {
   const page = (after: number) => suppressionsAfter(store, domain.key, after)

@@ -1,4 +1,4 @@
-// `postrider suppression …`: the operator's commands for addresses that must not be mailed.
+// `postrider suppression …`: the operator's commands for addresses that must not get mail.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'

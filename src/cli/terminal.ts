@@ -1,6 +1,6 @@
-// The output of commands: text for a person, or with --json one document on stdout and nothing else. Strangers wrote
-// much of it (subjects, replies, names, cells of a file): none of their characters may move the cursor or change the
-// direction of text, and none may end the line inside a table cell or a quoted value.
+// The output of commands: text for a person, or with --json one document on stdout and nothing else. Much of the text
+// comes from strangers (subjects, replies, names, cells of a file). Its characters must not move the cursor, change the
+// direction of text, or end the line inside a table cell or a quoted value.
 import { once } from 'node:events'
 import { fstatSync } from 'node:fs'
 
@@ -9,13 +9,13 @@ export interface Terminal {
   out: (text: string) => void
   err: (text: string) => void
   /**
-   * Writes text for a program exactly as it is; on a terminal control characters are replaced.
-   * Resolves when more may be written.
+   * Writes text for a program without changes; on a terminal, control characters are replaced. Resolves when more may
+   * be written.
    */
   raw: (text: string) => Promise<void>
-  /** Redraws the line on stderr; only for text that this program made itself. */
+  /** Redraws the line on stderr; only for text that this program itself made. */
   draw: (text: string) => void
-  /** True when stdout is a terminal: then colours, prompts and progress bars are useful. */
+  /** True when stdout is a terminal, so that colours, prompts and progress bars are useful. */
   interactive: boolean
 }
 
@@ -23,14 +23,14 @@ export interface Terminal {
 const CONTROLS = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 const HOLE = '\u{fffd}'
 
-/** Foreign text made safe for a terminal, on one line. */
+/** Text from strangers, made safe for a terminal, on one line. */
 export const printable = (text: string): string => text.replaceAll(CONTROLS, HOLE)
 
-/** The same for several lines. */
+/** The same for text of several lines. */
 const printableLines = (text: string): string =>
   text.replaceAll(CONTROLS, (character) => (character === '\n' || character === '\t' ? character : HOLE))
 
-/** Equivalent JSON without characters that a terminal would obey: JSON.stringify escapes only C0. */
+/** Equivalent JSON without control characters of a terminal: JSON.stringify escapes only C0. */
 export const printableJson = (json: string): string =>
   json.replaceAll(CONTROLS, (character) =>
     character === '\n' ? character : `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
@@ -74,13 +74,13 @@ export function isJournal(descriptor: 1 | 2): boolean {
   }
 }
 
-/** Says on stderr what went wrong; the journal files it among the errors (sd-daemon(3)). */
+/** Prints an error on stderr, marked as an error for the journal (sd-daemon(3)). */
 export function complain({ err }: Terminal, text: string): void {
   const lines = `postrider: ${text}\n`
   err(isJournal(2) ? lines.replaceAll(/^(?=.)/gm, '<3>') : lines)
 }
 
-/** Prints an answer: the document with --json, else what `human` makes of it. */
+/** Prints an answer: the document with --json, else the text that `human` makes of it. */
 export function answer<T>(terminal: Terminal, document: T, human: (document: T) => string): void {
   const text = terminal.json ? JSON.stringify(document) : human(document)
   terminal.out(text.endsWith('\n') ? text : `${text}\n`)
@@ -91,7 +91,7 @@ export function answerError({ json, out }: Terminal, message: string, code: stri
   if (json) out(`${JSON.stringify({ error: { message, code } })}\n`)
 }
 
-/** A table whose columns are as wide as needed. */
+/** A table with columns of the necessary width. */
 export function table(heads: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
   const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))]
   const widths = heads.map((_, column) => Math.max(...cells.map((row) => row[column]!.length)))
@@ -130,5 +130,5 @@ export function progress({ draw, interactive, json }: Terminal, size: number): P
   }
 }
 
-/** Writes what a line editor draws: our question, and the keys of the person who answers it. */
+/** Writes the output of a line editor: the question, and the keys that the person types. */
 export const drawn = (chunk: string | Uint8Array): void => void process.stderr.write(chunk)

@@ -1,4 +1,4 @@
-// The hourly tasks: delete what has reached its retention time, and give the space back to the disk.
+// The hourly tasks: delete data at the end of its retention time, and return the space to the disk.
 import { DAY } from '../base/clock.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
@@ -43,11 +43,11 @@ export async function tidy(deps: ApiDeps, { engine, keys }: Pick<Engine, 'engine
     await removeOldDeliveries(store, now - events)
   }
   await giveBack(store)
-  // Last: a file that cannot be removed must not keep the rest from being done.
+  // Last, because a file that cannot be removed must not prevent the other tasks.
   await spool.removeLeft()
 }
 
-/** Gives free space of the database back to the disk in steps, so that other writes are not delayed. */
+/** Returns free space of the database to the disk in steps, so that other writes are not delayed. */
 async function giveBack(store: Store): Promise<void> {
   while (await store.writeSoon(() => store.giveBack()));
 }

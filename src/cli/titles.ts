@@ -1,5 +1,5 @@
-// The meaning of column titles in lists of any program:
-// the address, the name, and columns about a contact's standing (D71).
+// The meaning of column titles in lists of any program: the address, the name, and columns about a contact's standing
+// (D71).
 import { flagOf, graver, plain, standingOf, type Standing } from '../campaigns/standing.ts'
 import { printable } from './terminal.ts'
 
@@ -90,13 +90,13 @@ const FLAGS: readonly [{ yes: Standing; no?: Standing }, readonly string[]][] = 
 ]
 const BY_TITLE = new Map(FLAGS.flatMap(([meaning, titles]) => titles.map((title) => [title, meaning] as const)))
 
-/** Columns that only lists of removed contacts have. */
+/** Columns that occur only in lists of removed contacts. */
 const MARKS = new Map<string, Standing>([
   ['unsubtime', 'unsubscribed'],
   ['cleantime', 'bounced'],
 ])
 
-/** Names of export files with contacts of one standing only. */
+/** Names of export files whose contacts all have one standing. */
 const FILES: readonly [RegExp, Standing][] = [
   [/^unsubscribed(?![a-z])/i, 'unsubscribed'],
   [/^cleaned(?![a-z])/i, 'bounced'],
@@ -106,7 +106,7 @@ const FILES: readonly [RegExp, Standing][] = [
 export interface StatusColumn {
   index: number
   title: string
-  /** The meaning of yes and no; absent for a column of words. */
+  /** The meaning of yes and no; missing for a column of words. */
   flag?: { yes: Standing; no?: Standing }
 }
 
@@ -114,7 +114,7 @@ export interface Standings {
   /** The standing of the whole file. */
   whole: Standing
   columns: StatusColumn[]
-  /** A contact needs a yes in one of the columns. */
+  /** Each row needs a mark in one of the columns; a row without one is an error. */
   marked: boolean
 }
 
@@ -130,7 +130,7 @@ export const flagColumn = (index: number, title: string, yes: Standing): StatusC
   flag: { yes },
 })
 
-/** A column that was declared as a status: the meaning of its title, else words. */
+/** A column that the operator declared as a status: the meaning of its title, else a column of words. */
 export function statusColumn(index: number, title: string): StatusColumn {
   const flag = BY_TITLE.get(plain(title))
   return flag ? { index, title, flag } : { index, title }
@@ -153,10 +153,10 @@ export function standingsOf(titles: readonly string[], file: string): Standings 
   return { whole: named, columns: [...spoken, ...flags], marked: true }
 }
 
-/** Columns that only mark the kind of list. */
+/** Whether a column only shows the kind of the list. */
 export const isMark = (title: string): boolean => MARKS.has(plain(title))
 
-/** The standing of a record's contact: the gravest of all its columns. */
+/** The standing of a record's contact: the most serious one in its columns. */
 export function standingIn(
   record: readonly string[],
   { columns, marked, whole }: Standings,

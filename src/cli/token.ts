@@ -12,7 +12,7 @@ import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { answer, table } from './terminal.ts'
 
-/** "all" or a list of scope names. Throws an OperatorError that names the unknown one. */
+/** Reads "all" or a list of scope names. Throws an OperatorError that names an unknown scope. */
 export function parseScopes(text: string): (typeof SCOPES)[number][] {
   if (text === 'all') return [...SCOPES]
   return text.split(',').map((part) => {
@@ -27,7 +27,7 @@ export function parseScopes(text: string): (typeof SCOPES)[number][] {
   })
 }
 
-/** The settings for sending by SMTP through this server; null when no submission listener is on. */
+/** The settings for sending by SMTP through this server; null when there is no submission listener. */
 function smtpSettings({
   hostname,
   submission,
@@ -49,8 +49,8 @@ const smtpText = ({ host, ports, tls_ports, user }: NonNullable<ReturnType<typeo
   ].join('\n')
 
 /**
- * A cap of a day as it is given: a number, or "none". The library leaves the text as it was where a parser answers
- * null.
+ * The daily limit in an option: a number, or "none". It is not null, because commander keeps the text when a parser
+ * returns null.
  */
 type Daily = number | 'none'
 
@@ -63,10 +63,10 @@ const dailyOption = (): Option =>
     },
   )
 
-/** The cap as it is kept: null is none. */
+/** The daily limit as it is stored: null is no limit. */
 const capOf = (daily: Daily): number | null => (daily === 'none' ? null : daily)
 
-/** The name of an agent, as `agent_id` of the API takes it. */
+/** The name of an agent, with the rules of `agent_id` in the API. */
 const agentOption = (about: string): Option =>
   new Option('--agent <name>', about).argParser((text) => {
     if (!AGENT.safeParse(text).success) throw new InvalidArgumentError('It must be one line of 1 to 128 characters.')

@@ -1,5 +1,5 @@
-// `postrider upgrade`: migrates the database of an older version without starting the server.
-// `serve` does the same at its start.
+// `postrider upgrade`: migrates the database of an older version without starting the server. `serve` also migrates it,
+// at its start.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { openInstance } from '../store/instance.ts'

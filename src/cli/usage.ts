@@ -1,4 +1,4 @@
-// `postrider usage`: the space in the data directory by table and kind, and how much a thousand mails need.
+// `postrider usage`: the space in the data directory by table and kind, and the space for a thousand mails.
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
@@ -15,7 +15,7 @@ interface TableUsage {
   kind: string
   rows: number
   octets: number
-  /** The part that indexes need. */
+  /** The octets of the indexes, as a part of all. */
   index_octets: number
 }
 
@@ -63,7 +63,7 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
 
 const FREE = `select freelist_count * page_size as free from pragma_freelist_count, pragma_page_size`
 
-/** The kind of data in a table, in words of the configuration; for other tables the owner's folder. */
+/** The kind of data in a table, in words of the configuration; for other tables the source folder that owns them. */
 const KINDS: Partial<Record<TableName, string>> = {
   outbound_emails: 'mails',
   deliveries: 'mails',

@@ -1,4 +1,4 @@
-// `postrider user …`: the users, who own domains and mail.
+// `postrider user …`: users; a user owns domains and mail.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -27,7 +27,7 @@ const show = (
   email,
   name,
   operator: operator === 1,
-  /** The address of the user whose account this one looks at. */
+  /** The address of the user whose account this user may read. */
   reads_for: reads_for === null ? null : (userByKey(reader, reads_for)?.email ?? null),
   plan,
   subscription_state,

@@ -1,5 +1,5 @@
-// `postrider verify`: reads every octet of the database and the spool and says what is damaged or missing, each in a
-// sentence.
+// `postrider verify`: reads every octet of the database and the spool, and reports damaged or missing data in
+// sentences.
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { takeLock } from '../store/lock.ts'
@@ -15,7 +15,7 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     .command('verify')
     .description('read the database and every file of the spool, and say what is damaged or missing')
     .action(async () => {
-      // Before the database is opened: SQLite would take damage in the log for its end.
+      // Before the database is opened: SQLite would treat damage in the write-ahead log as the log's end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDeps(invocation(), async (deps) => {
         const faults = [...log, ...ledgerFaults(deps.config.data_dir), ...(await faultsOf(deps))]
@@ -36,13 +36,13 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     })
 }
 
-/** Erasures are repeated from the ledger after a restore: a line that is lost is an address that comes back. */
+/** After a restore, erasures are repeated from the ledger: if a line is lost, that address is not erased again. */
 function ledgerFaults(dataDir: string): string[] {
   const { foreign } = readContent(join(dataDir, LEDGER))
   return foreign.length === 0 ? [] : [`The ledger of erasures (${LEDGER}) is damaged: line ${foreign.join(', ')}.`]
 }
 
-/** The log of a running server is not checked: it changes while it is read. */
+/** The log of a running server is not checked, because it changes during the check. */
 function logFaults(dataDir: string): string[] {
   const release = takeLock(dataDir)
   try {

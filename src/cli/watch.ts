@@ -1,5 +1,5 @@
-// What the server looks at every second: its files are there, the disk has room, writes end, what it did, and whether a
-// command has changed the database.
+// The server's checks every second: its files exist, the disk has room, writes finish, the figures of its work, and
+// changes of the database by commands.
 import { SECOND } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
@@ -8,7 +8,7 @@ import { watchWrites } from './writable.ts'
 
 const EVERY = SECOND
 
-/** Looks until the returned function is called. `end` is called once, when the server cannot go on. */
+/** Checks until the returned function is called. `end` is called once, when the server cannot continue. */
 export function startWatch(parts: Parts, end: (reason: OperatorError) => void): () => void {
   const { clock, deps, inbound, letters, loops, operator, store, troubles } = parts
   const lookAtWrites = watchWrites(store, troubles)

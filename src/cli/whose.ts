@@ -10,13 +10,13 @@ export interface Whose {
   region?: string
 }
 
-/** Adds the options that select one. */
+/** Adds the options that select one domain. */
 export const whose = (command: Command): Command =>
   command
     .option('--user <email>', 'whose domain, if several have it')
     .option('--region <region>', 'the one of this region, if it is registered in several')
 
-/** The domain of that name; `Whose` selects among several. Throws an OperatorError. */
+/** The domain of this name; `Whose` selects one of several. Throws an OperatorError. */
 export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
   const found = listDomains(reader, name).filter(
     (each) =>

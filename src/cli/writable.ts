@@ -1,5 +1,5 @@
-// Reports whether the database can be written. A server without anything to write would not notice that writing works
-// again: so a test write is tried as long as the last commit has failed.
+// Reports whether the database can be written. A server with nothing to write would not notice that writing works
+// again, so a test write is made as long as the last commit has failed.
 import type { Troubles } from '../base/trouble.ts'
 import type { Store } from '../store/database.ts'
 

@@ -1,5 +1,5 @@
-// The console (D76): every page and form at its address. A page asks the API inside the process as the person who looks
-// at it; nothing here has a rule of its own.
+// The routes of the console (D76): every page and form at its address. A page calls the API inside the process as the
+// signed-in person. The API applies the rules; the console has none of its own.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'
@@ -38,16 +38,15 @@ import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
 import { text, Visit } from './visit.ts'
 
-/** A form with a file may be so large. */
+/** The most octets of a form, with its file. */
 const MAX_FORM = 8 * 1024 * 1024
 
 export interface Console {
   app: Hono
-  /** Ends the streams of pages that follow what happens. */
+  /** Ends the event streams of open pages. */
   close(): void
 }
 
-/** What the routes share. */
 interface Shared {
   deps: ApiDeps
   inside: Inside
@@ -55,7 +54,7 @@ interface Shared {
   people: People
 }
 
-/** Makes the routes of the console. `noticed` rings the loop that mails notices. */
+/** Makes the routes of the console. `noticed` wakes the loop that sends notices by mail. */
 export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
   const app = new Hono()
   const shared: Shared = { deps, inside, live: new Live(deps), people: new People(deps) }
@@ -89,7 +88,7 @@ function must(shared: Shared, context: Context): Visit {
   return visit
 }
 
-/** Whether a request comes from a page of this server; browsers name the origin of a form (RFC 6454). */
+/** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
 function isOurs({ config }: ApiDeps, context: Context): boolean {
   const origin = context.req.header('origin')
   if (origin === undefined || origin === 'null') return context.req.header('sec-fetch-site') !== 'cross-site'
@@ -97,7 +96,7 @@ function isOurs({ config }: ApiDeps, context: Context): boolean {
   return origin === new URL(config.http.public_url).origin || (URL.canParse(origin) && new URL(origin).host === host)
 }
 
-/** The form that a request carries, empty when it is malformed; undefined when it is too large. */
+/** The form in a request, empty when it is malformed; undefined when it is too large. */
 async function formOf(context: Context): Promise<Form | undefined> {
   const octets = await readBytes(context.req.raw, MAX_FORM)
   if (octets === undefined) return undefined
@@ -107,7 +106,7 @@ async function formOf(context: Context): Promise<Form | undefined> {
   )
 }
 
-/** Adds the page of a place, and what its forms do. */
+/** Adds the routes of a place: its page and its forms. */
 function addPlace(app: Hono, shared: Shared, place: Place): void {
   const { deps, live } = shared
   app.get(place.path, async (context) => {
@@ -117,14 +116,14 @@ function addPlace(app: Hono, shared: Shared, place: Place): void {
     if (!visit) return context.redirect(`/sign-in?next=${encodeURIComponent(pathname + search)}`, 303)
     const begun = deps.clock.now()
     const shown = await place.show(visit)
-    // A script asks again for the part that follows what happens.
+    // htmx asks again for the live part of a page after an event.
     if (context.req.header('hx-request') !== undefined) live.took(deps.clock.now() - begun)
     return shown
   })
   if (place.act) app.post(place.path, (context) => act(shared, context, place))
 }
 
-/** Checks a form of a place and does what it says. */
+/** Checks a form of a place and performs its action. */
 async function act(shared: Shared, context: Context, place: Place): Promise<Response> {
   const { deps, people } = shared
   const form = await formOf(context)
@@ -164,7 +163,7 @@ async function signOut({ deps, people }: Shared, context: Context): Promise<Resp
   return context.redirect('/sign-in', 303)
 }
 
-/** The HTML of a mail that strangers wrote, for sandboxed frames. */
+/** The HTML of mails from strangers, for sandboxed frames. */
 function addFrames(app: Hono, shared: Shared): void {
   const pictures = (context: Context) =>
     context.req.query('pictures') === 'yes' ? (url: string) => pictureAddress(shared.deps, url) : undefined
@@ -191,7 +190,7 @@ function addDownloads(app: Hono, shared: Shared): void {
   )
 }
 
-/** A campaign as its audience's first contact would get it; an example contact where the audience is empty. */
+/** A campaign's mail to the first contact of its audience, or to an example contact when the audience is empty. */
 async function preview(visit: Visit, id: string): Promise<Response> {
   const { one } = found(await visit.get(`/campaigns/${id}`))
   const audience = one.relationships?.['audience']?.data?.id
@@ -206,7 +205,7 @@ async function preview(visit: Visit, id: string): Promise<Response> {
   return framed(visit.context, render(content, values).html)
 }
 
-/** Opens another person's account for the operator; null is the operator's own. */
+/** Opens another person's account for the operator; with null, the operator's own account. */
 async function openAccount({ deps }: Shared, visit: Visit, id: string | null): Promise<Response> {
   if (!visit.operator) throw refuse('not_found', 'There is nothing here.')
   const other = id === null ? undefined : listUsers(deps.store).find((user) => user.id === id)
@@ -243,7 +242,7 @@ const placesOf = (shared: Shared): readonly Place[] => [
   accountPlace(shared.deps, (visit) => signInAgain(shared, visit)),
 ]
 
-/** The page for a refusal or a fault. */
+/** The page for a refusal or an error. */
 function errorPage(shared: Shared, context: Context, thrown: unknown): Response | Promise<Response> {
   guard(context)
   const refusal = thrown instanceof Refusal ? thrown : undefined

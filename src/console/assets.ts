@@ -1,5 +1,5 @@
-// Scripts and styles of the console. Inside the single executable they are assets; from the sources they are bundled
-// when they are first asked for. Nothing comes from another host, ever.
+// Scripts and styles of the console. The single executable contains them as assets; from the sources, they are bundled
+// at the first request. Nothing is loaded from another host.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -8,7 +8,7 @@ import { brotliCompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
 import { singleExecutable } from '../base/pool.ts'
 
-/** Each asset with the file that it is made from; packages by their name. */
+/** Each asset and the source that it is made from: a file, or a package by its name. */
 export const ASSETS: Readonly<Record<string, string>> = {
   'console.js': 'browser/console.ts',
   'chart.js': 'browser/chart.ts',
@@ -61,7 +61,7 @@ async function load(name: string): Promise<Asset> {
   }
 }
 
-/** Answers an asset, compressed where the browser takes that; 404 for what is none. */
+/** Answers with an asset, compressed when the browser accepts it; 404 for an unknown name. */
 export async function serveAsset(context: Context, name: string): Promise<Response> {
   if (!Object.hasOwn(ASSETS, name)) return context.text('There is nothing here.\n', 404)
   const loading = known.get(name) ?? load(name)

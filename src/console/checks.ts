@@ -1,4 +1,4 @@
-// What is looked at before a campaign is started: the ways in which newsletters go wrong.
+// Checks of a campaign before its start, for common mistakes in newsletters.
 import { unknownTags } from '../campaigns/render.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { readAttributes, readTargets } from '../message/tracking.ts'
@@ -9,10 +9,10 @@ export interface Check {
   words: string
 }
 
-/** Where Gmail cuts a mail off, in octets. */
+/** The size in octets at which Gmail cuts off a mail. */
 const CUT = 102 * 1024
 
-/** How many pictures a page has, and how many of them have no text. Linear time for any input. */
+/** The number of pictures in a page, and of those without a text. Linear time for any input. */
 export function picturesOf(html: string): { pictures: number; silent: number } {
   const tags = /<img(?=[\s/>])/gi
   let pictures = 0

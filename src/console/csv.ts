@@ -1,21 +1,21 @@
-// CSV for spreadsheets: written page by page as the API lists it, and read from a file that a person has chosen.
+// CSV for spreadsheets: a download, written page by page from a list of the API; and an uploaded file.
 import { parse } from 'csv-parse/sync'
 import { guard } from './frame.ts'
 import type { Thing, Visit } from './visit.ts'
 
-/** Rows that a download holds at most. */
+/** The most rows of a download. */
 const MAX_ROWS = 1_000_000
 
-/** A cell that a spreadsheet would run as a formula gets an apostrophe in front (D81). */
+/** A cell that a spreadsheet would run as a formula gets a leading apostrophe (D81). */
 const safe = (cell: string): string => (/^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell)
 const quoted = (cell: string): string => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
 
-/** One record with its line end (RFC 4180), as it is. */
+/** One record with its line end (RFC 4180). Formulas are not changed. */
 export const plainLine = (cells: readonly string[]): string => `${cells.map(quoted).join(',')}\r\n`
-/** The same for a spreadsheet. */
+/** One record for a spreadsheet: formulas are made harmless. */
 export const csvLine = (cells: readonly string[]): string => plainLine(cells.map(safe))
 
-/** A download of every row of a list of the API; it is read as fast as it is sent. */
+/** A download of every row of a list of the API. The list is read no faster than the client reads the download. */
 export function csv(
   visit: Visit,
   name: string,
@@ -51,7 +51,7 @@ export interface Sheet {
   rows: string[][]
 }
 
-/** The rows of a CSV file in UTF-8, UTF-16 or Windows-1252; a sentence when it is none. */
+/** The rows of a CSV file in UTF-8, UTF-16 or Windows-1252; otherwise a sentence about the error. */
 export function readTable(bytes: Uint8Array): Sheet | string {
   const wide =
     bytes[0] === 0xff && bytes[1] === 0xfe

@@ -1,10 +1,10 @@
-// The API reference: the OpenAPI document, rendered in the browser by Redoc, with examples that carry the address of
-// this server. Public.
+// The API reference: the OpenAPI document, drawn in the browser by Redoc, with this server's address in its examples.
+// Public.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { guard } from './frame.ts'
 
-/** Redoc writes styles of its own into the page, and searches in a worker that it makes itself. */
+/** Redoc writes inline styles into the page, and makes its own worker for searches. */
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'"
 

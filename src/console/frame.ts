@@ -1,4 +1,4 @@
-// The frame of every page: its head, the way around, and the headers that keep it to itself.
+// The frame of every page: head, navigation, and security headers.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
@@ -6,7 +6,7 @@ import type { Cell, Html } from './parts.ts'
 import { refusals } from './parts.ts'
 import type { Answer, Visit } from './visit.ts'
 
-/** The places of the console, with who sees them. */
+/** The places of the console, and whether only operators see them. */
 const PLACES: readonly (readonly [path: string, name: string, operator?: true])[] = [
   ['/', 'Overview'],
   ['/mail', 'Mail'],
@@ -41,15 +41,15 @@ export function guard(context: Context, policy = POLICY): void {
 
 export interface Page {
   title: string
-  /** What the page is for, in a sentence. */
+  /** One sentence about the page's purpose. */
   about?: string
   body: Cell
-  /** The API's refusal of what was just tried. */
+  /** The API's refusal of the last action. */
   errors?: Answer['errors']
-  /** What was just done. */
+  /** The sentence that confirms the last action. */
   done?: string | undefined
   status?: ContentfulStatusCode
-  /** Further scripts, by the name of their asset. */
+  /** Additional scripts, by the name of their asset. */
   scripts?: readonly string[]
 }
 
@@ -140,7 +140,7 @@ export function page(
   )
 }
 
-/** A page for somebody who is not signed in. */
+/** A page without a signed-in person. */
 export function plainPage(
   context: Context,
   { body, status = 200, title }: Pick<Page, 'body' | 'status' | 'title'>,

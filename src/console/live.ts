@@ -1,8 +1,8 @@
-// Pages that follow what happens: one stream of server-sent events for each browser. It says only that something has
-// changed; the page asks for its own part again.
+// Live pages: one stream of server-sent events for each browser. It only says that something has changed; the page then
+// requests its live part again.
 //
-// Guarantees: streams are told one after the other, each at most once a second, and with pauses that grow with what the
-// pages cost, so that people who watch take a small share of the main thread from mail.
+// Guarantees: streams are notified one after the other, each at most once a second. The pauses between them grow with
+// the time that pages take to draw, so that open pages take only a small share of the main thread from mail.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { CAMPAIGN_MAIL } from '../outbound/delivery/settle.ts'
@@ -10,32 +10,32 @@ import { EVENTS } from '../store/events.ts'
 import type { Store } from '../store/database.ts'
 
 const MAX_STREAMS = 200
-/** For proxies that end what is silent. */
+/** Proxies end a silent connection, so something is written after this time. */
 const SILENCE = 25 * SECOND
-/** After a page that took a ms, so many ms pass before the next stream is told. */
+/** After a page that took n ms, the next stream is notified n times this many ms later. */
 const PAUSE = 40
-/** How much the last page counts in what pages cost. */
+/** The weight of the newest page in the moving average of the drawing time. */
 const WEIGHT = 0.2
 
 interface Stream {
   controller: ReadableStreamDefaultController<Uint8Array>
-  /** When it was told last, and up to which news. */
+  /** The time of the last notification, and the value of #news then. */
   told: number
   news: number
-  /** When anything was written last. */
+  /** The time of the last write. */
   written: number
 }
 
 export class Live {
   readonly #clock: Clock
-  /** Those that were told longest ago first. */
+  /** In the order of their last notification, oldest first. */
   readonly #streams = new Set<Stream>()
   readonly #encoder = new TextEncoder()
   #cancel: (() => void) | undefined
-  /** The wake-up is for news. */
+  /** Whether the next wake-up is for news, not for silence. */
   #awaited = false
   #news = 0
-  /** What a page costs at present (ms), and the earliest time at which the next stream is told. */
+  /** The average time to draw a page (ms), and the earliest time of the next notification. */
   #cost = 0
   #next = 0
 
@@ -44,7 +44,7 @@ export class Live {
     for (const news of [EVENTS, CAMPAIGN_MAIL]) store.on(news, () => this.#hear())
   }
 
-  /** Answers a stream; 503 when there are too many. */
+  /** Answers with an event stream; 503 when there are too many. */
   stream(context: Context): Response {
     if (this.#streams.size >= MAX_STREAMS)
       return context.text('Too many pages follow what happens.\n', 503, { 'Retry-After': '30' })
@@ -66,12 +66,12 @@ export class Live {
     })
   }
 
-  /** A page that a stream had asked for was drawn in so many ms. */
+  /** Must be called after each redraw for a stream, with its duration. */
   took(ms: number): void {
     this.#cost += (ms - this.#cost) * WEIGHT
   }
 
-  /** Ends every stream: the server stops. */
+  /** Ends every stream, because the server stops. */
   close(): void {
     this.#cancel?.()
     for (const { controller } of this.#streams) controller.close()
@@ -90,7 +90,7 @@ export class Live {
     const [first] = this.#streams
     if (this.#cancel || !first) return
     const now = this.#clock.now()
-    // The stream that was told longest ago is the first to have missed an event.
+    // The first stream had the oldest notification, so it is the first that can lack news.
     this.#awaited = first.news < this.#news
     const at = this.#awaited ? Math.max(now, this.#next, first.told + SECOND) : now + SILENCE
     this.#cancel = this.#clock.wake(at, () => {
@@ -115,7 +115,7 @@ export class Live {
   #write(stream: Stream, text: string): void {
     stream.written = this.#clock.now()
     try {
-      // Who does not read is left behind.
+      // A client that does not read is dropped, so that its unsent data does not fill the memory.
       if ((stream.controller.desiredSize ?? 0) < -100) throw new Error('The stream is not read.')
       stream.controller.enqueue(this.#encoder.encode(text))
     } catch {

@@ -1,4 +1,4 @@
-// The pieces that pages are made of: times, numbers, states, tables, forms.
+// The parts of pages: times, numbers, states, tables, forms.
 import { html } from 'hono/html'
 import type { HtmlEscapedString } from 'hono/utils/html'
 import type { Answer, Visit } from './visit.ts'
@@ -6,7 +6,7 @@ import type { Answer, Visit } from './visit.ts'
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 export type Cell = Html | string | number
 
-/** A moment: in UTC as it is written, in the reader's own time where there is a script. */
+/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. */
 export const time = (iso: unknown): Html =>
   typeof iso === 'string' && iso !== ''
     ? html`<time datetime="${iso}" title="${iso}">${iso.slice(0, 16).replace('T', ' ')} UTC</time>`
@@ -15,7 +15,7 @@ export const time = (iso: unknown): Html =>
 export const count = (value: number): string => value.toLocaleString('en')
 export const percent = (share: number): string => `${(share * 100).toFixed(share > 0 && share < 0.01 ? 2 : 1)} %`
 
-/** Octets in words. */
+/** A number of octets with its unit. */
 export function octets(value: number): string {
   const unit = ['octets', 'KB', 'MB', 'GB', 'TB']
   let at = 0
@@ -63,7 +63,7 @@ const WAITS = new Set([
   'under way',
 ])
 
-/** A state: in words, and by colour beside them. */
+/** A state, shown as a word; the colour only adds to it. */
 export const badge = (state: string): Html =>
   html`<span class="badge ${GOOD.has(state) ? 'good' : BAD.has(state) ? 'bad' : WAITS.has(state) ? 'waits' : ''}"
     >${state.replaceAll('_', ' ')}</span
@@ -71,11 +71,11 @@ export const badge = (state: string): Html =>
 
 export interface Column {
   title: string
-  /** Figures stand at the right. */
+  /** A column of figures, aligned to the right. */
   figure?: true
 }
 
-/** A table that scrolls by itself on narrow screens; `empty` says the next step where there are no rows. */
+/** A table that scrolls inside the page on narrow screens; `empty` names the next step when there are no rows. */
 export function table(
   caption: string,
   columns: readonly (string | Column)[],
@@ -112,7 +112,7 @@ export function table(
   </div>`
 }
 
-/** Links to the pages before and after, which keep the query. */
+/** Links to the previous and the next page; they keep the query. */
 export function pager(visit: Visit, { next, previous }: Pick<Answer, 'next' | 'previous'>): Html | '' {
   if (next === null && previous === null) return ''
   const to = (cursor: string): string => {
@@ -126,7 +126,7 @@ export function pager(visit: Visit, { next, previous }: Pick<Answer, 'next' | 'p
   </nav>`
 }
 
-/** The page of a list that the query names, as parameters of the API. */
+/** The requested page of a list, as query parameters of the API. */
 export const pageOf = (visit: Visit, size = 50): string => {
   const cursor = visit.query('cursor')
   return `page%5Bsize%5D=${size}${cursor === '' ? '' : `&page%5Bcursor%5D=${encodeURIComponent(cursor)}`}`
@@ -144,7 +144,7 @@ export const search = (visit: Visit, label: string, hint = '', hidden: Record<st
     ${hint === '' ? '' : html`<p class="soft">${hint}</p>`}
   </form>`
 
-/** A form that acts: every one of them carries our proof. */
+/** A form with an action. Every form carries the proof that this server wrote it. */
 export const form = (
   visit: Visit,
   action: string,
@@ -162,7 +162,7 @@ export const form = (
     ${body}
   </form>`
 
-/** A button that acts, with its consequence in words where it cannot be taken back. */
+/** A button with an action. When the action cannot be undone, its consequence is shown. */
 export const button = (
   visit: Visit,
   action: string,
@@ -187,14 +187,14 @@ export interface Field {
   type?: 'text' | 'email' | 'url' | 'password' | 'datetime-local' | 'number' | 'file'
   hint?: string
   required?: true
-  /** Lines of a larger box. */
+  /** The number of lines, for a text area. */
   lines?: number
   options?: readonly (readonly [value: string, label: string])[]
   accept?: string
   error?: string | undefined
 }
 
-/** A labelled field, with the API's own sentence at it where that refused it. */
+/** A labelled field; when the API refused its value, the API's sentence is shown with it. */
 export function field({
   accept,
   error,
@@ -234,7 +234,7 @@ export function field({
   </div>`
 }
 
-/** What the API refused, where no field is there to say it at. */
+/** The API's refusals that belong to no field of the form. */
 export const refusals = (errors: Answer['errors']): Html | '' =>
   errors.length === 0
     ? ''
@@ -252,7 +252,7 @@ export const facts = (rows: readonly (readonly [name: string, value: Cell])[]): 
     )}
   </dl>`
 
-/** A part that follows events while it is on the screen. */
+/** A part of a page that is updated after events. */
 export const live = (visit: Visit, body: Cell): Html => {
   const { pathname, search: query } = new URL(visit.context.req.url)
   return html`<div
@@ -267,7 +267,7 @@ export const live = (visit: Visit, body: Cell): Html => {
   </div>`
 }
 
-/** HTML of strangers in a frame of its own, and a link that shows its pictures too. */
+/** HTML from strangers in its own frame, and a link that shows its remote pictures too. */
 export function looks(visit: Visit, body: string, address: string, title: string): Html {
   const asked = visit.query('pictures') === 'yes'
   const remote = /<img\b[^>]*\bsrc\s*=\s*["']?https?:/i.test(body)

@@ -1,6 +1,6 @@
-// Pictures in mails of strangers that lie elsewhere. They are shown when a person asks for them, and then this server
-// fetches them, so that their owner learns neither the person's address nor their browser. The frame that shows a mail
-// has no cookies, so that a picture's address is signed; it is valid for a few minutes.
+// Remote pictures in mails from strangers. They are shown only when a person asks for them. Then this server fetches
+// them, so that the picture's host learns neither the person's IP address nor the browser. The frame that shows a mail
+// has no cookies; therefore a picture's address is signed, and valid for a few minutes.
 import type { Context } from 'hono'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { semaphore } from '../base/semaphore.ts'
@@ -12,16 +12,16 @@ const LIFE = 10 * MINUTE
 const MAC_BYTES = 16
 const MB = 1024 * 1024
 const RULES = { timeout: 10 * SECOND, maxBytes: 10 * MB, redirects: 3 }
-/** So many are fetched at once, and a page has no more than this. */
+/** The most fetches at once; a page shows at most MOST_PICTURES pictures. */
 const AT_ONCE = 6
 export const MOST_PICTURES = 100
-/** Pictures that hold no program, unlike SVG. */
+/** Types of pictures that cannot contain a script; SVG can. */
 const TYPES = /^image\/(?:png|jpe?g|gif|webp|avif|bmp)$/i
 
 const oneOf = semaphore(AT_ONCE)
 const said = (url: string, until: number): string => `picture ${until} ${url}`
 
-/** The address below ours at which a picture is shown. It is asked for over https, whatever the mail says. */
+/** The path on this server that shows a remote picture. The picture is always fetched over https. */
 export function pictureAddress({ clock, keyring }: Pick<ApiDeps, 'clock' | 'keyring'>, url: string): string {
   const until = clock.now() + LIFE
   const secure = url.replace(/^http:/i, 'https:')
@@ -29,7 +29,7 @@ export function pictureAddress({ clock, keyring }: Pick<ApiDeps, 'clock' | 'keyr
   return `/picture?${new URLSearchParams({ u: secure, t: String(until), p: proof }).toString()}`
 }
 
-/** Fetches a picture and gives it to the browser; 404 for an address that is not ours or too old. */
+/** Fetches a picture and sends it to the browser; 404 when the address is not signed by this server or has expired. */
 export async function servePicture(context: Context, deps: ApiDeps): Promise<Response> {
   const { u = '', t = '', p = '' } = context.req.query()
   const until = Number(t)

@@ -1,9 +1,9 @@
-// What a place of the console is: its address, what it shows, and what its forms do.
+// A place of the console: its address, its page, and the actions of its forms.
 import { refuse } from '../base/errors.ts'
 import { isNameIn } from '../base/one-of.ts'
 import type { Answer, Visit } from './visit.ts'
 
-/** What a person has sent with a form. */
+/** The data of a submitted form. */
 export class Form {
   readonly #data: FormData
 
@@ -15,7 +15,7 @@ export class Form {
     return this.get('action')
   }
 
-  /** A field as text, '' when it is not there. */
+  /** A field as text; '' when it is missing. */
   get(name: string): string {
     const value = this.#data.get(name)
     return typeof value === 'string' ? value.replaceAll('\r\n', '\n') : ''
@@ -30,7 +30,7 @@ export class Form {
     return value !== null && typeof value !== 'string' && value.size > 0 ? value : undefined
   }
 
-  /** Every text field but our own, for a form that has to be sent again. */
+  /** Every text field except the console's own fields, for a form that has to be sent again. */
   entries(): [string, string][] {
     return [...this.#data].filter(
       (entry): entry is [string, string] => typeof entry[1] === 'string' && entry[0] !== 'proof',
@@ -42,15 +42,15 @@ type Shown = Response | Promise<Response>
 
 export interface Place {
   path: string
-  /** To others than operators it is as if there were nothing. */
+  /** For operators only; other people get 404, as if the place did not exist. */
   operator?: true
   show: (visit: Visit) => Shown
   act?: (visit: Visit, form: Form) => Shown
 }
 
 /**
- * What is said after something was done; the address holds only its name, so that a link from elsewhere cannot show a
- * text of its own.
+ * The sentences that confirm an action. The URL holds only the name of a sentence, so that a link from another site
+ * cannot show its own text.
  */
 export const DONE = {
   saved: 'Saved.',
@@ -70,12 +70,12 @@ export const done = (visit: Visit): string | undefined => {
   return isNameIn(DONE, name) ? DONE[name] : undefined
 }
 
-/** Leads on after something was done, so that a reload does not do it again. */
+/** Redirects after an action, so that a reload does not repeat it. */
 export function lead(visit: Visit, to: string, what: keyof typeof DONE): Response {
   return visit.context.redirect(`${to}${to.includes('?') ? '&' : '?'}done=${what}`, 303)
 }
 
-/** The one thing that a page is about. Throws 404, as for another account's. */
+/** The resource that a page shows. Throws 404 when there is none, or it belongs to another account. */
 export function found<T extends Answer>(answer: T): T & { one: NonNullable<Answer['one']> } {
   if (answer.status === 403) throw refuse('insufficient_scope', answer.errors[0]?.detail ?? 'You may not see this.')
   if (answer.one === undefined) throw refuse('not_found', 'There is nothing here.')

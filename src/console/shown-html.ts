@@ -1,12 +1,12 @@
-// HTML of strangers, made harmless (D81): the server keeps only allowed elements and attributes; the browser shows them
-// in a sandboxed frame whose policy loads nothing. Styles are left out, and so are pictures from elsewhere, unless a
+// HTML from strangers, made harmless (D81). The server keeps only allowed elements and attributes; the browser shows
+// them in a sandboxed frame whose policy loads nothing. Styles are removed. Remote pictures are removed too, unless a
 // person asks for them (pictures.ts).
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
 import { guard } from './frame.ts'
 import { MOST_PICTURES } from './pictures.ts'
 
-/** More than this is not shown as it looks, in characters: the work grows with it. */
+/** The most characters that are shown as HTML: the work grows with the length. */
 const MOST = 2 * 1024 * 1024
 
 const TAGS = (
@@ -15,7 +15,7 @@ const TAGS = (
   'td tfoot th thead time tr tt u ul var wbr'
 ).split(' ')
 
-/** Pictures that a mail brings itself. */
+/** Pictures contained in the mail itself. */
 const OWN = /^data:image\/(?:png|jpeg|gif|webp);base64,/i
 
 const OPTIONS: sanitize.IOptions = {
@@ -37,14 +37,17 @@ const OPTIONS: sanitize.IOptions = {
   disallowedTagsMode: 'discard',
   nestingLimit: 100,
   transformTags: {
-    // A link of a mail leads out of the frame, to a page that learns nothing of this one.
+    // A link in a mail opens outside the frame, in a page without a reference to this one.
     a: sanitize.simpleTransform('a', { rel: 'noopener noreferrer nofollow', target: '_blank' }),
   },
   exclusiveFilter: ({ attribs, tag }) => tag === 'img' && !OWN.test(attribs['src'] ?? ''),
 }
 OPTIONS.allowedAttributes = { ...(OPTIONS.allowedAttributes as Record<string, string[]>), a: ['href', 'rel', 'target'] }
 
-/** The harmless form of a mail's HTML. `addressOf`: where pictures from elsewhere lie; without it they are left out. */
+/**
+ * The harmless form of a mail's HTML. `addressOf` gives the local path of a remote picture; without it remote pictures
+ * are removed.
+ */
 export function harmless(html: string, addressOf?: (url: string) => string): string {
   const text = html.slice(0, MOST)
   if (!addressOf) return sanitize(text, OPTIONS)

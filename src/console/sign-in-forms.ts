@@ -1,4 +1,5 @@
-// The forms of signing in: password, code of the second factor, link; and the form that was interrupted.
+// The forms of the sign-in: password, code of the second factor, link. They also carry a form that the sign-in
+// interrupted.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
@@ -6,7 +7,7 @@ import type { People, Person } from '../api/person.ts'
 import { plainPage } from './frame.ts'
 import { field } from './parts.ts'
 
-/** The fields of a form that waits, as pairs; none when they are unreadable. */
+/** The fields of an interrupted form, as pairs; empty when they cannot be read. */
 export function heldFields(held: string): [string, string][] {
   try {
     const fields: unknown = JSON.parse(held)

@@ -1,4 +1,4 @@
-// Signing in to the console: password and code, passkey, or a link that is mailed; and the page of the link that the
+// Sign-in to the console: by password and code, by passkey, or by a mailed link; and the page of the link that the
 // sandbox prints.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
@@ -26,15 +26,14 @@ export interface SignInDeps {
   people: People
   /** Whether a request comes from a page of this server. */
   ours: (context: Context) => boolean
-  /** Rings the loop that mails notices. */
+  /** Wakes the loop that sends notices by mail. */
   noticed: () => void
 }
 
-/** Where to go after signing in: a page of ours, never another site. */
+/** The page after the sign-in: always a page of this server. */
 const nextOf = (given: string | undefined): string =>
   given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
 
-/** What the routes share. */
 interface Shared extends SignInDeps {
   signIns: SignIns
   passkeys: Passkeys
@@ -62,7 +61,7 @@ async function showSignIn({ deps, people }: Shared, context: Context): Promise<R
   const token = context.req.query('link')
   if (token === undefined)
     return people.signedIn(context) ? context.redirect(next, 303) : signInPage(context, people, next)
-  // A link that was mailed is opened by machines too: only the button uses it up.
+  // Mail scanners open links too, so only the button uses up the link.
   if (context.req.query('now') !== '1') return linkPage(context, people, token, next)
   return enterByLink({ deps, people }, context, token, next)
 }
@@ -81,11 +80,11 @@ async function enterByLink(
   return context.redirect(next, 303)
 }
 
-/** One step of signing in: the form, and where to go afterwards. */
+/** One step of the sign-in: the form, and the page afterwards. */
 interface Step {
   form: URLSearchParams
   next: string
-  /** What was typed into another form before the session ended; '' when nothing was. */
+  /** The fields of a form that was sent after the session had ended; '' when there was none. */
   held: string
 }
 
@@ -132,7 +131,7 @@ async function signInByPassword(shared: Shared, context: Context, { form, held, 
   return signInPage(context, people, next, { said: text, email, status, held })
 }
 
-/** The second step: the password was right, and the code of the second factor is checked. */
+/** The second step: the password was right, now the code of the second factor is checked. */
 async function signInByCode(shared: Shared, context: Context, { form, held, next }: Step): Promise<Response> {
   const { deps, people, signIns } = shared
   const step = form.get('step') ?? ''
@@ -146,13 +145,13 @@ async function signInByCode(shared: Shared, context: Context, { form, held, next
   return codePage(context, people, { next, step, held, said: text, status })
 }
 
-/** What was typed before the session ended is sent again with one button. */
+/** Signs in. When a form was interrupted, the page shows one button that sends it again. */
 async function afterwards(people: People, context: Context, user: User, next: string, held: string): Promise<Response> {
   await people.signIn(context, user)
   if (heldFields(held).length === 0) return context.redirect(next, 303)
   const said = html`<p>You are signed in again. What you had typed is still here.</p>
     <p><a href="${next}">Leave it</a></p>`
-  // The proof belongs to the new session, which the next request brings.
+  // The form's proof needs the new session, which only the browser's next request carries.
   return plainPage(context, {
     title: 'Go on where you were',
     body: html`<form method="post" action="/sign-in/again">
@@ -203,7 +202,7 @@ async function addPasskey({ ours, passkeys, people }: Shared, context: Context):
     : context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
 }
 
-/** Mails a link, where the address has an account. The answer does not tell whether it has one. */
+/** Mails a link when the address has an account. The answer does not reveal whether it has one. */
 async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
   const user = findUser(deps.store, email)
   if (!user) return

@@ -1,5 +1,5 @@
-// A signed-in person's request to a page: whose account it is about, what they may do, and requests to the API in their
-// name. Every rule is the API's own; a page only asks and shows.
+// A signed-in person's request for a page: the account that it shows, the person's rights, and requests to the API for
+// that person. All rules are in the API; a page only reads and shows.
 import type { Context } from 'hono'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
@@ -26,11 +26,11 @@ export interface Answer {
   included: Thing[]
   next: string | null
   previous: string | null
-  /** The API's own sentences, each with the attribute that it is about. */
+  /** The API's own sentences, each with the name of its attribute. */
   errors: { detail: string; field: string | undefined; code: string }[]
 }
 
-/** A function that gives the API's sentence about a field of a form, if there is one. */
+/** A function that gives the API's sentence about a form field, if there is one. */
 export const faultIn =
   (errors: Answer['errors']) =>
   (name: string): string | undefined =>
@@ -43,16 +43,16 @@ interface Document {
   errors?: { detail: string; code: string; source?: { pointer?: string } }[]
 }
 
-/** What a person may do who only looks at another's account. */
+/** The scopes of a person who may only read another person's account. */
 const READING = new Set(SCOPES.filter((scope) => scope.endsWith(':read')))
 const ALL: ReadonlySet<string> = new Set(SCOPES)
 
 export class Visit {
   readonly context: Context
   readonly person: Person
-  /** Whose account the pages show. */
+  /** The account that the pages show. */
   readonly account: User
-  /** The person may change nothing. */
+  /** The person may not change anything. */
   readonly reading: boolean
   readonly now: () => number
   readonly #caller: Caller
@@ -86,12 +86,12 @@ export class Visit {
     return this.person.user.operator === 1
   }
 
-  /** An operator looks at somebody else's account. */
+  /** Whether an operator looks at another person's account. */
   get elsewhere(): boolean {
     return this.operator && this.account.key !== this.person.user.key
   }
 
-  /** What every form of ours carries. */
+  /** The proof that every form of the console carries. */
   get proof(): string {
     return this.#people.proofFor(this.context, this.person, 'console')
   }
@@ -105,7 +105,7 @@ export class Visit {
     return this.ask('GET', path)
   }
 
-  /** A request to the API; `attributes` become a document of the type. */
+  /** Makes a request to the API; `attributes` become a document of the type. */
   async ask(
     method: string,
     path: string,
@@ -120,7 +120,7 @@ export class Visit {
         ...(document ? { body: JSON.stringify({ data: { attributes: {}, ...document } }) } : {}),
       }),
     )
-    // Shown as an empty list, it would say that there is nothing.
+    // An error, because the page would otherwise show an empty list.
     if (method === 'GET' && response.status === 405) throw new Error(`The API has no GET ${path}`)
     const text = response.status === 204 ? '' : await response.text()
     const body = (text === '' ? {} : JSON.parse(text)) as Document
@@ -145,7 +145,7 @@ export class Visit {
     return this.#inside(this.#caller, new Request(`http://inside${path}`))
   }
 
-  /** Every page of a list, up to `most` rows. */
+  /** All rows of a list, page by page, at most `most`. */
   async all(path: string, most = 1000): Promise<Thing[]> {
     const rows: Thing[] = []
     for (let cursor: string | null = ''; cursor !== null && rows.length < most;) {
@@ -167,17 +167,17 @@ export const text = ({ attributes }: Thing, name: string): string => {
 export const number = ({ attributes }: Thing, name: string): number => Number(attributes[name] ?? 0)
 export const flag = ({ attributes }: Thing, name: string): boolean => attributes[name] === true
 
-/** An attribute that is a list of objects; empty where damage left none. */
+/** An attribute that is a list of objects; empty when the stored value is damaged. */
 export const objects = <T>({ attributes }: Thing, name: string): T[] =>
   Array.isArray(attributes[name]) ? (attributes[name] as T[]) : []
 
-/** An attribute that is a list of texts; what damage left of it. */
+/** An attribute that is a list of texts; damaged entries are left out. */
 export const texts = ({ attributes }: Thing, name: string): string[] => {
   const list = attributes[name]
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
 }
 
-/** An attribute that holds an object, by the names in it; empty when there is none. */
+/** An attribute that is an object; empty when it is missing. */
 export const record = ({ attributes }: Thing, name: string): Record<string, unknown> => {
   const value = attributes[name]
   return isObject(value) ? value : {}

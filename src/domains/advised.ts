@@ -1,5 +1,6 @@
-// Optional records that make a domain's mail safer and that graders check, beside the required ones (D78): SPF of the
-// domain itself and of our HELO name, CAA, TLSA of our certificates, MTA-STS and TLS reports.
+// Optional records, besides the required ones, that make a domain's mail safer and that mail graders check (D78): SPF
+// of the domain itself and of this server's HELO name, CAA, TLSA of this server's certificates, MTA-STS and TLS
+// reports.
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
@@ -15,25 +16,25 @@ export interface AdvisedRecord {
   type: 'TXT' | 'CAA' | 'TLSA' | 'CNAME'
   value: string
   ttl: number
-  /** The domain's present record, when the advice depends on it; null: none, or DNS did not answer. */
+  /** The domain's present record, when the advice depends on it; null: there is none, or DNS did not answer. */
   observed: string | null
-  /** False when the advice depends on the present record, and DNS did not answer for it. */
+  /** False when the advice depends on the present record and DNS did not answer. */
   answered: boolean
 }
 
-/** What DNS says at a name now. */
+/** The present answer of DNS for a name. */
 type Present = Pick<AdvisedRecord, 'answered' | 'observed'>
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices'>
   resolver: Pick<Resolver, 'txt'>
-  /** SubjectPublicKeyInfo (DER) of the keys that port 25 shows: the present one, and the next one when it is known. */
+  /** SubjectPublicKeyInfo (DER) of the keys on port 25: the present one, and the next one when it is known. */
   publicKeys: readonly Uint8Array[]
-  /** Names with a certificate of the authority. */
+  /** Names with a certificate from the authority. */
   certified: readonly string[]
 }
 
-/** Authorities by their directory's host, as CAA records name them (RFC 8659 §4.2). */
+/** The names of authorities in CAA records (RFC 8659 §4.2), by the host of their ACME directory. */
 const ISSUERS: Record<string, string> = {
   'acme-v02.api.letsencrypt.org': 'letsencrypt.org',
   'acme-staging-v02.api.letsencrypt.org': 'letsencrypt.org',
@@ -77,21 +78,21 @@ export async function advisedRecords(
   ]
 }
 
-/** DANE-EE, public key, SHA-256 (RFC 7672 §3.1.1): valid for as long as the key is. */
+/** DANE-EE, public key, SHA-256 (RFC 7672 §3.1.1): valid as long as the key is in use. */
 const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256').update(publicKey).digest('hex')}`
 
 /** SubjectPublicKeyInfo of the first certificate of a chain. */
 export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
-/** What _mta-sts of a domain says now: another id is to be changed. */
+/** The present value of _mta-sts of a domain: when its id differs, it must be changed. */
 async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<Present> {
   const answer = await resolver.txt(`_mta-sts.${domain}`)
   const found = answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined
   return { answered: answer.kind !== 'failed', observed: found ?? null }
 }
 
-/** SPF of the From domain: a record where it has none, else that record with the mechanism that names this host. */
+/** SPF of the From domain: a new record when it has none, else its record with this host added. */
 async function fromSpf(
   { config: { hostname }, resolver }: AdvisedDeps,
   domain: string,
@@ -104,7 +105,7 @@ async function fromSpf(
   const terms = present.split(/\s+/)
   if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism))
     return { value: present, answered, observed: present }
-  // Before "all": what follows it is not read (RFC 7208 §5.1).
+  // It is added before "all", because terms after "all" are ignored (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
   const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
   return { value, answered, observed: present }

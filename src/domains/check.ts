@@ -1,5 +1,5 @@
-// Polls DNS: looks up a domain's records, stores the answers, and moves the domain by its state table (D20). A look-up
-// that fails (SERVFAIL, a timeout) changes no record, and no window ends for it: only an answer moves a domain.
+// Polls DNS: looks up a domain's records, stores the answers, and moves the domain by its state table (D20). A failed
+// look-up (SERVFAIL, a timeout) changes no record and ends no time window: only an answer moves a domain.
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -23,7 +23,7 @@ export interface CheckDeps {
 
 type Domain = RowOf<'domains'>
 
-/** Domains looked up at once. */
+/** Domains that are looked up at the same time. */
 const AT_ONCE = 20
 const RECHECK_ACTIVE = 6 * HOUR
 const GIVE_UP_ACTIVE = 72 * HOUR
@@ -50,7 +50,7 @@ export function nextCheck(
   }
 }
 
-/** Checks the domains that are due; returns when the next is. The work of the domains loop. */
+/** Checks the due domains; returns the time of the next check. The domains loop calls it. */
 export async function checkDue(deps: CheckDeps, now: number): Promise<number | null> {
   const due = deps.store.all(
     db.selectFrom('domains').select('key').where('next_check_at', '<=', now).orderBy('next_check_at').limit(AT_ONCE),
@@ -65,7 +65,7 @@ export async function checkDue(deps: CheckDeps, now: number): Promise<number | n
   return (next?.at as number | null | undefined) ?? null
 }
 
-/** Looks up all records of a domain now. Returns the domain afterwards, undefined when it was removed. */
+/** Looks up all records of a domain now. Returns the domain after that; undefined when it was removed. */
 export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<Domain | undefined> {
   const asked = recordsOf(deps.store, domainKey)
   const retired = retiredKeyRecords(deps.store, domainKey)
@@ -83,7 +83,7 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
     const absent = new Set(asked.filter((_, index) => findings[index]!.verified === false).map(({ key }) => key))
     for (const [index, { selector }] of retired.entries())
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
-    // Records may have been re-issued during the look-up: the present ones count.
+    // Records may have been re-issued during the look-up, so the present ones are used.
     advance(tx, deps, domain, { news, absent }, now)
     const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
     // Records issued during the look-up are checked at once.
@@ -94,11 +94,11 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
   })
 }
 
-/** Keeps a finding; true when a required record was seen that was not seen before. */
+/** Stores a finding; true when a required record was found that the last check did not find. */
 function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: number): boolean {
   const { observed } = found
   if (found.verified === null) return false
-  // What is published is advised with the wanted policy in its place.
+  // For DMARC, a published record keeps its other tags: the advice is this record with the wanted policy.
   const dmarc = record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed) : undefined
   const verified = dmarc?.fits ?? found.verified
   const value = dmarc?.value ?? record.value
@@ -114,7 +114,7 @@ function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: nu
   return verified && record.required === 1 && record.verified === 0
 }
 
-/** A key signs only while the last check saw its record (D68); a failed look-up changes nothing. */
+/** A key is used for signing only while the last check found its record (D68); a failed look-up changes nothing. */
 function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | null, now: number): void {
   if (seen === null) return
   tx.run(
@@ -126,24 +126,27 @@ function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | nu
   )
 }
 
-/** What a check has seen: a required record for the first time (`news`); the keys of records that are not there. */
+/**
+ * The results of a check. `news`: a required record was found that the last check did not find; `absent`: the keys of
+ * missing records.
+ */
 interface Seen {
   news: boolean
   absent: ReadonlySet<number>
 }
 
-/** Moves the domain as far as the table and its records allow. */
+/** Moves the domain as far as its state table and its records allow. */
 function advance(tx: Tx, deps: CheckDeps, domain: Domain, { absent, news }: Seen, now: number): void {
   const required = recordsOf(tx, domain.key).filter((record) => record.required === 1)
   const all = required.every((record) => record.verified === 1)
   const any = required.some((record) => record.verified === 1)
-  // DNS has just said that a required record is not there.
+  // DNS answered in this check that a required record is missing.
   const lacking = required.some(({ key }) => absent.has(key))
   const go = (status: DomainStatus, on: DomainMove): DomainStatus =>
     moveDomain(tx, deps.log, { ...domain, status }, on, now)
   let { status } = domain
   if (status === 'pending' && any) status = go(status, 'seen')
-  // Old records do not bring a failed domain back; something must have been mended.
+  // A failed domain stays failed while DNS has only the records that it had before.
   if (status === 'failed' && (news || all)) status = go(status, 'seen')
   if (status === 'verifying') {
     if (all) go(status, 'resolved')

@@ -1,5 +1,5 @@
-// The DMARC record of a sending domain (RFC 9989): where it stands, what DNS says there, and what it should say. A
-// published record is kept but for its policy, and its policy is never made weaker.
+// The DMARC record of a sending domain (RFC 9989): its name in DNS, its present value and its wanted value. A published
+// record keeps all tags except the policy, and its policy is never made weaker.
 import type { Resolver } from '../base/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import type { Domain } from './find.ts'
@@ -12,36 +12,36 @@ const rank = (policy: DmarcPolicy): number => LADDER.indexOf(policy)
 export const isWeaker = (policy: DmarcPolicy, than: DmarcPolicy): boolean => rank(policy) < rank(than)
 const stronger = (a: DmarcPolicy, b: DmarcPolicy): DmarcPolicy => (isWeaker(a, b) ? b : a)
 
-/** The policy after this one; null: there is none stricter. */
+/** The next stricter policy; null: there is none. */
 export const nextPolicy = (policy: DmarcPolicy): DmarcPolicy | null => LADDER[rank(policy) + 1] ?? null
 
-/** The version comes first (RFC 9989 §4.7). */
+/** The version tag must be the first (RFC 9989 §4.7). */
 export const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text)
 
 const PREFIX = '_dmarc.'
 const organisationOf = (domain: string): string => organisationalDomain(domain) ?? domain
 
 /**
- * The host of a domain's record: a subdomain with a policy of its own has a record of its own, else that of the
- * organisation counts.
+ * The DNS name of a domain's record. A domain with its own policy has its own record; otherwise the record of the
+ * organisational domain applies.
  */
 export const dmarcHost = (domain: string, policy: DmarcPolicy): string =>
   PREFIX + (policy === 'none' ? organisationOf(domain) : domain)
 
-/** The value of a tag in lower case; undefined where the record does not have it. */
+/** The value of a tag in lower case; undefined when the record has no such tag. */
 export const tagOf = (record: string, tag: string): string | undefined =>
   new RegExp(`;\\s*${tag}\\s*=\\s*([^;\\s]*)`, 'i').exec(record)?.[1]?.toLowerCase()
 
 const asPolicy = (text: string | undefined): DmarcPolicy => LADDER.find((each) => each === text) ?? 'none'
 
 /**
- * What a record asks for: of the domain itself, or of a subdomain that has none of its own. A record without a policy
- * asks for none.
+ * The policy of a record, for the domain itself or for a subdomain without its own record. Without a policy tag it is
+ * none.
  */
 export const policyOf = (record: string, ofSubdomain = false): DmarcPolicy =>
   asPolicy((ofSubdomain ? tagOf(record, 'sp') : undefined) ?? tagOf(record, 'p'))
 
-/** The record with another policy, all other tags as they are. */
+/** The record with another policy; all other tags stay as they are. */
 export function withPolicy(record: string, policy: DmarcPolicy): string {
   const place = /(;\s*p\s*=\s*)[^;\s]*/i
   if (policyOf(record) === policy && place.test(record)) return record
@@ -50,22 +50,22 @@ export function withPolicy(record: string, policy: DmarcPolicy): string {
     : record.replace(/^([^;]*);?/, (_, version: string) => `${version.trimEnd()}; p=${policy};`)
 }
 
-/** The record without tags that count for an organisation alone. */
+/** The record without the tags that apply only to an organisational domain. */
 const ofSubdomain = (record: string): string => record.replace(/;\s*(?:sp|np|psd)\s*=[^;]*/gi, '')
 
-/** What counts for a domain, as DNS says it. */
+/** The DMARC records in DNS that apply to a domain. */
 export interface Published {
-  /** Where it stands. */
+  /** The DNS name of the records. */
   host: string
-  /** One record, or several, which receivers take for none. */
+  /** One record, or several; receivers treat several as none. */
   records: string[]
-  /** It stands above the domain. */
+  /** The record belongs to a parent domain. */
   inherited: boolean
 }
 
 /**
- * Looks at the host, then at those above it up to the organisation's (RFC 9989 §4.10). Null: there is no record;
- * undefined: DNS does not answer. `host` begins with "_dmarc.".
+ * Looks up the name, then the names above it up to the organisational domain (RFC 9989 §4.10). Null: there is no
+ * record; undefined: DNS does not answer. `host` begins with "_dmarc.".
  */
 export async function publishedDmarc(
   resolver: Pick<Resolver, 'txt'>,
@@ -82,12 +82,13 @@ export async function publishedDmarc(
   }
 }
 
-/** What counts as one text, for `observed` of a record: one that stands elsewhere begins with its host. */
+/** The records as one text, for a record's `observed`. A record of a parent domain begins with its DNS name. */
 export const observedDmarc = (found: Published | null): string | null =>
   found === null ? null : found.records.map((text) => (found.inherited ? `${found.host} ${text}` : text)).join('\n')
 
 /**
- * What a record should say, for a policy and what `observedDmarc` told (null: nothing), and whether that does already.
+ * The value that a record should have, for a policy and the text of `observedDmarc` (null: no record); and whether the
+ * published record has the policy already.
  */
 export function judgeDmarc(wanted: DmarcPolicy, observed: string | null): { value: string; fits: boolean } {
   const fresh = { value: `v=DMARC1; p=${wanted};`, fits: false }
@@ -97,7 +98,7 @@ export function judgeDmarc(wanted: DmarcPolicy, observed: string | null): { valu
     const policy = policyOf(observed)
     return { value: withPolicy(observed, stronger(policy, wanted)), fits: !isWeaker(policy, wanted) }
   }
-  // A record of its own has to repeat the addresses that reports go to.
+  // An own record replaces the inherited one, so it must repeat the addresses for reports.
   return {
     value: withPolicy(ofSubdomain(inherited), wanted),
     fits: !isWeaker(policyOf(inherited, true), wanted),

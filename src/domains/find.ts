@@ -6,16 +6,16 @@ import type { RowOf } from '../store/tables.ts'
 
 export type Domain = RowOf<'domains'>
 
-/** A domain that is not removed. */
+/** A domain that is not removed, by its key. */
 export function domainByKey(reader: Reader, key: number): Domain | undefined {
   return reader.first(db.selectFrom('domains').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
 }
 
-/** Every user's domains that are not removed, or those of one name. */
-/** One domain by its public id, removed ones too. */
+/** A domain by its public id, even when it is removed. */
 export const domainById = (reader: Reader, id: string): Domain | undefined =>
   reader.first(db.selectFrom('domains').selectAll().where('id', '=', id))
 
+/** The domains of all users that are not removed; with `name`, only the domains of this name. */
 export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
   const all = db
     .selectFrom('domains')

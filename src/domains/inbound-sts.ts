@@ -1,4 +1,4 @@
-// The MTA-STS policy of a domain for mail that it receives here (RFC 8461): its text, its record, and when it changes.
+// The MTA-STS policy for mail that a domain receives on this server (RFC 8461): its text, its DNS record, its changes.
 import { createHash } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -9,8 +9,8 @@ import type { Domain } from './find.ts'
 export const stsHost = (domain: string): string => `mta-sts.${domain}`
 
 /**
- * How long (seconds) senders keep a policy:
- * a day while it is tested, half a year when enforced (RFC 8461 §3.2 advises weeks or more).
+ * How long senders cache a policy (seconds): a day in testing mode, half a year in enforce mode (RFC 8461 §3.2 advises
+ * weeks or more).
  */
 const MAX_AGE = { testing: 86_400, enforce: 15_552_000, none: 86_400 }
 
@@ -20,18 +20,19 @@ export type StsMode = Domain['sts_mode']
 export const stsPolicy = (mode: StsMode, hostname: string): string =>
   ['version: STSv1', `mode: ${mode}`, `mx: ${hostname}`, `max_age: ${MAX_AGE[mode]}`, ''].join('\r\n')
 
-/** Characters of an id (RFC 8461 §3.1: 1 to 32). */
+/** The length of an id (RFC 8461 §3.1: 1 to 32 characters). */
 const ID_LENGTH = 32
 
 /**
- * The value of _mta-sts.<domain>: its id is made of the policy's text, so that senders see each change of it, whatever
- * caused the change.
+ * The value of _mta-sts.<domain>. Its id is a hash of the policy's text, so that senders notice every change of the
+ * policy.
  */
 export const stsRecord = (mode: StsMode, hostname: string): string =>
   `v=STSv1; id=${createHash('sha256').update(stsPolicy(mode, hostname)).digest('hex').slice(0, ID_LENGTH)};`
 
 /**
- * The domain of a policy host; undefined when there is none. Of several registrations, the one with a policy counts.
+ * The domain of a policy host; undefined when there is none. When several accounts have registered the domain, the one
+ * with a policy is used.
  */
 export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
   if (!host.startsWith('mta-sts.')) return undefined
@@ -47,7 +48,7 @@ export function domainOfStsHost(reader: Reader, host: string): Domain | undefine
   )
 }
 
-/** Sets the mode; one that is set already stays, with the moment since which it stands. */
+/** Sets the mode. When the mode is the same as before, the time of its last change stays. */
 export async function setStsMode(deps: { store: Store; clock: Clock }, key: number, mode: StsMode): Promise<void> {
   const now = deps.clock.now()
   await deps.store.write((tx) =>

@@ -1,11 +1,11 @@
-// Brings the DNS records of a domain in line with its settings and the configuration, and has them checked soon.
+// Updates the DNS records of a domain after a change of its settings or of the configuration, and schedules a check.
 import type { Clock } from '../base/clock.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { domainByKey, listDomains } from './find.ts'
 import { inLine, syncRecords, type RecordsConfig } from './records.ts'
 
-/** Brings a domain's records in line with its present use, and has them checked at once. */
+/** Updates a domain's records to its present use, and schedules an immediate check. */
 export function reissueRecords(
   tx: Tx,
   deps: { config: RecordsConfig; ring: () => void },
@@ -18,8 +18,10 @@ export function reissueRecords(
   checkSoon(tx, deps, domainKey, now)
 }
 
-/** Brings the records of all domains in line with the configuration, after a change of hostname, addresses or URL.
- *  Returns the names of the domains whose records have changed. */
+/**
+ * Updates the records of all domains after a change of hostname, addresses or URL in the configuration. Returns the
+ * names of the domains whose records have changed.
+ */
 export async function followConfig(deps: {
   store: Store
   clock: Clock
@@ -35,7 +37,7 @@ export async function followConfig(deps: {
   return behind.map(({ name }) => name)
 }
 
-/** Has a domain's records checked now. */
+/** Schedules an immediate check of a domain's records. */
 export function checkSoon(tx: Tx, deps: { ring: () => void }, domainKey: number, now: number): void {
   tx.run(db.updateTable('domains').set({ poll_from: now, next_check_at: now }).where('key', '=', domainKey))
   tx.afterCommit(deps.ring)

@@ -1,7 +1,7 @@
 // DKIM keys: 2048-bit RSA, two for each domain. The signing key signs. The standby key's record is published in
-// advance, so that a rotation promotes a key that receivers can find already (D19, D21). Private keys are sealed in the
-// store. A retired key stays for 7 days, for mail still in the queue, and is then erased; a selector is never used
-// twice.
+// advance, so that after a rotation receivers find the new key's record at once (D19, D21). Private keys are encrypted
+// in the store. A retired key stays for 7 days, for mail still in the queue, and is then erased. A selector is never
+// used twice.
 import { createPublicKey, generateKeyPair, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { DAY } from '../base/clock.ts'
@@ -14,10 +14,10 @@ import type { RowOf } from '../store/tables.ts'
 
 export type DkimKey = RowOf<'dkim_keys'>
 export const KEY_RETENTION = 7 * DAY
-/** The most opened keys in memory. */
+/** The most decrypted keys in memory. */
 const MAX_OPEN = 1000
 
-/** Octets that a selector and `._domainkey.` put in front of a domain's name. */
+/** The octets that a selector and `._domainkey.` add before a domain's name. */
 export const SELECTOR_OCTETS = 'prxxxxxxxx._domainkey.'.length
 
 export interface KeyPair {
@@ -32,7 +32,7 @@ const generate = promisify(generateKeyPair)
 
 export const newSelector = (): string => `pr${base32(randomBytes(5))}`
 
-/** Makes a key pair with a new selector. Takes about 100 ms, off the event loop. */
+/** Makes a key pair with a new selector. Takes about 100 ms, outside the event loop. */
 export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   const { privateKey } = await generate('rsa', { modulusLength })
   const spki = createPublicKey(privateKey).export({ type: 'spki', format: 'der' })
@@ -43,7 +43,7 @@ export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   }
 }
 
-/** Adds a key to a domain; the private key is sealed. */
+/** Adds a key to a domain; the private key is encrypted. */
 export function insertKey(
   tx: Tx,
   keyring: Keyring,
@@ -63,7 +63,7 @@ export function insertKey(
   )
 }
 
-/** The keys whose records must be published, the signing one first. */
+/** The keys whose records must be published, the signing key first. */
 export function publishedKeys(reader: Reader, domainKey: number): DkimKey[] {
   return reader.all(
     db
@@ -75,7 +75,7 @@ export function publishedKeys(reader: Reader, domainKey: number): DkimKey[] {
   )
 }
 
-/** Keys that may still sign mail queued before a rotation, while their records are in DNS. */
+/** Keys that may still sign mail from before a rotation, while their records are in DNS. */
 export function retiredKeys(reader: Reader, domainKey: number): DkimKey[] {
   return reader.all(
     db
@@ -88,7 +88,7 @@ export function retiredKeys(reader: Reader, domainKey: number): DkimKey[] {
   )
 }
 
-/** Promotes the standby key, retires the signing one, and puts `fresh` in standby. */
+/** Promotes the standby key, retires the signing key, and makes `fresh` the standby key. */
 export function rotateKeys(tx: Tx, keyring: Keyring, domainKey: number, fresh: KeyPair, now: number): void {
   const ofRole = (role: 'signing' | 'standby') =>
     db.updateTable('dkim_keys').where('domain_key', '=', domainKey).where('role', '=', role)
@@ -107,7 +107,7 @@ export function scheduleErasure(tx: Tx, domainKey: number, now: number): void {
   )
 }
 
-/** Erases private keys whose time is over; returns how many. */
+/** Erases private keys that have been retired long enough; returns their number. */
 export function eraseKeys(store: Store, now: number): Promise<number> {
   return store.write(
     (tx) =>
@@ -120,7 +120,7 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
   )
 }
 
-// The newest key, standby excluded, whose record the last check saw; else the signing one (D68).
+// The newest key, without the standby key, whose record the last check found; else the signing key (D68).
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('dkim_keys as k')
@@ -143,9 +143,9 @@ export interface SigningKey {
 }
 
 /**
- * What mail of a domain is signed with now: the `key` of a key; `unseen`, the name of the record without which none is
- * used, when the last check of the domain saw the record of no key (D68); undefined when all keys are erased. A domain
- * that was never checked signs.
+ * The present signing key of a domain: `key`, the key to use. `unseen`, the DNS name of the missing record: the last
+ * check found the record of no key, so no key is used (D68). Undefined when all keys are erased. A domain that was
+ * never checked signs.
  */
 export type SignedWith = { key: number } | { unseen: string } | undefined
 
@@ -156,7 +156,7 @@ export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {
   return verified_at === null && checked_at !== null ? { unseen: `${selector}._domainkey.${name}` } : { key }
 }
 
-/** Opens keys and keeps them in memory: a key never changes, only the choice of one does. */
+/** Decrypts keys and keeps them in memory. A key itself never changes; only the choice of the key does. */
 export class OpenKeys {
   readonly #reader: Reader
   readonly #keyring: Keyring
@@ -172,7 +172,7 @@ export class OpenKeys {
     this.#open.clear()
   }
 
-  /** The private key with a public id; undefined when it cannot be opened. */
+  /** The private key with a public id; undefined when it cannot be decrypted. */
   pem(id: string): string | undefined {
     for (const opened of this.#open.values()) if (opened.keyId === id) return opened.privateKey
     const row = this.#reader.first(db.selectFrom('dkim_keys').select('key').where('id', '=', id))

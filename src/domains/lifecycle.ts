@@ -1,5 +1,5 @@
-// Registers, changes, rotates and removes a sending domain for its owner. Changes are checked against DNS at once; the
-// domains loop is rung after the commit.
+// Registers, changes, rotates and removes a sending domain for its owner. Changes are checked against DNS at once: the
+// domains loop is woken after the commit.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
@@ -24,11 +24,10 @@ export interface DomainsDeps {
   keyring: Keyring
   log: Log
   config: RecordsConfig & Pick<Config, 'regions' | 'plans'>
-  /** Rings the domains loop. */
+  /** Wakes the domains loop. */
   ring: () => void
-  /** Makes key pairs. */
   makeKeys?: () => Promise<KeyPair>
-  /** Called in the transaction that creates a domain: folders above this one add their rows. */
+  /** Called in the transaction that creates a domain, so that higher layers can add their own rows. */
   registered?: (tx: Tx, domain: Domain) => void
 }
 
@@ -69,7 +68,8 @@ function canonicalName(name: string): string {
 }
 
 /**
- * Registers a domain: two keys, its records, status pending. Throws 422 for a bad or taken name or an unknown region.
+ * Registers a domain: two keys, its records, status pending. Throws 422 for an invalid or used name or an unknown
+ * region.
  */
 export async function registerDomain(deps: DomainsDeps, userKey: number, given: NewDomain): Promise<Domain> {
   const { clock, config, keyring, store } = deps
@@ -179,7 +179,7 @@ export async function changeDomain(deps: DomainsDeps, domainKey: number, change:
   })
 }
 
-/** After a downgrade: a user whose plan has no branded tracking gets the shared host. */
+/** After a downgrade to a plan without branded tracking, the user's domains use the shared tracking host. */
 export function leaveBranded(
   tx: Tx,
   config: RecordsConfig & Pick<Config, 'plans'>,
@@ -198,7 +198,7 @@ export function leaveBranded(
   }
 }
 
-/** Moves a suspended domain back into verification (operator). False when it was not suspended. */
+/** Moves a suspended domain back to verification (operator). False when it was not suspended. */
 export function resumeDomain(deps: DomainsDeps, domain: Domain): Promise<boolean> {
   return deps.store.write((tx) => {
     const now = deps.clock.now()
@@ -211,9 +211,9 @@ export function resumeDomain(deps: DomainsDeps, domain: Domain): Promise<boolean
 }
 
 /**
- * Removes a domain (D23). First it is suspended, durably, so that it sends nothing more whatever happens; then it is
- * removed. On a failure it stays suspended, with an event, and this throws 502. Its keys are erased 7 days later; the
- * row stays because others refer to it.
+ * Removes a domain (D23). First it is suspended durably, so that it sends no more mail, even after a crash; then it is
+ * removed. When the removal fails, the domain stays suspended, there is an event, and this throws 502. The keys are
+ * erased 7 days later; the row stays, because other rows refer to it.
  */
 export async function removeDomain(deps: DomainsDeps, domainKey: number): Promise<void> {
   const { clock, log, store } = deps

@@ -1,5 +1,5 @@
-// The DNS records that a sending domain needs (D19), and the comparison with DNS answers. One row per record: `value`
-// is what we ask for, `observed` what was found.
+// The DNS records that a sending domain needs (D19), and their comparison with DNS answers. One row per record: `value`
+// is the wanted value, `observed` the value found in DNS.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
@@ -14,7 +14,7 @@ import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 export type DnsRecord = RowOf<'records'>
 type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 
-/** Whether a record names the hosts that send or receive. */
+/** Whether a record names hosts that send or receive mail. */
 export const isOfHost = ({ record_type }: { record_type: string }): boolean => /SPF|MX/.test(record_type)
 
 export const TTL = 3600
@@ -22,7 +22,7 @@ const MX_PREFERENCE = 10
 /** The label of the host for branded links. */
 const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
-/** More than a DMARC record has: it is given back whole, but for its policy. */
+/** Longer than real DMARC records: the wanted value repeats the published record, so it must be stored whole. */
 const MAX_DMARC = 4 * MAX_OBSERVED
 
 export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
@@ -34,7 +34,8 @@ const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
 })
 
 /**
- * The records of retired keys that may still sign: nothing asks to publish them, but they are checked while they count.
+ * The records of retired keys that may still sign. They need not be published again, but they are checked while the
+ * keys are in use.
  */
 export function retiredKeyRecords(
   reader: Reader,
@@ -82,14 +83,14 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
   ]
 }
 
-/** What is published is kept, except for its policy: reports go to the same addresses as before. */
+/** A published record keeps its other tags, so that reports go to the same addresses as before. */
 function dmarcRecord(reader: Reader, { dmarc_policy, key, name }: RowOf<'domains'>): Wanted {
   const host = dmarcHost(name, dmarc_policy)
   const observed = recordsOf(reader, key).find((row) => row.record_type === 'DMARC' && row.name === host)?.observed
   return { record_type: 'DMARC', name: host, value: judgeDmarc(dmarc_policy, observed ?? null).value, required: 0 }
 }
 
-/** What the DMARC record of a domain is asked to say from now on. */
+/** Sets the wanted policy of a domain's DMARC record. */
 export async function setDmarcPolicy(
   { clock, store }: { clock: Clock; store: Store },
   key: number,
@@ -103,8 +104,8 @@ export async function setDmarcPolicy(
 type Names = Pick<RowOf<'domains'>, 'mail_from_prefix' | 'tracking_redirect_mode'>
 
 /**
- * A CNAME excludes other records of its name (RFC 1034 §3.6.2):
- * branded links and return path need different names. Throws 422.
+ * A CNAME excludes other records of its name (RFC 1034 §3.6.2), so branded links and the return path need different
+ * names. Throws 422.
  */
 export function refuseSharedName(
   { name, ...before }: Names & { name: string },
@@ -131,17 +132,19 @@ function receives(reader: Reader, domainKey: number): boolean {
   return reader.first(inbox.limit(1)) !== undefined
 }
 
-/** SPF with our host by name, and the source addresses that the operator configured. */
+/** SPF with this server's host name, and the source addresses that the operator configured. */
 function spfValue({ hostname, delivery }: RecordsConfig): string {
   const addresses = delivery.source.map((address) => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`)
   return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
 }
 
-/** A DMARC record stays the same one with another policy, and keeps what was seen of it. */
+/**
+ * Whether two records are the same row. A DMARC row stays the same with another policy, and keeps its observed value.
+ */
 const same = (a: Wanted, b: Wanted): boolean =>
   a.record_type === b.record_type && a.name === b.name && (a.record_type === 'DMARC' || a.value === b.value)
 
-/** Whether the rows match the present configuration: the host's name or addresses may have changed. */
+/** Whether the rows match the present configuration: the server's name or addresses may have changed. */
 export function inLine(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): boolean {
   const wanted = wantedRecords(reader, domain, config)
   const present = recordsOf(reader, domain.key)
@@ -151,7 +154,7 @@ export function inLine(reader: Reader, domain: RowOf<'domains'>, config: Records
   )
 }
 
-/** Brings a domain's record rows in line: deletes old ones, adds new ones; the others keep their state. */
+/** Updates a domain's record rows: deletes old ones, adds new ones; the others keep their state. */
 export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
   const wanted = wantedRecords(tx, domain, config)
   const present = recordsOf(tx, domain.key)
@@ -185,7 +188,7 @@ export function recordsOf(reader: Reader, domainKey: number): DnsRecord[] {
   return reader.all(db.selectFrom('records').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 }
 
-/** Whether DNS answered for a record when its domain was last checked. */
+/** Whether DNS answered for a record at the last check of its domain. */
 export const isAnswered = (record: Pick<DnsRecord, 'checked_at'>, domain: { checked_at: number | null }): boolean =>
   record.checked_at !== null && record.checked_at >= (domain.checked_at ?? 0)
 
@@ -246,7 +249,8 @@ function showMx(answer: Answer<Mx>): Answer<string> {
 const isSpf = (text: string): boolean => /^v=spf1(\s|$)/i.test(text)
 
 /**
- * DKIM key records are equal when their keys are: white space, tag order and defaults do not count (RFC 6376 §3.6.1).
+ * DKIM key records are equal when their keys are equal: white space, tag order and defaults are ignored (RFC 6376
+ * §3.6.1).
  */
 function sameKey(found: string, wanted: string): boolean {
   const tags = dkimTags(found)
@@ -272,7 +276,10 @@ function dkimTags(text: string): Map<string, string> | undefined {
   return tags
 }
 
-/** A customer may have merged our terms into an own record: all of ours except the final "all" must be in it. */
+/**
+ * A customer may have merged our terms into an existing record: it must contain all of our terms except the final
+ * "all".
+ */
 function includesTerms(found: string, wanted: string): boolean {
   const given = found.toLowerCase().split(/\s+/)
   // Terms after "all" are ignored (RFC 7208 §5.1).

@@ -1,18 +1,18 @@
-// Reads the body of a request within two limits, that of its route and that
-// of all bodies under way, and checks it while it arrives.
+// Reads the body of a request within two limits, one of its route and one for all bodies in progress. Checks the body
+// while it arrives.
 import { refuse } from '../base/errors.ts'
 import { release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
 
 /** The most octets of a body, unless the route says otherwise (D74). */
 export const USUAL_BODY = 1024 * 1024
-/** A mail of 40 MB in base64 with its JSON around it (D5). */
+/** A mail of 40 MB, as base64 in JSON (D5). */
 export const MAIL_BODY = 60 * 1024 * 1024
-/** Up to this size a body is read in one go. */
+/** A body up to this size is read in one piece. */
 const SMALL_BODY = 256 * 1024
-/** A body being read and parsed needs memory twice: for its octets and its text. */
+/** While it is parsed, a body is in memory twice: as octets and as text. */
 const COPIES = 2
-/** Seconds after which a client that found no room may try again. */
+/** Seconds to wait after a 503 for lack of memory. */
 const RETRY_AFTER = '5'
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
@@ -20,14 +20,14 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
 export interface BodyLimits {
   /** Octets. */
   most: number
-  /** Shared by all requests under way. */
+  /** Shared by all requests in progress. */
   budget: Budget
 }
 
 /**
  * Runs `use` with the body's text; its part of the budget is reserved until `use` ends. Throws a Refusal: 413 beyond
- * the limit (with or without Content-Length), 503 when too many bodies are under way, 400 when it is not UTF-8 or holds
- * too many values.
+ * the limit (with or without Content-Length), 503 when too many bodies are in progress, 400 when the body is not UTF-8
+ * or has too many values.
  */
 export async function withBody<T>(
   request: Request,

@@ -1,15 +1,15 @@
-// Two people edit one resource (RFC 9110 §13.1.1): the ETag names the state that was read, and If-Match lets only that
-// state be changed.
+// Two people may edit one resource at the same time (RFC 9110 §13.1.1): the ETag names the state that a client read,
+// and with If-Match the change applies to that state alone.
 import { createHash } from 'node:crypto'
 import { refuse } from '../base/errors.ts'
 import type { ListedRow } from '../store/list.ts'
 import type { Resource } from './resource.ts'
 
-/** Whether a resource has an ETag: one that is edited. */
+/** Whether a resource has an ETag: only resources that can be edited have one. */
 export const hasTag = ({ actions }: Pick<Resource<never>, 'actions'>): boolean =>
   actions.some(({ kind }) => kind === 'update')
 
-/** The strong entity tag of a row's state: of what an edit may set, and of its status. */
+/** The strong entity tag of a row's state: a hash of the editable attributes and of the status. */
 export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: ListedRow): string {
   const state = Object.keys(attributes)
     .filter((name) => attributes[name]!.update || name === 'status')
@@ -17,7 +17,7 @@ export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: 
   return `"${createHash('sha256').update(JSON.stringify(state)).digest('base64url').slice(0, 22)}"`
 }
 
-/** Throws 412 when If-Match names other states than the present one. Weak tags match nothing (RFC 9110 §13.1.1). */
+/** Throws 412 when If-Match does not name the present state. Weak tags never match (RFC 9110 §13.1.1). */
 export function checkMatch(header: string | null, present: string): void {
   if (header === null || header.trim() === '*') return
   const tags = header.split(',').map((tag) => tag.trim())
@@ -29,7 +29,7 @@ export function checkMatch(header: string | null, present: string): void {
     )
 }
 
-/** Runs changes of one row that depend on its state one after the other. */
+/** Runs the changes of one row one after the other, when they depend on the row's state. */
 export class Turns {
   readonly #last = new Map<string, Promise<unknown>>()
 

@@ -1,5 +1,6 @@
-// Cursors: opaque, sealed, bound to the user, the collection, its filters and its sort (D9). A cursor that was changed,
-// is over a week old, or belongs elsewhere gives the first page. One of another sort is refused with 400.
+// Cursors: opaque, encrypted, bound to the user, the collection, its filters and its sort (D9). A cursor gives the
+// first page when it was changed, is more than a week old, or is for another collection. A cursor for another sort is
+// refused with 400.
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Place } from '../store/list.ts'
@@ -33,7 +34,8 @@ export function writeCursor(
 }
 
 /**
- * Reads a cursor. Never throws: a foreign, changed or old cursor gives 'first page', one of another sort 'other sort'.
+ * Reads a cursor. Never throws. 'first page': it is for another collection, changed or old; 'other sort': it is for
+ * another sort.
  */
 export function readCursor(keyring: Keyring, scope: CursorScope, text: string, now: number): ReadCursor {
   let plain: string

@@ -15,13 +15,13 @@ export interface ResourceObject {
   attributes?: Record<string, unknown>
   relationships?: Record<string, { data: { type: string; id: string } | null }>
   links?: { self: string }
-  /** The attributes whose values the database does not hold any more; they are shown as null. */
+  /** The attributes whose values the database has lost; they are shown as null. */
   meta?: { damaged: string[] }
 }
 
 export interface Writer {
   reader: Reader
-  /** Hears of rows that are damaged. */
+  /** Gets a line for each damaged row. */
   log: Log
   types: Types
   /** The API's base URL, without final slash. */
@@ -37,7 +37,7 @@ type Fieldset = Pick<Query, 'include' | 'fields'>
 /** The names of an enumeration, by its schema; undefined for other schemas. */
 const NAMES = new WeakMap<z.ZodType, ReadonlySet<unknown> | null>()
 
-/** Whether a text is one of the names that its schema has; true where it has none. */
+/** Whether a text is one of the names in its enumeration; true when the schema has no names. */
 function isNamed(schema: z.ZodType, text: string): boolean {
   let names = NAMES.get(schema)
   if (names === undefined) {
@@ -48,7 +48,7 @@ function isNamed(schema: z.ZodType, text: string): boolean {
   return names === null || names.has(text)
 }
 
-/** The value of a column as it is shown. Undefined: the column does not hold such a value, so it is damaged. */
+/** The value of a column as answers show it. Undefined: the column holds no valid value, so it is damaged. */
 const SHOW: Record<Kind, (value: unknown) => unknown> = {
   plain: (value) => value,
   time: (value) => (value === null ? null : isTime(value) ? iso(value) : undefined),
@@ -56,17 +56,20 @@ const SHOW: Record<Kind, (value: unknown) => unknown> = {
   flag: (value) => (value === null ? null : value === 1 || value === 0 ? value === 1 : undefined),
 }
 
-/** Whether a value has the form that the attribute has in answers; what requests may bring is held to that alone. */
+/**
+ * Whether a stored value has the form that answers show. For attributes that requests set, only names and number ranges
+ * are checked.
+ */
 function hasForm({ answer, create, kind, schema, update }: Field, value: unknown): boolean {
   const form = answer ?? (create === undefined && update === undefined ? schema : undefined)
   if (kind === 'time' || kind === 'flag' || value === undefined) return true
-  // All numbers are counts, sizes and codes.
+  // A number is always a count, a size or a code.
   if (typeof value === 'number' && (value < 0 || value > Number.MAX_SAFE_INTEGER)) return false
   if (form !== undefined) return form.safeParse(value).success
   return typeof value === 'string' ? isNamed(schema, value) : !(value instanceof Uint8Array)
 }
 
-/** The related rows of a page by table and key; each is read once. Of those that are not included: key and id. */
+/** The related rows of a page by table and key, each read once. Rows that are not included have only key and id. */
 type Related = Map<string, Map<number, ListedRow>>
 
 export interface Document {
@@ -82,7 +85,7 @@ interface Draft {
   related: Related
   data: ResourceObject[]
   included: Map<string, ResourceObject>
-  /** The ids of all primary data, also of rows that are not added yet. */
+  /** The ids of all primary data, including rows that are added later. */
   primary: ReadonlySet<string>
 }
 
@@ -94,7 +97,7 @@ function draftOf(writer: Writer, rows: ListedRow[], query: Fieldset, once: Recor
 const finished = ({ data, included, query }: Draft): Document =>
   query.include ? { data, included: [...included.values()] } : { data }
 
-/** The document of rows: `data` in their order, and the resources that the query includes. */
+/** The document of rows: `data` in the given order, and the resources that the query includes. */
 export function buildDocument(
   writer: Writer,
   resource: Resource<never>,
@@ -107,12 +110,12 @@ export function buildDocument(
   return finished(draft)
 }
 
-/** The most JSON text of bodies in one list; beyond it a page ends early. */
+/** The most JSON text of bodies in one list; a page that reaches it ends early. */
 const MAX_BODIES = 16 * 1024 * 1024
 
 /**
- * The document of a page. Bodies that were requested by name (D69) are read row by row, in the direction of the paging;
- * when they are large the page ends early, but it has at least one row.
+ * The document of a page. Bodies that the client named (D69) are read row by row, in the direction of the paging. When
+ * they are large, the page ends early, but it has at least one row.
  */
 export function buildPage(
   writer: Writer,
@@ -165,13 +168,13 @@ function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void 
       )
       if (fresh.length > 0) complete({ ...writer, single: false }, target, fresh, query)
       if (level.length > 0) loadRelated(draft, target, level)
-      // Added even when a sparse fieldset leaves the relationship out: the client asked for it.
+      // Added even when a sparse fieldset omits the relationship: the client asked for it.
       for (const row of fresh) included.set(nameOf(row), resourceObject(draft, target, row, false))
     }
   }
 }
 
-/** Adds data of other tables to rows, and the columns that lists leave out, if they were requested by name. */
+/** Adds data of other tables to rows, and the columns that lists omit, when the client named them. */
 function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], { fields }: Fieldset): void {
   const whole = !writer.single && namesUnlisted(resource, fields)
   if (whole) {
@@ -195,7 +198,7 @@ function loadRelated(
     )
     const [only] = keys
     if (keys.size === 1 && query.include === undefined) {
-      // A link needs no more than the id, and many mails have the same domain.
+      // A link needs only the id. In the common case all mails of a page have the same domain.
       const row = findId(reader, types.get(type)!.table, only!)
       if (row) known.set(row.key, row)
     } else if (keys.size > 0)
@@ -238,7 +241,7 @@ function resourceObject(
   if (Object.keys(attributes).length > 0) object.attributes = attributes
   if (Object.keys(relationships).length > 0) object.relationships = relationships
   if (damaged.length > 0) {
-    // One damaged row must not keep the others of its page from being shown.
+    // One damaged row must not prevent the other rows of its page from being shown.
     writer.log.error('row is damaged', { id: object.id, type: resource.type, columns: damaged })
     object.meta = { damaged }
   }

@@ -1,5 +1,5 @@
-// The one place that answers errors. Everything thrown becomes an ErrorDocument (D6): a refusal with all its problems,
-// a fault of this program with only the id of its line in the log.
+// The only code that answers errors. Every thrown value becomes an ErrorDocument (D6): a refusal with all its problems,
+// an error of this program with only an id, which the log has too.
 import type { Clock } from '../base/clock.ts'
 import { CODES, codeOf, Refusal, type Problem, type Status } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -13,12 +13,13 @@ export interface ErrorAnswer {
 }
 
 /**
- * The HTTP answer to a thrown value: a Refusal as it says, a full disk 507, anything else 500 and a line in the log.
+ * The HTTP answer to a thrown value: a Refusal has its own status, a full disk gives 507, all others give 500 and a
+ * line in the log.
  */
 export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log: Log }): ErrorAnswer {
   if (thrown instanceof Refusal) return respond(thrown.problems, thrown.status, thrown.headers, clock.now())
   if (/^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/.test(codeOf(thrown))) {
-    // No fault of this program; base/trouble.ts has told the operator.
+    // Not an error of this program; base/trouble.ts has told the operator.
     const detail = 'The disk of this server is full; nothing was accepted. Send this again later.'
     return respond([{ code: 'insufficient_storage', detail }], 507, { 'Retry-After': '60' }, clock.now())
   }
@@ -28,7 +29,7 @@ export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
 }
 
-/** The most errors in a document. Code that finds problems one by one stops at this number. */
+/** The most errors in a document. Code that finds problems one by one stops there. */
 export const MAX_ERRORS = 100
 
 function respond(

@@ -1,11 +1,11 @@
-// Counts the values of a JSON text while it is read, before it is parsed: a few megabytes of brackets or commas would
-// need a hundred times as much memory, and block the event loop for seconds. The text need not be valid: JSON.parse
-// finds that.
+// Counts the values of a JSON text while it arrives, before it is parsed: a few megabytes of brackets or commas would
+// need a hundred times as much memory, and block the event loop for seconds. The text may be invalid; JSON.parse finds
+// that later.
 import { refuse } from '../base/errors.ts'
 
 /**
- * Values, containers included, levels of nesting, and members of one object that a request may hold (D74). No map of
- * the API is as large.
+ * The most values in a request (objects and lists included), levels of nesting, and members of one object (D74). No
+ * object that the API accepts is as large.
  */
 export const MAX_VALUES = 100_000
 export const MAX_LEVELS = 64
@@ -15,13 +15,13 @@ const QUOTE = 0x22
 const COMMA = 0x2c
 const BACKSLASH = 0x5c
 const OPENS_OBJECT = 0x7b
-/** Of a list, which may hold more than an object. */
+/** Marks a list; its commas are not counted, because a list may be longer than an object. */
 const UNCOUNTED = -1
 
 export class JsonGuard {
   #values = 1
   #level = 0
-  /** Commas so far in the object on each open level. */
+  /** For each open level, the number of commas so far in its object. */
   readonly #members = new Int32Array(MAX_LEVELS + 1).fill(UNCOUNTED)
   #inString = false
   #escaped = false
@@ -36,7 +36,7 @@ export class JsonGuard {
       const byte = bytes[at]!
       if (byte === QUOTE) this.#inString = true
       else if (byte === COMMA) this.#comma()
-      // [ and { differ in one bit, ] and } too.
+      // [ and { differ in one bit, and so do ] and }.
       else if ((byte | 0x20) === 0x7b) {
         this.#values++
         this.#level++
@@ -44,7 +44,7 @@ export class JsonGuard {
           throw refuse('invalid_document', `The request document may be nested ${MAX_LEVELS} levels deep.`, {
             pointer: '',
           })
-        // What closes more than it opened is no JSON, and has no level.
+        // In invalid JSON with too many closing brackets the level is 0 or less.
         if (this.#level > 0) this.#members[this.#level] = byte === OPENS_OBJECT ? 0 : UNCOUNTED
       } else if ((byte | 0x20) === 0x7d) this.#level--
       if (this.#values > MAX_VALUES)
@@ -63,7 +63,7 @@ export class JsonGuard {
       })
   }
 
-  /** Where a string ends, or the last octet when it does not end here. Looks at each octet once. */
+  /** The position where a string ends, or of the last octet when the string goes on. Looks at each octet once. */
   #string(bytes: Uint8Array, from: number): number {
     let at = this.#escaped ? from + 1 : from
     while (at < bytes.length) {
@@ -75,7 +75,7 @@ export class JsonGuard {
       }
       at += byte === BACKSLASH ? 2 : 1
     }
-    // A backslash was the last octet: the next one is no end.
+    // The last octet was a backslash: the next octet is escaped, so it does not end the string.
     this.#escaped = at > bytes.length
     return bytes.length
   }

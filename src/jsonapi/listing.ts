@@ -1,5 +1,5 @@
-// Collections:
-// the conditions from path and filters, the page that a cursor names, and the links to the pages around it.
+// Collections: the conditions from path and filters, the page that a cursor points to, and the links to the pages
+// around it.
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -21,7 +21,7 @@ export interface ListDeps {
 /** One request for a page. */
 export interface Listing {
   caller: Caller
-  /** Of the request's URL. */
+  /** The path of the request's URL. */
   path: string
   query: Query
   writer: Writer
@@ -35,14 +35,14 @@ export function findParent(reader: Reader, types: Types, caller: Caller, within:
   return row
 }
 
-/** What a cursor is bound to. */
+/** The properties that a cursor is bound to. */
 export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Query): CursorScope => ({
   userKey,
   collection: `${path}?${JSON.stringify([...filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
   sort,
 })
 
-/** The document of the page that a request asks for. */
+/** The document of the requested page. */
 export async function list(
   { clock, keyring, reader }: ListDeps,
   resource: Resource<never>,
@@ -99,7 +99,7 @@ export function pageLinks(
   query: Query,
   { more, next, previous }: { next: string | null; previous: string | null; more: boolean },
 ): { links: object; meta: object } {
-  // The path below the API's mount is the route's; the base already holds the mount.
+  // `path` is the route's path below the API's mount point; the base contains the mount point.
   const url = base + path.replace(/:\w+/, parentId ?? '')
   const link = (cursorText: string | null): string => {
     const parameters = new URLSearchParams(query.kept.filter(([name]) => name !== 'page[size]'))
@@ -117,7 +117,7 @@ interface Filtering extends Pick<ListDeps, 'keyring' | 'reader'>, Pick<Listing, 
   resource: Resource<never>
 }
 
-/** A filter as a condition on a column; ids of related resources become keys. */
+/** A filter as a condition on a column; public ids of related resources become keys. */
 function condition(
   { caller, keyring, reader, resource, writer }: Filtering,
   name: string,
@@ -134,6 +134,6 @@ function condition(
     }
   const { table } = writer.types.get(type)!
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
-  // No row has key 0: an unknown id matches nothing.
+  // No row has key 0, so an unknown id matches no row.
   return cheaper?.(keys, reader) ?? { column, values: keys.length > 0 ? keys : [0] }
 }

@@ -1,5 +1,6 @@
 // Media types (specification "Wire conventions", D4). One parser reads Accept and Content-Type (RFC 9110 §8.3.1,
-// §12.5.1): parameters may be quoted and hold commas and semicolons; `q` is a weight, not a parameter of the type.
+// §12.5.1): parameter values may be quoted and contain commas and semicolons; `q` is a weight, not a parameter of the
+// type.
 import { refuse } from '../base/errors.ts'
 
 export const JSON_API = 'application/vnd.api+json'
@@ -49,7 +50,7 @@ function parseMediaType(text: string, weighted: boolean): MediaType {
 
 const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys()].every((key) => key === 'profile')
 
-/** Throws 406 when Accept names the JSON:API type, but only with parameters that we cannot serve. */
+/** Throws 406 when Accept names the JSON:API type, but only with parameters that this server does not support. */
 export function checkAccept(accept: string | undefined): void {
   if (!accept) return
   const instances = split(accept, ',')

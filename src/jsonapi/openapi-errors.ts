@@ -1,5 +1,5 @@
-// The error codes of an action, by its kind, its parameters and its own list, grouped by status;
-// and the schemas of refusals.
+// The error codes of an action, from its kind, its parameters and its own list, grouped by status; and the schemas of
+// refusals.
 import { CODES, type Code } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
 import type { Json, Schemas } from './openapi-schemas.ts'

@@ -1,4 +1,4 @@
-// Examples for the OpenAPI document: those of the descriptions, or derived from the schema.
+// Examples for the OpenAPI document: given in the descriptions, or derived from the schema.
 import type { Field, Resource } from './resource.ts'
 
 export type Json = Record<string, unknown>
@@ -7,7 +7,7 @@ export const ID_EXAMPLE = '019bc186-de00-738a-a9ec-e0b19577265d'
 const TIME_EXAMPLE = '2026-01-15T12:00:00.000Z'
 const URL_EXAMPLE = 'https://mail.example.org/api/v1'
 
-/** A value that fits a schema; `components` are the targets of its references. */
+/** A value that is valid for a schema; `components` are the targets of its references. */
 export function exampleOf(schema: Json, components: Json = {}): unknown {
   if (typeof schema['$ref'] === 'string')
     return exampleOf(components[schema['$ref'].split('/').at(-1)!] as Json, components)

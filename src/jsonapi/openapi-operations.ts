@@ -137,7 +137,7 @@ export class Operations {
       description: `${capital(words)}.`,
       'x-error-codes': codes,
       headers: Object.fromEntries(
-        // A 429 may also go to a client address that sends wrong tokens, which has no limit to report.
+        // A 429 may also go to a client address that sent wrong tokens; it has no RateLimit headers.
         headers.map((header) => [header, this.#header(header, status === '429' && header !== 'Retry-After')]),
       ),
       content: { [JSON_API]: { schema, example: { errors: [error] } } },
@@ -146,8 +146,8 @@ export class Operations {
   }
 
   /**
-   * The first set of codes of a status gets the plain name;
-   * each other set is named after the first operation that has it.
+   * The first set of error codes of a status gets the plain name. Each other set is named after the first operation
+   * with it.
    */
   #refusalName(status: string, codes: string, operation: string): string {
     const known = this.#refusals.get(`${status} ${codes}`)
@@ -176,7 +176,7 @@ export class Operations {
           'created_at',
         ),
       ],
-      // Without relationships the parameter has no legal value.
+      // Without relationships the parameter has no valid value.
       include: () =>
         related.length === 0
           ? []

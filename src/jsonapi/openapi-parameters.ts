@@ -1,9 +1,9 @@
-// Parameters of the OpenAPI document: those in a path, in a query, and If-Match.
+// Parameters of the OpenAPI document: in the path, in the query, and the header If-Match.
 import type { AnyAction } from './openapi-errors.ts'
 import type { Json } from './openapi-schemas.ts'
 import type { Resource } from './resource.ts'
 
-/** A parameter of the query that may be left out. */
+/** An optional query parameter. */
 export const query = (name: string, description: string, example?: string): Json => ({
   name,
   in: 'query',
@@ -45,7 +45,7 @@ export const filtersOf = (resource: Resource<never>): Json[] =>
     ),
   )
 
-/** Path parameters that are not the id of a resource of their name. */
+/** Path parameters that do not name a resource by its id. */
 const PATH: Record<string, string> = {
   recipient: 'An email address.',
   attachment: 'The id of an attachment of this mail.',

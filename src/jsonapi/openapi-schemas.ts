@@ -1,5 +1,5 @@
 // Schemas of the OpenAPI document: of requests, of resources as each answer shows them, of documents. A component is
-// created at the first reference to it, so that none is unused.
+// created at the first reference to it, so every component is used.
 import { z } from 'zod'
 import { ID_EXAMPLE, requestExample, type Json } from './openapi-examples.ts'
 import type { Field, Resource } from './resource.ts'
@@ -9,7 +9,7 @@ export type { Json }
 /** Which attributes an answer shows: in a list or included, alone, after creating, after changing. */
 export type View = 'listed' | 'alone' | 'created' | 'changed'
 
-/** Removes what zod adds and readers do not need: patterns of timestamps, bounds of safe integers, names of keys. */
+/** Removes output of zod that readers do not need: patterns of timestamps, bounds of safe integers, names of keys. */
 function plain(schema: Json, io: 'input' | 'output'): void {
   if (schema['format'] === 'date-time') delete schema['pattern']
   if (schema['minimum'] === Number.MIN_SAFE_INTEGER) delete schema['minimum']
@@ -40,7 +40,7 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Json {
 /** The schema of an attribute's value in requests (`input`) or answers (`output`). */
 export function valueSchema({ about, answer, example, schema }: Field, io: 'input' | 'output'): Json {
   const { description: _, ...rest } = schemaOf(io === 'output' ? (answer ?? schema) : schema, io)
-  // An example is in the form of requests; an answer in another form gets none.
+  // An example has the form of requests; when answers have another form, they get no example.
   const fits = example !== undefined && !(io === 'output' && answer !== undefined && answer !== schema)
   return { ...rest, description: about, ...(fits ? { examples: [example] } : {}) }
 }
@@ -58,7 +58,7 @@ export const namesOf = (type: string): { one: string; many: string } => {
 const hasRead = ({ attributes }: Resource<never>, read: Field['read']): boolean =>
   Object.values(attributes).some((field) => field.read === read)
 
-/** The view that looks the same as this one: most resources have fewer than four. */
+/** The first view with the same content as this one: most resources have fewer than four different views. */
 function viewOf(resource: Resource<never>, view: View): View {
   if (view === 'listed') return hasRead(resource, 'single') ? 'listed' : 'alone'
   return view !== 'alone' && hasRead(resource, 'once') ? view : 'alone'
@@ -79,7 +79,7 @@ export class Schemas {
     this.#types = new Map(resources.map((resource) => [resource.type, resource]))
   }
 
-  /** A reference to a component, which is created at the first call. */
+  /** A reference to a component. The first call creates the component. */
   component(name: string, make: () => Json): Json {
     if (!Object.hasOwn(this.components, name)) {
       this.components[name] = {}
@@ -214,7 +214,10 @@ export class Schemas {
     }))
   }
 
-  /** The schema of a create or update request. `type` is the document's type when it is not the resource's. */
+  /**
+   * The schema of a create or update request. `type` is the request document's type when it differs from the
+   * resource's.
+   */
   request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): Json {
     const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
     const given = Object.values(resource.relationships ?? {}).some(({ create }) => create)

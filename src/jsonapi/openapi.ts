@@ -1,5 +1,5 @@
-// The OpenAPI 3.1 document, derived from the descriptions that also make the routes. Parts that are no resources
-// (OAuth, events) are described in their own files and added here.
+// The OpenAPI 3.1 document, derived from the same descriptions as the routes. Parts that are not resources (OAuth,
+// events) are described in their own files and added here.
 import { methodOf, Operations } from './openapi-operations.ts'
 import { Schemas, type Json } from './openapi-schemas.ts'
 import type { Resource } from './resource.ts'

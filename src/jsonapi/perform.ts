@@ -1,5 +1,6 @@
-// What is done with a request that has passed the gate: one handler for each kind of action. They find the row or the
-// parent that the path names (404), judge identity and attributes (409, 422), run the action, and write the answer.
+// Performs requests that have passed the gate (routes.ts), with one handler for each kind of action. A handler finds
+// the row or the parent that the path names (404), checks identity and attributes (409, 422), runs the action, and
+// writes the answer.
 import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
@@ -23,17 +24,17 @@ export interface PerformDeps<Parts> {
   clock: Clock
   log: Log
   keyring: Keyring
-  /** The API's absolute base URL; asked at each request, since a listener's port may be known late. */
+  /** The API's absolute base URL; read at each request, because a listener's port may not be known at the start. */
   base: () => string
   types: Types
-  /** Changes that name the state they are for, one after the other. */
+  /** Runs changes with If-Match one after the other. */
   turns: Turns
 }
 
 type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
 type Of<Parts, Kind> = Extract<AnyAction<Parts>, { kind: Kind }>
 
-/** A request that has passed authentication and the check of its scope. */
+/** A request that has passed authentication and the scope check. */
 export interface Asked {
   context: Context
   self: Resource<never>
@@ -44,12 +45,12 @@ export interface Asked {
 
 const WHOLE = { include: undefined, fields: new Map() }
 
-/** One request in the hands of its handler. */
+/** One request while its handler works on it. */
 class Performance<Parts> {
   readonly deps: PerformDeps<Parts>
   readonly asked: Asked
   readonly writer: Writer
-  /** What the path names first. */
+  /** The first parameter of the path. */
   readonly id: string | undefined
 
   constructor(deps: PerformDeps<Parts>, asked: Asked, single: boolean) {
@@ -91,7 +92,7 @@ class Performance<Parts> {
     return findParent(this.deps.reader, this.deps.types, this.asked.caller, within, this.id!)
   }
 
-  /** The resource that the path names as it is shown now. */
+  /** The resource that the path names, as it is at present. */
   readonly present = (): ResourceObject | undefined => {
     const row = this.find()
     return row && buildDocument(this.writer, this.asked.self, [row], WHOLE).data[0]
@@ -165,7 +166,7 @@ function shown<Parts>(one: Performance<Parts>): Response {
   return one.one(200, row)
 }
 
-/** The ETag of the state that is answered; before `extend` adds to the row. */
+/** Sends the ETag of a row's state. Called before `extend` adds data to the row. */
 function tell<Parts>(one: Performance<Parts>, row: ListedRow): void {
   if (hasTag(one.asked.self)) one.header({ ETag: tagOf(one.asked.self, row) })
 }
@@ -180,7 +181,8 @@ async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create
     request.checkIdentity(document, type)
     call.attributes = request.validate(self, 'create', document)
   } catch (refusal) {
-    // What the request refers to and is not there comes first (D3); a sound request is told so by the action itself.
+    // A 404 for a resource that the request refers to comes before other problems (D3). When the document is valid, the
+    // action itself throws that 404.
     action.before?.({ ...call, attributes: document.attributes })
     throw refusal
   }
@@ -233,7 +235,7 @@ const INERT = {
 
 async function downloaded<Parts>(one: Performance<Parts>, action: Of<Parts, 'download'>): Promise<Response> {
   const response = await action.run(one.call({ row: one.row() }) as Call<Parts>)
-  // Bytes from outside are never run where they are shown.
+  // Downloads come from strangers: a browser must not run them on this server's origin.
   one.header({ ...Object.fromEntries(response.headers), ...INERT })
   return one.asked.context.newResponse(response.body as ReadableStream, 200)
 }

@@ -1,5 +1,5 @@
-// Query parameters: one that is unknown or not allowed on an endpoint gets 400 with its full name (D9). A repeated
-// parameter is refused, because two readers of one URL may disagree about which one counts.
+// Query parameters. A parameter that is unknown or not allowed on an endpoint gets 400 with its full name (D9). A
+// repeated parameter is refused, because two programs that read one URL may disagree about which value counts.
 import { refuse, type Code, type Refusal } from '../base/errors.ts'
 import type { Order } from '../store/list.ts'
 import { sortable, type Param, type Resource } from './resource.ts'
@@ -7,18 +7,18 @@ import { sortable, type Param, type Resource } from './resource.ts'
 export const DEFAULT_SIZE = 25
 export const MAX_SIZE = 100
 const MAX_DEPTH = 2
-/** The most values of one filter; more would only make the query slow. */
+/** The most values of one filter; more would make the query slow. */
 const MAX_VALUES = 50
-/** Characters of a value that is taken whole. */
+/** The most characters of a value that is not split at commas. */
 const MAX_WHOLE = 500
 
 export interface Query {
-  /** The parameters as the client sent them, without the cursor: links repeat them. */
+  /** The parameters as the client sent them, without the cursor: the page links repeat them. */
   kept: [string, string][]
   filters: Map<string, string[]>
   sort: string
   order: Order[]
-  /** Paths such as ['webhook', 'domain']; undefined when `include` was not sent. */
+  /** Paths such as ['webhook', 'domain']; undefined when there is no `include`. */
   include: string[][] | undefined
   fields: Map<string, Set<string>>
   size: number
@@ -118,7 +118,7 @@ export function includedTypes(query: Query, resource: Resource<never>, types: Ty
 function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
   const filter = resource.filters && Object.hasOwn(resource.filters, member) ? resource.filters[member] : undefined
   if (!filter) throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}".`)
-  // SQLite ends a text there: a search would look for what stands before it.
+  // SQLite ends a text at NUL: a search would use only the text before it.
   if (value.includes('\0')) throw wrong('invalid_query', name, `The parameter "${name}" holds a NUL character.`)
   const values = filter.sql ? [value] : value.split(',')
   if (filter.sql && value.length > MAX_WHOLE)
@@ -130,7 +130,7 @@ function parseFilter(name: string, member: string, value: string, resource: Reso
   return values
 }
 
-/** A size out of range or no number becomes 25; above 100 it becomes 100 (specification "Limits"). */
+/** The page size. An invalid number or 0 becomes 25; a size above 100 becomes 100 (specification "Limits"). */
 function parseSize(value: string): number {
   const size = /^\d+$/.test(value) ? Number(value) : 0
   return size < 1 || !Number.isSafeInteger(size) ? DEFAULT_SIZE : Math.min(size, MAX_SIZE)
@@ -184,7 +184,7 @@ function checkFields(query: Query, resource: Resource<never>, types: Types): voi
   }
 }
 
-/** The fields that a client may name: readable attributes, and relationships. */
+/** The fields that a client may name: attributes that answers show, and relationships. */
 function readable(resource: Resource<never>): Set<string> {
   const attributes = Object.entries(resource.attributes).filter(([, { read }]) => read !== 'once' && read !== 'never')
   return new Set([...attributes.map(([name]) => name), ...Object.keys(resource.relationships ?? {})])

@@ -1,5 +1,5 @@
 // Reads and checks a request document: its form (400), ids and relationships (403), type and id (409), then all
-// attributes (422), each problem with a pointer to a member that exists in the request (D6).
+// attributes (422). Each problem has a pointer to a member that exists in the request (D6).
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
 import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
@@ -103,7 +103,7 @@ function validatorsOf(resource: Resource<never>): Record<'create' | 'update', z.
   return pair
 }
 
-/** The attributes in their checked form. Throws 422 with the problems found, as many as are shown. */
+/** The attributes in their checked form. Throws 422 with the problems, up to the number that an answer shows. */
 export function validate(
   resource: Resource<never>,
   kind: 'create' | 'update',
@@ -114,7 +114,7 @@ export function validate(
   throw new Refusal(firstProblems(result.error.issues, resource, document))
 }
 
-/** A request may hold as many mistakes as values: no more of them are put into words than are answered. */
+/** A request may have as many mistakes as values; only as many as an answer shows are put into words. */
 function firstProblems(
   issues: readonly z.core.$ZodIssue[],
   resource: Resource<never>,
@@ -139,7 +139,7 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       )
     })
   if (issue.code === 'invalid_union') {
-    // The alternative that matched deeper shows the fault: one item of a list, not the list.
+    // The alternative that matched deeper shows the mistake: one item of a list, not the list.
     const deeper =
       issue.errors.find((errors) => errors.some(({ path }) => path.length > 0)) ??
       issue.errors.find((errors) => errors.some(({ code }) => code === 'too_big')) ??
@@ -154,7 +154,7 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
   )
   const name = issue.path.join('.')
   if (value === undefined) {
-    // A missing member has no place: the pointer names its parent.
+    // A missing member has no position in the document: the pointer names its parent.
     const parent = issue.path.slice(0, -1)
     const pointer =
       parent.length === 0 && !document.hasAttributes ? '/data' : pointerTo('data', 'attributes', ...parent)
@@ -184,8 +184,8 @@ export function pointerTo(...path: readonly PropertyKey[]): string {
 }
 
 /**
- * Shortens the pointers of a refusal to members that the document has (D6): a single value has no "/0".
- * Other errors are returned unchanged.
+ * Shortens the pointers of a refusal to members that the document has (D6): a single value has no "/0". Other errors
+ * are returned unchanged.
  */
 export function anchored(thrown: unknown, document: RequestDocument): unknown {
   if (!(thrown instanceof Refusal)) return thrown

@@ -14,23 +14,25 @@ import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import type { TableName } from '../store/tables.ts'
 
-/** How a column's value is converted to JSON. */
+/** The conversion of a column's value to JSON. */
 export type Kind = 'plain' | 'time' | 'json' | 'flag'
 
 export interface FieldOptions {
-  /** Whether a create request may or must have it; absent: must not. */
+  /** Whether a create request must or may have it; absent: must not. */
   create?: 'required' | 'optional'
   /** An update request may have it. */
   update?: true
-  /** Shown always (default), only in a document about one resource, only in the answer to the write that created it, or
-   *  never. */
+  /**
+   * Where answers show it: always (default), only in a document about one resource, only in the answer to the write
+   * that created it, or never.
+   */
   read?: 'always' | 'single' | 'once' | 'never'
   kind?: Kind
   sort?: true
   about: string
-  /** The form in answers, when it differs from the form in requests. */
+  /** The schema in answers, when it differs from the schema in requests. */
   answer?: z.ZodType
-  /** A value for the documentation; by default one is derived from the schema. */
+  /** A value for the documentation; by default it is derived from the schema. */
   example?: unknown
 }
 
@@ -55,32 +57,32 @@ export type UpdateOf<F extends Fields> = Partial<Outputs<F, KeysWith<F, { update
 
 export interface Relationship {
   type: string
-  /** The column that holds the related row's key; null means no relation. */
+  /** The column with the related row's key; null: no relation. */
   column: string
   /** A create request must have it; absent: must not. */
   create?: true
-  /** It may be null. */
+  /** The column may be null. */
   optional?: true
 }
 
 export interface Filter {
   column: string
-  /** Filter values that stand for several column values. */
+  /** Filter values that mean several column values. */
   means?: Readonly<Record<string, readonly string[]>>
   /** The filter takes public ids of this type, which become keys. */
   type?: string
-  /** A condition for the rows of these keys that costs less than the column's; undefined: none does. */
+  /** A condition for rows with these keys that costs less than one on the column; undefined: there is none. */
   cheaper?: (keys: readonly number[], reader: Reader) => Sql | undefined
-  /** All forms in which the column may hold a value. */
+  /** All forms in which the column may store a value. */
   forms?: (value: string, keyring: Keyring) => readonly string[]
-  /** The column is a flag: the filter takes true and false. */
+  /** The column is a flag: the filter's values are true and false. */
   flag?: true
   /**
-   * The condition in SQL, where no column holds the value; the value is taken whole, commas too. Throws 400 for a value
-   * that is none.
+   * The condition in SQL, when no column has the value. The value is not split at commas. Throws 400 for an invalid
+   * value.
    */
   sql?: (value: string, reader: Reader, userKey: number) => Sql | Promise<Sql>
-  /** Said in the OpenAPI document in place of "only those with this …". */
+  /** The description in the OpenAPI document, in place of "Only those with this …". */
   about?: string
 }
 
@@ -97,11 +99,11 @@ export interface Caller {
   userId: string
   tokenId: string
   scopes: ReadonlySet<string>
-  /** May see and steer the whole server. */
+  /** May see and control the whole server. */
   operator: boolean
   /**
-   * What the operator has set for the token: the agent it sends as, and its key where its recipients in a day are
-   * counted.
+   * The operator's settings for the token: the agent that it sends as, and the token's key when its recipients per day
+   * are limited.
    */
   agentId?: string | undefined
   cappedToken?: number | undefined
@@ -112,9 +114,9 @@ export interface Call<Parts, Attributes = Record<string, never>> {
   parts: Parts
   caller: Caller
   now: number
-  /** The row that the path names; undefined when it names none. */
+  /** The row that the path names; undefined without one. */
   row: ListedRow
-  /** The parent of a new resource; undefined when the path names none. */
+  /** The parent of a new resource; undefined without one in the path. */
   parent: ListedRow
   /** The path's parameters by name. */
   params: Record<string, string>
@@ -123,18 +125,18 @@ export interface Call<Parts, Attributes = Record<string, never>> {
   attributes: Attributes
 }
 
-/** The result of a writing action: the row after it, values that are shown once, extra response headers. */
+/** The result of a writing action: the row after it, values that are shown only once, additional response headers. */
 export interface Written {
   row: ListedRow
   once?: Record<string, unknown>
   headers?: Record<string, string>
 }
 
-/** `inbox` is the one filter that is also a separate parameter (specification "Inbound emails"). */
+/** `inbox` is the only filter that is also a separate parameter (specification "Inbound emails"). */
 export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page' | 'inbox'
 
 interface Common {
-  /** A path in Hono's form, relative to the API's base: `/domains/:domain/records`. */
+  /** A path in Hono's syntax, relative to the API's base: `/domains/:domain/records`. */
   path: string
   scope: string
   about: string
@@ -142,16 +144,16 @@ interface Common {
   id?: string
   /** Error codes in addition to those of its kind. */
   refuses?: readonly Code[]
-  /** For operators alone; to others it is as if there were nothing. */
+  /** For operators only; other callers get 404, as if the path did not exist. */
   operator?: true
 }
 
-/** Another resource's children: the path's first parameter names the parent. */
+/** Children of another resource: the path's first parameter names the parent. */
 export interface Within {
   type: string
   /** The child's column that holds the parent's key. */
   column: string
-  /** Removed parents are allowed too. */
+  /** The parent may be a deleted row. */
   removed?: true
 }
 
@@ -162,19 +164,21 @@ export type Action<Parts, F extends Fields> =
       kind: 'create'
       /** The path's first parameter names the parent. */
       within?: Within
-      /** The type of the request document, when it is not the answer's. */
+      /** The type of the request document, when it differs from the answer's type. */
       accepts?: string
       /** The most octets of its body. */
       bodyLimit?: number
       /** The status instead of 201. */
       status?: 200
-      /** Looks up what the request refers to before the attributes are checked: 404 comes before 422 (D3). */
+      /**
+       * Finds the resources that the request refers to, before the attributes are checked: 404 comes before 422 (D3).
+       */
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
     })
   | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
   | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
-  /** A request without a body that acts on one row and gets 202 with the result. `free`: its path names no row. */
+  /** A request without a body that acts on one row and gets 202 with the result. `free`: the path names no row. */
   | (Common & {
       kind: 'act'
       id: string
@@ -183,8 +187,8 @@ export type Action<Parts, F extends Fields> =
       run: (call: Call<Parts>) => Promise<Written>
     })
   /**
-   * A GET of what is worked out when it is asked for: a collection, or with `one` a single resource. Each row has an
-   * id.
+   * A GET of rows that are computed at each request, not stored: a collection, or with `one` a single resource. Each
+   * row has an id.
    */
   | (Common & {
       kind: 'view'
@@ -194,12 +198,12 @@ export type Action<Parts, F extends Fields> =
       one?: true
       run: (call: Call<Parts> & { filters: ReadonlyMap<string, string[]> }) => Promise<ListedRow[]> | ListedRow[]
     })
-  /** A GET that answers bytes instead of a document. */
+  /** A GET whose answer is bytes, not a document. */
   | (Common & { kind: 'download'; id: string; run: (call: Call<Parts>) => Promise<Response> })
 
 export interface Definition<Parts, F extends Fields> {
   table: TableName
-  /** SQL that is true for every visible row, e.g. `deleted_at is null`. */
+  /** An SQL condition that is true for every visible row, e.g. `deleted_at is null`. */
   only?: string
   /** The singular name in generated clients, when the type's name is a reserved word in most languages. */
   called?: string
@@ -207,7 +211,7 @@ export interface Definition<Parts, F extends Fields> {
   attributes: F
   relationships?: Record<string, Relationship>
   filters?: Record<string, Filter>
-  /** Adds data of other tables to rows before they are serialised; one query for the whole page. */
+  /** Adds data of other tables to rows before serialisation; one query for the whole page. */
   extend?: (rows: ListedRow[], with_: { reader: Reader; parts: Parts; single: boolean }) => void
   actions: readonly Action<Parts, F>[]
 }
@@ -216,11 +220,11 @@ export interface Resource<Parts = never> extends Definition<Parts, Fields> {
   type: string
   /** The path of one resource, for `links.self`; undefined when it has none. */
   self: string | undefined
-  /** The scope for reading it. */
+  /** The scope that is needed to read it. */
   reads: string | undefined
 }
 
-/** A `define` function for actions that work with these parts. */
+/** Makes a `define` function for actions that work with these parts. */
 export function definer<Parts>() {
   return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
@@ -248,17 +252,17 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
   }
 }
 
-/** The attributes shown only in a document about one resource: a list does not read their columns. */
+/** The attributes shown only in a document about one resource: lists do not read their columns. */
 export const unlisted = ({ attributes }: Resource<never>): string[] =>
   Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
 
-/** Whether a sparse fieldset names such an attribute (D69). */
+/** Whether a sparse fieldset names an attribute that lists do not read (D69). */
 export const namesUnlisted = (resource: Resource<never>, fields: ReadonlyMap<string, ReadonlySet<string>>): boolean => {
   const wanted = fields.get(resource.type)
   return wanted !== undefined && unlisted(resource).some((name) => wanted.has(name))
 }
 
-/** The columns that a collection may be sorted by; created_at always may. */
+/** The columns by which a collection can be sorted; created_at is always one of them. */
 export function sortable(resource: Resource<never>): string[] {
   return Object.entries(resource.attributes)
     .filter(([, { sort }]) => sort)

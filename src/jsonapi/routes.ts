@@ -1,7 +1,7 @@
 // Turns descriptions into routes. Every request passes the same checks, in the order of D3:
 //
 //   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage
-//   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and what the request refers to
+//   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and resources that it refers to
 //   -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import { refuse, type Refusal } from '../base/errors.ts'
@@ -16,9 +16,9 @@ import { paramsOf, type Action, type Caller, type Resource } from './resource.ts
 
 /** The checks before every route. `authenticate` and `permit` throw a Refusal. */
 export interface Gate {
-  /** Who asks (401). `env` is what the request was given inside the process. */
+  /** Finds the caller (401). `env` is Hono's environment: a request inside the process carries its caller there. */
   authenticate(headers: Headers, env: unknown): Caller
-  /** Whether there is room for one more request (429); returns the RateLimit headers. */
+  /** Checks the rate limit (429); returns the RateLimit headers. */
   admit(caller: Caller): { headers: Record<string, string>; refusal?: Refusal }
   /** Throws 403 when the caller lacks the scope. */
   permit(caller: Caller, scope: string): void
@@ -27,9 +27,9 @@ export interface Gate {
 export interface RouterOptions<Parts> extends Omit<PerformDeps<Parts>, 'types' | 'turns'> {
   gate: Gate
   resources: readonly Resource<Parts>[]
-  /** The limit for all request bodies under way. */
+  /** The memory limit for all request bodies in progress. */
   bodies: Budget
-  /** Throws 507 while nothing new can be accepted. */
+  /** Throws 507 while the server cannot accept new work. */
   promise(): void
 }
 
@@ -117,7 +117,7 @@ async function answer<Parts>(
 
   gate.permit(caller, action.scope)
   if (action.operator && !caller.operator) throw refuse('not_found', 'There is nothing at this URL.')
-  // What is included takes the scope that reads it by itself.
+  // An included resource needs the same scope as a request for that resource.
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (action.kind === 'create') options.promise()
   if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })

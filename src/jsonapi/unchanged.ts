@@ -1,12 +1,12 @@
-// Unchanged members of an update (D70): a client may read a resource, change a little and send all of it back. Another
-// value for a member that cannot change is refused as usual.
+// Unchanged members of an update (D70): a client may read a resource, change a part of it and send all of it back. A
+// changed value of a read-only member is refused as usual.
 import { isDeepStrictEqual } from 'node:util'
 import { refuse } from '../base/errors.ts'
 import type { ResourceObject } from './document.ts'
 import { pointerTo, type RequestDocument } from './request.ts'
 import type { Field, Resource } from './resource.ts'
 
-/** The resource as it is shown at present; undefined when it does not exist. Called only when it is needed. */
+/** The resource as it is at present; undefined when it does not exist. Called only when it is needed. */
 export type Present = () => ResourceObject | undefined
 
 /** Throws 403 for a relationship that differs from the present one. */
@@ -21,7 +21,7 @@ export function checkLinkage(document: RequestDocument, present: Present): void 
       })
 }
 
-/** The target of a relationship, without links and meta. Undefined: it has none. */
+/** The target of a relationship, without links and meta. Undefined: there is none. */
 function linkage(relationship: unknown): unknown {
   const { data } = Object(relationship) as { data?: unknown }
   if (data === null || data === undefined) return data
@@ -30,8 +30,9 @@ function linkage(relationship: unknown): unknown {
 }
 
 /**
- * The document without unchanged attributes. A PATCH that names one attribute means it, as a status means a move. A
- * PATCH with attributes that nobody can set is the whole record, and means only the attributes that differ.
+ * The document without unchanged attributes. A PATCH of editable attributes alone keeps all of them: a repeated status,
+ * for example, requests a change of state. A PATCH with an unchanged read-only attribute is a whole record sent back,
+ * and keeps only the attributes that differ.
  */
 export function withoutUnchanged(
   document: RequestDocument,

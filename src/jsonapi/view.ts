@@ -1,5 +1,5 @@
-// Collections that are worked out when they are asked for: no table holds their rows, so a page is a piece of the whole
-// list, and its cursor a place in it.
+// Collections that are computed at each request: no table has their rows, so a page is a part of the whole list, and a
+// cursor is an index in the list.
 import { buildDocument, type Document, type Writer } from './document.ts'
 import { readCursor, writeCursor } from './cursor.ts'
 import { pageLinks, scopeOf, type ListDeps } from './listing.ts'
@@ -11,7 +11,7 @@ const WHOLE = { include: undefined, fields: new Map() }
 
 interface Viewing {
   caller: Caller
-  /** Of the request's URL, and of the route. */
+  /** The path of the request's URL, and the path of the route. */
   path: string
   route: string
   parentId: string | undefined
@@ -19,7 +19,7 @@ interface Viewing {
   writer: Writer
 }
 
-/** The document of the page of `rows` that a request asks for. */
+/** The document of the requested page of `rows`. */
 export function viewPage(
   { clock, keyring }: Omit<ListDeps, 'reader'>,
   resource: Resource<never>,

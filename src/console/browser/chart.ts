@@ -1,4 +1,4 @@
-// Charts: delivered, deferred and refused, stacked, over time; and lines of one figure.
+// Charts: stacked bars of delivered, deferred and refused mail over time, and lines of one figure over time.
 import uPlot from 'uplot'
 
 interface Point {
@@ -10,7 +10,7 @@ interface Point {
 
 const NAMES = ['delivered', 'deferred', 'refused'] as const
 
-/** `data-span`: at least so many seconds are shown, so that few points do not fill the width. */
+/** `data-span`: the chart covers at least this many seconds, so that a few points do not fill its width. */
 function across(figure: HTMLElement, times: readonly number[]): uPlot.Scale {
   const span = Number(figure.dataset['span'] ?? 0)
   const [first, last] = [times[0], times.at(-1)]
@@ -25,7 +25,7 @@ function draw(): void {
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue('--soft')
     const line = style.getPropertyValue('--line')
-    // Each series is drawn with those below it added, the highest first.
+    // Bars are stacked: each series includes the ones below it, and the highest is drawn first.
     const sums = points.map(
       ({ deferred, delivered, refused }) => [delivered, delivered + deferred, delivered + deferred + refused] as const,
     )
@@ -60,7 +60,7 @@ function draw(): void {
   }
 }
 
-/** Lines of one figure over time: `data-line` holds [time in seconds, value] pairs, `data-unit` what is counted. */
+/** Lines of one figure over time: `data-line` holds [time in seconds, value] pairs, `data-unit` the unit. */
 function drawLines(): void {
   for (const figure of document.querySelectorAll<HTMLElement>('[data-line]')) {
     if (figure.querySelector('.uplot')) continue

@@ -1,8 +1,8 @@
-// What makes pages pleasant where there is a script: parts that follow events, times of the reader's own zone, copying,
-// and a question before what cannot be taken back. Every page works without it.
+// Improvements of the pages by a script: parts that are updated after events, times in the reader's time zone, copy
+// buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
 
-/** Times are written in UTC by the server. */
+/** The server writes times in UTC. */
 function localTimes(root: ParentNode): void {
   for (const element of root.querySelectorAll<HTMLTimeElement>('time[datetime]')) {
     const at = new Date(element.dateTime)
@@ -56,7 +56,7 @@ document.addEventListener('submit', (event) => {
   if (question !== undefined && !confirm(question)) event.preventDefault()
 })
 
-// "/" leads to the search box, as in many programs.
+// The key "/" moves to the search box, as in many programs.
 document.addEventListener('keydown', (event) => {
   const box = document.getElementById('q') ?? document.getElementById('find')
   const { target } = event
@@ -67,7 +67,7 @@ document.addEventListener('keydown', (event) => {
   box.focus()
 })
 
-/** Whether a change of the page would take away what the person is at. */
+/** Whether an update of the page would disturb the person: text is selected or a field has the focus. */
 function busy(): boolean {
   const part = document.getElementById('live')
   if (!part) return true
@@ -90,7 +90,7 @@ for (const name of ['visibilitychange', 'focusout', 'selectionchange'])
     if (waiting && !document.hidden) setTimeout(() => waiting && changed(), 200)
   })
 
-/** Open parts of the page stay open when it is drawn anew. */
+/** Opened details of the page stay open after an update. */
 const opened = new Set<string>()
 document.addEventListener('htmx:beforeSwap', () => {
   opened.clear()
@@ -106,7 +106,7 @@ document.addEventListener('htmx:afterSwap', () => {
   document.dispatchEvent(new Event('drawn'))
 })
 
-// One tab of a browser holds the stream and tells the others.
+// One tab of a browser holds the event stream and informs the other tabs.
 const channel = new BroadcastChannel('postrider')
 channel.onmessage = () => changed()
 function listen(): void {

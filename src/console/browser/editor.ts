@@ -1,6 +1,6 @@
-// The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It is there only for text
-// that it can show and give back unchanged in meaning; other HTML (tables, styles) is edited as its source, so that
-// nothing of it is lost.
+// The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It opens only text that it
+// can show and save without a change of meaning. Other HTML (tables, styles) is edited as source, so that none of it is
+// lost.
 import { Editor, Node, mergeAttributes } from '@tiptap/core'
 import Image from '@tiptap/extension-image'
 import StarterKit from '@tiptap/starter-kit'
@@ -63,7 +63,7 @@ function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
   return editor
 }
 
-/** What the buttons of the toolbar do. */
+/** The actions of the toolbar's buttons. */
 function actionsOf(editor: Editor): readonly Action[] {
   const chain = () => editor.chain().focus()
   return [
@@ -131,7 +131,7 @@ function tagChoice(editor: Editor, names: readonly string[]): HTMLSelectElement 
   return tags
 }
 
-/** Whether the source may go into the editor: the editor keeps all of it, or the person agrees to lose a part. */
+/** Whether the editor may open the source: it keeps all of it, or the person agrees to lose a part. */
 function mayShow(editor: Editor, source: HTMLTextAreaElement): boolean {
   editor.commands.setContent(source.value)
   return (
@@ -154,13 +154,13 @@ function start(box: HTMLElement): void {
   const editor = editorIn(area, source)
   addButtons(bar, editor)
   const toggle = plainButton('')
-  // What the editor would not give back stays source.
+  // HTML that the editor would change is shown as source.
   let visual = plain(editor.getHTML()) === plain(source.value)
   const show = (): void => {
     area.hidden = !visual
     for (const each of bar.children) if (each !== toggle && each instanceof HTMLElement) each.hidden = !visual
     source.hidden = visual
-    // A hidden field cannot be asked to be filled in.
+    // The browser cannot ask the person to fill in a hidden field.
     source.required = !visual
     toggle.textContent = visual ? 'HTML source' : 'Editor'
   }

@@ -1,4 +1,4 @@
-// Passkeys in the browser: asks the server for a challenge, the device for a signature, and sends that back.
+// Passkeys in the browser: gets a challenge from the server, lets the device sign it, and sends the signature back.
 
 async function post(to: string, body: object): Promise<Record<string, string>> {
   const response = await fetch(to, {
@@ -44,6 +44,6 @@ for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]'))
       }
     })()
   })
-  // Without this script the form could do nothing, and is not shown.
+  // The form needs this script, so the styles show it only after this mark.
   form.dataset['ready'] = ''
 }

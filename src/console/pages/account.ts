@@ -1,4 +1,4 @@
-// The person's own account: password, passkeys, second factor, and where they are signed in.
+// The person's own account: password, passkeys, second factor, and open sessions.
 import { html } from 'hono/html'
 import { passkeysOf, removePasskey } from '../../accounts/passkeys.ts'
 import { newFactor, turnOff, turnOn, useCode } from '../../accounts/second-factor.ts'
@@ -171,7 +171,7 @@ function sessions(deps: ApiDeps, visit: Visit): Html {
   ${all.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all others</button>`) : ''}`
 }
 
-/** Also for who only reads: it is their own session. */
+/** Also on a page that may only read: the session is the person's own. */
 const endButton = (visit: Visit, id: string): Html =>
   form(visit, 'end', html`<input type="hidden" name="id" value="${id}" /><button class="plain">End</button>`, {
     kind: 'inline',

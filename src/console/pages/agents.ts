@@ -1,4 +1,4 @@
-// Agents: programs that send under a name of their own, their reputation, and a stop for each.
+// Agents: programs that send mail under a name of their own. The page shows their reputation and can stop each.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'

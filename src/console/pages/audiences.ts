@@ -1,4 +1,4 @@
-// Audiences: lists of people who asked for news, and what became of each contact.
+// Audiences: lists of subscribers, and the state of each contact.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, count, field, form, pageOf, pager, search, table, time, type Html } from '../parts.ts'
@@ -7,7 +7,7 @@ import { faultIn, number, text, type Answer, type Visit } from '../visit.ts'
 import { csv, plainLine, readTable, type Sheet } from '../csv.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
-/** Contacts that one request of the API takes here. */
+/** Contacts in one request to the API. */
 const AT_ONCE = 500
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
@@ -59,7 +59,7 @@ const list: Place = {
   },
 }
 
-/** What an import came to. */
+/** The result of an import. */
 interface Imported {
   created: number
   skipped: number
@@ -134,7 +134,7 @@ interface Reading {
   sheet: Sheet
 }
 
-/** How a file is read; a sentence when it cannot be. */
+/** Reads a file; gives a sentence when the file cannot be used. */
 async function readingOf(given: Form): Promise<Reading | string> {
   const file = given.file('file')
   const held = given.get('held')
@@ -143,7 +143,7 @@ async function readingOf(given: Form): Promise<Reading | string> {
   const read = readTable(file ? new Uint8Array(await file.arrayBuffer()) : new TextEncoder().encode(held))
   if (typeof read === 'string') return read
   const status = read.titles.find((title) => STATUS.test(title))
-  // Who has left must not be subscribed again: only the command obeys what such columns say.
+  // People who have unsubscribed must not be subscribed again. Only the command reads columns with a status.
   if (status !== undefined)
     return `The column "${status}" says who has left. "postrider contacts import" obeys it; this page would subscribe them again, so it does not take the file.`
   const at = (names: RegExp): number => read.titles.findIndex((title) => names.test(title))

@@ -1,8 +1,8 @@
-// A new draft from another campaign. It is the way to change one that is a draft no more: the table of states has no
-// move back.
+// A new draft from an existing campaign. A started campaign cannot become a draft again, so a copy is the way to change
+// it.
 import { text, type Thing } from '../visit.ts'
 
-/** What a draft has of another campaign: all but its time and its status. */
+/** The attributes that a copy takes over: all but the time and the status. */
 const COPIED = [
   'subject',
   'body_html',
@@ -17,7 +17,7 @@ const COPIED = [
 ]
 const MAX_NAME = 255
 
-/** The document that makes it. */
+/** The document that creates the copy. */
 export function copyOf(campaign: Thing) {
   const own = Object.fromEntries(COPIED.map((name) => [name, campaign.attributes[name]]))
   const audience = campaign.relationships?.['audience']?.data

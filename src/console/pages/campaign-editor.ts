@@ -1,4 +1,4 @@
-// The editor of a campaign: a draft is written and changed here, and never sent from here.
+// The editor of a campaign: writes and changes a draft, and never sends it.
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
@@ -8,7 +8,7 @@ import { faultIn, number, text, type Answer, type Thing, type Visit, record } fr
 
 const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
 
-/** What the editor shows: what was typed, else what is kept. */
+/** The value of a field: as typed in a form that failed, else as stored. */
 const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typed: Form | undefined): string => {
   if (typed) return typed.get(name)
   if (!campaign) return name === 'body_html' ? '<p>Hello {{name}},</p>\n<p></p>' : ''
@@ -17,7 +17,7 @@ const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typ
 }
 
 interface Editing {
-  /** The campaign that is edited; none for a new one. */
+  /** The edited campaign; undefined for a new one. */
   campaign?: Thing | undefined
   errors?: Answer['errors']
   extra?: Html | ''
@@ -45,7 +45,7 @@ async function editor(visit: Visit, editing: Editing): Promise<Response> {
   })
 }
 
-/** The merge tags that the first contacts of the campaign's audience have. */
+/** The merge tags for which the first contacts of the campaign's audience have values. */
 async function mergeTags(visit: Visit, campaign: Thing | undefined): Promise<Set<string>> {
   const audience = campaign?.relationships?.['audience']?.data?.id
   const contacts =
@@ -63,7 +63,7 @@ function editorForm(
 ): Html {
   const fault = faultIn(errors)
   const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
-  // HTML drops the first line break of a textarea.
+  // A browser drops the first line break of a textarea.
   const source = `\n${value('body_html')}`
   return form(
     visit,
@@ -93,7 +93,7 @@ function editorForm(
   )
 }
 
-/** The attributes that a form gives. */
+/** The attributes in a form. */
 const attributesOf = (given: Form): Record<string, unknown> => ({
   name: given.get('name'),
   subject: given.get('subject'),
@@ -141,7 +141,8 @@ const edit: Place = {
     if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
     const now = found(await visit.get(`/campaigns/${id}`))
     const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
-    // Both versions are shown; saving once more is for the present state.
+    // After a conflict both versions are shown. The form then has the ETag of the present version, so a second save
+    // replaces it.
     const extra = clash
       ? html`<div class="alert" role="alert">
           <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>

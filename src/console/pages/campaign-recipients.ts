@@ -1,10 +1,10 @@
-// The recipients of a campaign as a file: each with what became of their mail.
+// The recipients of a campaign as a file, each with the state of the mail.
 import { isOneOf } from '../../base/one-of.ts'
 import { csv } from '../csv.ts'
 import { found, type Place } from '../place.ts'
 import { objects, text } from '../visit.ts'
 
-/** What a recipient's mail may be at, as the page and the file choose by it. */
+/** The states of a recipient's mail by which the page and the file can be filtered. */
 export const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
 
 export const download: Place = {

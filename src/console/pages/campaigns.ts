@@ -1,5 +1,4 @@
-// Campaigns: written, tried, started, followed, and afterwards the list of every recipient with what became of their
-// mail.
+// Campaigns: write, test and start them, watch their progress, and list every recipient with the state of the mail.
 import { html } from 'hono/html'
 import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
@@ -59,7 +58,7 @@ const list: Place = {
   },
 }
 
-/** How far a campaign is, with its pace and the time that is left. */
+/** The progress of a campaign, its speed and the remaining time. */
 function progress(campaign: Thing): Html {
   const all = number(campaign, 'recipients')
   const ended = number(campaign, 'concluded')
@@ -249,7 +248,8 @@ const one: Place = {
       }
       case 'start': {
         const at = given.get('at') === '' ? {} : { scheduled_at: `${given.get('at')}:00Z` }
-        // The API starts a campaign of the past at once (D43); a person who names a day of the past has mistyped it.
+        // The API starts a campaign with a past time at once (D43). In this form a past time is treated as a typing
+        // mistake.
         if (at.scheduled_at !== undefined && Date.parse(at.scheduled_at) < visit.now() - MINUTE)
           return showOne(visit, [{ detail: PAST, field: undefined, code: 'invalid_value' }])
         const answer = await patch({ ...at, status: 'scheduled' })

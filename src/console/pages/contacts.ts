@@ -1,4 +1,4 @@
-// One contact: what is known of it, and each mail that was sent there.
+// One contact: its data, and each mail to its address.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, facts, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
@@ -73,7 +73,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   })
 }
 
-/** Fields as they are typed, one to a line: "name: value". Lines of another form are left out. */
+/** Fields typed as lines of "name: value". Lines in another form are ignored. */
 export const fieldsIn = (typed: string): (readonly [name: string, value: string])[] =>
   typed.split('\n').flatMap((line) => {
     const colon = line.indexOf(':')

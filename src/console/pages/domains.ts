@@ -1,4 +1,4 @@
-// Domains: each record with what it should say and what DNS says, and what prevents sending.
+// Domains: each record with its required and its present value in DNS, and the problems that prevent sending.
 import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
@@ -67,7 +67,7 @@ async function domainNamed(visit: Visit): Promise<Thing> {
   return many[0]
 }
 
-/** What prevents sending, in one sentence. */
+/** The problem that prevents sending, in one sentence. */
 function wayOf(domain: Thing, records: readonly Thing[]): string {
   const needed = records.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
   const missing = needed.filter((record) => isAnswered(record, domain)).length
@@ -86,7 +86,7 @@ function wayOf(domain: Thing, records: readonly Thing[]): string {
   return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
 }
 
-/** Whether DNS answered for a record when its domain was last checked. */
+/** Whether DNS answered for a record at the last check of its domain. */
 const isAnswered = (record: Thing, domain: Thing): boolean =>
   text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
 

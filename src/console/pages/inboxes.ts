@@ -1,4 +1,4 @@
-// Inboxes: addresses that receive, and their messages as a mail program shows them.
+// Inboxes: addresses that receive mail, and their messages as a mail program shows them.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import {
@@ -106,7 +106,7 @@ const inbox: Place = {
 
 const PASSES = new Set(['pass'])
 
-/** SPF, DKIM and DMARC in words. */
+/** The results of SPF, DKIM and DMARC in words. */
 function verdicts(given: unknown): Html {
   const all = Object.entries((given ?? {}) as Record<string, unknown>).filter(([, value]) => typeof value === 'string')
   return html`${all.map(

@@ -1,4 +1,4 @@
-// Mail: one search over everything that was sent, and for one mail its whole way with what each server said.
+// Mail: one search over all sent mail, and for one mail each step of its delivery with the servers' replies.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import {
@@ -74,7 +74,7 @@ const list: Place = {
   },
 }
 
-/** One step of a mail's way. */
+/** One step of a mail's delivery. */
 interface Step {
   at: string
   what: Html

@@ -1,4 +1,4 @@
-// Overview: how the mail of the account is doing, and what needs attention.
+// Overview: the figures of the account's mail, and problems that need attention.
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
@@ -20,7 +20,7 @@ export const periods = (visit: Visit, now: string): Html =>
     )}
   </nav>`
 
-/** Where receivers begin to doubt a sender. */
+/** Rates from which on receivers begin to distrust a sender. */
 const LIMITS = {
   bounce_rate: [0.02, 0.05],
   complaint_rate: [0.001, 0.003],
@@ -50,7 +50,7 @@ const rate = (stats: Thing, name: keyof typeof LIMITS, label: string): Html => {
 const card = (label: string, value: number): Html =>
   html`<div class="figure-card"><span class="soft">${label}</span><strong>${count(value)}</strong></div>`
 
-/** What a person should look at, each with the page where that is done. */
+/** Problems that a person should look at, each with a link to its page. */
 async function hands(visit: Visit): Promise<Html[]> {
   const [domains, webhooks, campaigns, server] = await Promise.all([
     visit.get('/domains?page%5Bsize%5D=100'),
@@ -90,7 +90,7 @@ interface Bucket {
   refused: number
 }
 
-/** The chart, and the same figures as a table for who cannot use it. */
+/** The chart, and a table of the same figures for people who cannot use a chart. */
 const chart = (series: readonly Bucket[]): Html =>
   html`<figure
       class="chart"

@@ -1,4 +1,4 @@
-// Privacy: people's right to be forgotten and to be told what is known of them.
+// Privacy: the rights of recipients to erasure and to an export of their data.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, field, form, live, pageOf, pager, table, time } from '../parts.ts'

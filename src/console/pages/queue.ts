@@ -1,4 +1,4 @@
-// The queue (operator): what waits by receiving domain, why, and actions on it.
+// The queue (operator): waiting mail by receiving domain, the reasons, and actions on it.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'
@@ -55,7 +55,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
   })
 }
 
-/** An empty list names no resource; only what is not there at all is 404. */
+/** A page treats an answer without a resource as 404. An empty queue is not a 404, so it gets an empty resource. */
 async function orEmpty(visit: Visit): Promise<Answer> {
   const answer = await visit.get(`/lanes?${pageOf(visit)}`)
   return answer.status === 200 ? { ...answer, one: answer.one ?? { type: 'lanes', id: '', attributes: {} } } : answer

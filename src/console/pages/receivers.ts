@@ -1,4 +1,4 @@
-// By receiver: which mailbox providers and domains take the mail, and what those say that do not.
+// Figures by receiver: which mailbox providers and domains accept the mail, and why others refuse it.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { count, live, pageOf, pager, percent, table } from '../parts.ts'

@@ -1,4 +1,4 @@
-// Health of the server and its people, for operators.
+// The health of the server and its users, for operators.
 import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
@@ -61,7 +61,7 @@ const health: Place = {
   },
 }
 
-/** A sample for each minute, with what was done in it. */
+/** One point for each minute: the sums of its samples. */
 function minutes(samples: readonly Thing[]): { at: string; delivered: number; deferred: number; refused: number }[] {
   const by = Map.groupBy(samples, ({ attributes }) => String(attributes['at']).slice(0, 16))
   const sum = (some: readonly Thing[], name: string): number =>
@@ -125,7 +125,7 @@ const pairs = (fields: Record<string, unknown>): Html =>
 
 const SHOWN_LINES = 100
 
-/** The log since the server began, the newest line first; `?level=error` shows what is at least so grave. */
+/** The log since the start of the server, newest line first; `?level=error` shows lines of this level or worse. */
 function log(visit: Visit, lines: readonly Thing[]): Html {
   const least = (['info', 'warn', 'error'] as const).find((level) => level === visit.query('level')) ?? 'info'
   const grave = { debug: 0, info: 1, warn: 2, error: 3 }

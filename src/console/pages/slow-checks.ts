@@ -1,9 +1,9 @@
-// The checks of a campaign that take seconds: whether its links answer, and what SpamAssassin says of it.
+// The checks of a campaign that take seconds: whether its links answer, and the verdict of SpamAssassin.
 import { html } from 'hono/html'
 import { badge, type Html } from '../parts.ts'
 import { text, type Visit } from '../visit.ts'
 
-/** A link that asks for them, or what they found. */
+/** A link that starts the checks, or their results. */
 export async function slowChecks(visit: Visit, id: string): Promise<Html> {
   if (visit.query('look') !== 'closer')
     return html`<p><a href="?look=closer">Check the links and the spam score</a>; this takes a few seconds.</p>`

@@ -1,4 +1,4 @@
-// Suppressions: who must not be mailed, why and since when; by hand or as a file.
+// Suppressions: addresses that must not get mail, with reason and date. They are added by hand or from a file.
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
@@ -9,7 +9,7 @@ import { csv, readTable } from '../csv.ts'
 
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
 const MAX_FILE = 5 * 1024 * 1024
-/** As the API takes them. */
+/** Rows in one request; the API's own limit. */
 const AT_ONCE = 10_000
 
 async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
@@ -64,7 +64,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
   })
 }
 
-/** The rows that were typed or are in the file. */
+/** The typed rows, or the rows of the file; otherwise a sentence about the error. */
 async function rowsOf(given: Form): Promise<{ email: string; reason: string }[] | string> {
   const reason = given.get('reason') || 'manual'
   const file = given.file('file')

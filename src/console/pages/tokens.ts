@@ -1,4 +1,4 @@
-// Tokens for programs, and the programs that were let in over OAuth.
+// Tokens for programs, and the programs that a person has given access over OAuth.
 import { html } from 'hono/html'
 import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
@@ -6,7 +6,7 @@ import { button, field, form, pageOf, pager, table, time, type Html } from '../p
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
 
-/** What each scope lets a program do. */
+/** The rights that each scope gives, in words. */
 const MEANINGS: Record<string, string> = {
   'tokens:write': 'make and revoke tokens',
   'emails:send': 'send mail, over HTTP and SMTP',

@@ -1,4 +1,4 @@
-// Webhooks: endpoints that events are pushed to, each delivery with its answer, and once more by hand.
+// Webhooks: endpoints for events, each delivery with its answer, and a button to repeat a delivery.
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../../states/events.ts'
 import { page } from '../frame.ts'
