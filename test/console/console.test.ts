@@ -239,7 +239,7 @@ describe('signing in', () => {
   })
 
   test('without a password a second factor is turned off by a code of the app', async () => {
-    const user = await addUser(postrider.appliance.deps, { email: 'dora@owner.test' })
+    const user = await addUser(postrider.appliance.deps, { email: 'eric@owner.test' })
     const { clock, store } = postrider.appliance.deps
     const token = await store.write((tx) => makeLink(tx, user, clock.now()))
     const guest = new Guest(postrider)
