@@ -185,6 +185,7 @@ export const record = ({ attributes }: Thing, name: string): Record<string, unkn
 
 /** What a server answered, in one line. The text of a report often begins with the codes: they are not said twice. */
 export function answerOf(said: Record<string, unknown>): string {
-  const [code, enhanced, words] = ['smtp_code', 'enhanced_code', 'response'].map((name) => String(said[name] ?? ''))
-  return /^\d{3}(?:[ -]|$)/.test(words!) ? words! : [code, enhanced, words].filter(Boolean).join(' ')
+  const { enhanced_code: enhanced, response, smtp_code: code } = said as Record<string, string | number | null>
+  const words = String(response ?? '')
+  return /^\d{3}(?:[ -]|$)/.test(words) ? words : [code, enhanced, words].filter(Boolean).join(' ')
 }
