@@ -38,7 +38,7 @@ export const receivers: Place = {
     })
     return page(visit, {
       title: 'By receiver',
-      about: 'Which providers and domains take your mail, how fast, and what they say when they do not.',
+      about: 'Which providers and domains accept your mail, how fast, and why others refuse it.',
       errors: answer.errors,
       body: html`${periods(visit, period)}
       ${live(
