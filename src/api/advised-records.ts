@@ -17,9 +17,9 @@ export const advisedRecords = define('advised-records', {
     dns_type: field(z.enum(['TXT', 'CAA', 'TLSA', 'CNAME']), { about: 'Its type in DNS.' }),
     value: words('What it should say.'),
     ttl: count('Suggested time to live in seconds.'),
-    observed: wordsOrNull('What DNS says there now, where that was asked.'),
+    observed: wordsOrNull('The present value in DNS, if it was looked up.'),
     answered: field(z.boolean(), {
-      about: 'False where DNS did not answer: a record that this one would stand beside may be there already.',
+      about: 'False when DNS did not answer: another record may already exist at this name.',
     }),
     required: field(z.literal(false), { about: 'None of these is required.' }),
   },

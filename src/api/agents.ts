@@ -26,13 +26,13 @@ export const agents = define('agents', {
   attributes: {
     agent_id: words('Its name, as mails say it.'),
     pool: field(z.enum(AGENT_STATUSES), { about: 'Its pool.' }),
-    pace: words('How fast its mail goes out, in words.'),
-    deliveries: count('Recipients whose mail was taken, in seven days.'),
+    pace: words('The speed of its mail, in words.'),
+    deliveries: count('Recipients whose mail was accepted, in seven days.'),
     bounces: count('Recipients that refused it for good.'),
     complaints: count('Complaints.'),
     status_at: time('Since when it is in its pool.'),
-    paused_at: timeOrNull('Since when its mail is refused; null: it is taken.'),
-    created_at: time('When it first sent.'),
+    paused_at: timeOrNull('Since when its mail is refused; null: it is accepted.'),
+    created_at: time('When it sent its first mail.'),
   },
   actions: [
     {

@@ -138,14 +138,14 @@ export const contacts = define('contacts', {
       create: 'optional',
       update: true,
       sort: true,
-      about: 'How they are called: {{name}}.',
+      about: 'The name of the person: {{name}}.',
       example: 'Ann',
     }),
     preferences: field(contactFields.preferences, {
       create: 'optional',
       update: true,
       kind: 'json',
-      about: 'What you remember of them.',
+      about: 'Your own notes about the person.',
     }),
     custom_fields: field(contactFields.custom_fields, {
       create: 'optional',
@@ -228,7 +228,7 @@ const importItem = z
 
 export const contactImports = define('contact-imports', {
   table: 'audiences',
-  about: 'What came of bringing in many contacts at once.',
+  about: 'The result of an import of many contacts.',
   attributes: {
     contacts: field(
       z
@@ -243,7 +243,7 @@ export const contactImports = define('contact-imports', {
       },
     ),
     created: field(z.int(), { about: 'How many were added.' }),
-    skipped: field(z.int(), { about: 'How many were not: known already, twice in the list, or wrong.' }),
+    skipped: field(z.int(), { about: 'How many were not added: they existed, were twice in the list, or were wrong.' }),
     errors: field(z.array(z.object({ index: z.int(), email: z.string().nullable(), detail: z.string() })), {
       about: 'What was wrong, by the place in the list from 0.',
     }),

@@ -39,7 +39,7 @@ export const campaignLinks = define('campaign-links', {
   attributes: {
     url: words('Where it leads.'),
     ok: field(z.boolean(), { about: 'Whether something answers there.' }),
-    found: words('What was found, as the end of a sentence.'),
+    found: words('The result of the check, as the end of a sentence.'),
   },
   actions: [
     {

@@ -103,14 +103,14 @@ export const campaigns = define('campaigns', {
       update: true,
       sort: true,
       about:
-        'Where it stands. A PATCH may schedule and cancel a draft, cancel what is scheduled or paused, pause and resume.',
+        'The state of the campaign. A PATCH may schedule and cancel a draft, cancel what is scheduled or paused, pause and resume.',
     }),
     track_opens: choice('Whether opens are tracked; null follows the domain.'),
     track_clicks: choice('Whether clicks are tracked; null follows the domain.'),
     recipients: field(z.int().nullable(), { about: 'How many it goes to; known once it is sending.' }),
     concluded: field(z.int(), {
       read: 'single',
-      about: `Of them, those whose mail came to an end, each once. ${EXTENSION}`,
+      about: `Recipients whose mail has reached a final state, each counted once. ${EXTENSION}`,
     }),
     failure: field(z.string().nullable(), { about: 'Why it failed, or why this server paused it.' }),
     started_at: timeOrNull('When it began to send.'),

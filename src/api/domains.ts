@@ -80,7 +80,7 @@ export const domains = define('domains', {
       about:
         'Whose host tracked links lead over: this server’s, or links.<domain> (needs a plan with branded tracking).',
     }),
-    status: field(z.enum(DOMAIN_STATUSES), { sort: true, about: 'Where verification stands.' }),
+    status: field(z.enum(DOMAIN_STATUSES), { sort: true, about: 'The state of the verification.' }),
     checked_at: timeOrNull('When DNS was last asked.'),
     created_at: { ...time('When it was registered.'), sort: true },
     updated_at: { ...time('When it last changed.'), sort: true },
@@ -153,9 +153,9 @@ export const records = define('records', {
     ttl: field(z.int(), { about: 'Suggested time to live in seconds.', example: 3600 }),
     required: field(z.boolean(), { kind: 'flag', about: 'Whether the domain needs it to become active.' }),
     verified: field(z.boolean(), { kind: 'flag', about: 'Whether DNS showed it when it last answered.' }),
-    observed: field(z.string().nullable(), { about: 'What DNS last answered.' }),
+    observed: field(z.string().nullable(), { about: 'The last answer of DNS.' }),
     checked_at: timeOrNull(
-      'When DNS last answered; earlier than the domain’s own: it gave no answer at the last look.',
+      'When DNS last answered; when it is earlier than the domain’s own time, DNS did not answer at the last check.',
     ),
     created_at: { ...time('When it was issued.'), sort: true },
     updated_at: { ...time('When it last changed.'), sort: true },

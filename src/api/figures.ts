@@ -160,11 +160,11 @@ function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included')
 
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
-  gauge('postrider_queue_deliveries', 'Recipients whose mail has not found its end, by state.', (deps) => [
+  gauge('postrider_queue_deliveries', 'Recipients whose mail has no final state yet, by state.', (deps) => [
     [{ status: 'queued' }, counted(deps, `deliveries where status = 'queued'`)],
     [{ status: 'active' }, counted(deps, `deliveries where status = 'active'`)],
   ]),
-  gauge('postrider_queue_late_seconds', 'How long the mail whose turn has come has waited for it.', (deps) => {
+  gauge('postrider_queue_late_seconds', 'How long due mail has waited for delivery.', (deps) => {
     const query = `select min(next_attempt_at) as at from deliveries where status = 'queued'`
     return single(lateness(deps, [deps.store.first(raw<{ at: number | null }>(query))!.at]))
   }),
@@ -197,12 +197,12 @@ export const FIGURES: readonly Figure[] = [
   ),
   gauge(
     'postrider_webhook_late_seconds',
-    'How long an event whose turn has come has waited for an endpoint that answers: this server is slow.',
+    'How long a due event has waited for an endpoint that answers: this server is slow.',
     (deps) => single(lateness(deps, waitingSince(deps, 'active'))),
   ),
   gauge(
     'postrider_webhook_failing_late_seconds',
-    'The same for endpoints that do not answer: theirs is the fault.',
+    'The same for endpoints that do not answer: the endpoint is at fault.',
     (deps) => single(lateness(deps, waitingSince(deps, 'failing'))),
   ),
   gauge('postrider_campaigns_sending', 'Campaigns that are being sent.', (deps) =>

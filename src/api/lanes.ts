@@ -49,17 +49,17 @@ export const lanes = define('lanes', {
   about: `Mail that waits, by receiving domain; for operators. ${EXTENSION}`,
   attributes: {
     domain: words('The receiving domain.'),
-    hold: field(z.boolean(), { about: 'Whether the operator holds it: nothing is tried, what comes waits too.' }),
+    hold: field(z.boolean(), { about: 'Whether the operator holds it: no mail is tried, and new mail waits too.' }),
     queued: count('Recipients whose mail waits.'),
-    active: count('Recipients whose mail is being talked about.'),
+    active: count('Recipients whose mail is being delivered now.'),
     held: count('Recipients whose mail is held by itself, or with its campaign.'),
     next_attempt_at: timeOrNull('When the next of them is tried.'),
-    response: wordsOrNull('What was said last of those that wait.'),
+    response: wordsOrNull('The last reply about the waiting mail.'),
     connections: field(z.int().nullable(), {
-      about: 'Connections at once that its exchangers take, as it was learned in the last hour.',
+      about: 'How many connections at once its exchangers accept, learned in the last hour.',
     }),
     per_second: field(z.number().nullable(), {
-      about: 'Mails per second that its exchangers take, as it was learned in the last hour.',
+      about: 'How many mails per second its exchangers accept, learned in the last hour.',
     }),
     paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
   },

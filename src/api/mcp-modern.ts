@@ -151,7 +151,7 @@ async function perform(exchange: Exchange, { method, params = {} }: Asked, versi
       // The list has one page, so no cursor is valid.
       return params['cursor'] === undefined
         ? complete({ tools: (listed ??= listTools()), ...CACHED })
-        : fault(200, INVALID_PARAMS, 'params.cursor is none that this server gave; send none.')
+        : fault(200, INVALID_PARAMS, 'params.cursor is not from this server; send no cursor.')
     case 'tools/call': {
       const called = await callTool(exchange, params)
       return 'fault' in called ? called : complete(called.result)

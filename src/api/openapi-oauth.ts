@@ -17,7 +17,7 @@ const form = (schema: Json): Json => ({ 'application/x-www-form-urlencoded': { s
 const REFUSED = json(
   object(['error', 'error_description'], {
     error: text('The code of OAuth.', { examples: ['invalid_grant'] }),
-    error_description: text('What to mend.'),
+    error_description: text('How to correct it.'),
   }),
 )
 const refused = (description: string): Json => ({ description, content: REFUSED })

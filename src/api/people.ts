@@ -17,17 +17,17 @@ const shown = (reader: Reader, user: User) => ({
 export const people = define('people', {
   table: 'users',
   called: 'Person',
-  about: `The people of this server; for operators. ${EXTENSION}`,
+  about: `The users of this server; for operators. ${EXTENSION}`,
   attributes: {
     email: field(address(), {
       create: 'required',
-      about: 'Who it is, and where links to sign in go.',
+      about: 'The address of the person; links to sign in are sent to it.',
       example: 'ann@example.net',
     }),
-    name: field(name(), { create: 'optional', about: 'What they are called.' }),
+    name: field(name(), { create: 'optional', about: 'The name of the person.' }),
     operator: field(z.boolean('must be true or false'), {
       create: 'optional',
-      about: 'Whether they see and steer the whole server.',
+      about: 'Whether the person sees and controls the whole server.',
     }),
     reads_for: field(address().nullable(), {
       create: 'optional',

@@ -10,9 +10,9 @@ export const logLines = define('log-lines', {
   about: `The last lines of the log; for operators. ${EXTENSION}`,
   attributes: {
     at: time('When it was written.'),
-    level: field(z.enum(LEVELS), { about: 'How grave it is.' }),
+    level: field(z.enum(LEVELS), { about: 'The level of the line.' }),
     event: words('What happened, as docs/logs.md lists it.'),
-    fields: field(z.record(z.string(), z.unknown()), { about: 'What belongs to it.' }),
+    fields: field(z.record(z.string(), z.unknown()), { about: 'The fields of the line.' }),
   },
   actions: [
     {

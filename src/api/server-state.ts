@@ -22,7 +22,7 @@ export const serverState = define('server-states', {
     hostname: words('The name of this machine.'),
     started_at: timeOrNull('When the process started.'),
     findings: field(z.array(finding), { about: 'What was looked at, each with its mend.' }),
-    troubles: field(z.array(z.string()), { about: 'Trouble of this moment, as /health says it.' }),
+    troubles: field(z.array(z.string()), { about: 'The present problems, as in /health.' }),
     storage: field(z.array(usage), { about: 'Octets of the database, its log and the spool, and what is free.' }),
     last_backup_at: timeOrNull('When "postrider backup" last made one.'),
     certificate_ends_at: timeOrNull('When the certificate of SMTP ends.'),

@@ -25,7 +25,7 @@ function pause(agent: Command, invocation: () => Invocation): void {
       .description(
         paused
           ? 'refuse the mail of an agent until it is resumed (409 agent_paused)'
-          : 'take the mail of an agent again',
+          : 'accept the mail of an agent again',
       )
       .option('--user <email>', 'whose agent, if several users have one of that name')
       .action((agentId: string, { user }: { user?: string }) =>

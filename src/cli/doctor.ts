@@ -35,8 +35,8 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
   program
     .command('doctor')
     .description('check machine, network and DNS, each with its mend')
-    .option('--probe <domain>', 'whose exchangers are asked for an answer on the way out', 'gmail.com')
-    .option('--time-server <host:port>', 'who knows the time (NTP)', 'pool.ntp.org:123')
+    .option('--probe <domain>', 'the domain whose exchangers are used to test outgoing mail', 'gmail.com')
+    .option('--time-server <host:port>', 'the time server (NTP)', 'pool.ntp.org:123')
     .option('--grade <domain>', 'only this: the mail test of internet.nl for a domain, as a table with points')
     .action(async ({ grade: graded, probe, timeServer }: Options) => {
       const asked = invocation()

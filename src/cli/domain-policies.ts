@@ -33,7 +33,7 @@ export function policyCommands(
   invocation: () => Invocation,
   withDomain: WithDomain,
 ): void {
-  one('sts <name>', 'the MTA-STS policy of a domain that receives mail here: who writes to it must use TLS')
+  one('sts <name>', 'the MTA-STS policy of a domain that receives mail here: senders must use TLS')
     .addOption(
       new Option('--mode <mode>', 'testing first, enforce after a week without trouble, none to take it back')
         .choices(['none', 'testing', 'enforce'])

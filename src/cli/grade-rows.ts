@@ -30,7 +30,7 @@ export const judged =
 /** A failed row that another party has to correct: the DNS host, or the operator that `who` names. */
 export const theirs = (row: Row, who?: string): Row =>
   row.result === 'fail'
-    ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} has this to mend: ${row.mend}` }
+    ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} must correct this: ${row.mend}` }
     : row
 
 /** Whether an exchanger is this server; all others have other operators. */

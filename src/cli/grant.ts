@@ -12,7 +12,7 @@ export function grantCommand(program: Command, invocation: () => Invocation): vo
   const grant = program.command('grant').description('programs that people let in over OAuth')
   grant
     .command('list')
-    .description('list what was allowed and stands')
+    .description('list the valid grants')
     .action(() =>
       withDeps(invocation(), ({ store }) => {
         const grants = listGrants(store).map((row) => ({

@@ -8,7 +8,7 @@ import { answer, table } from './terminal.ts'
 export function noticesCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('notices')
-    .description('what owners were told, newest first')
+    .description('the notices to owners, newest first')
     .action(() =>
       withDeps(invocation(), ({ store }) => {
         const notices = listNotices(store).map((notice) => ({

@@ -28,7 +28,7 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
     )
   oauth
     .command('disallow <program>')
-    .description('take that back; what people allowed it stands ("postrider grant revoke")')
+    .description('take that back; grants that people gave stay ("postrider grant revoke" ends them)')
     .action((given: string) =>
       withDeps(invocation(), async (deps) => {
         const name = await disallow(deps, given)

@@ -102,7 +102,7 @@ function whyNothing(id: string, mail: QueuedMail | undefined): string {
   if (!mail) return `There is no mail ${id}.`
   return mail.deliveries.some(({ status }) => status === 'held')
     ? `The mail ${id} is held; "postrider queue release ${id}" lets it go.`
-    : `The mail ${id} waits for nothing; "postrider queue show ${id}" tells what became of it.`
+    : `No recipient of the mail ${id} is waiting; "postrider queue show ${id}" shows its state.`
 }
 
 /** Asks before a mail is given up. For a mail without waiting recipients there is no question; it is refused later. */
@@ -115,7 +115,7 @@ async function sureToDrop(asked: Invocation, sure: Sure, mail: QueuedMail | unde
 }
 
 export function queueCommand(program: Command, invocation: () => Invocation): void {
-  const queue = program.command('queue').description('see and steer what waits to be delivered')
+  const queue = program.command('queue').description('see and control the mail that waits for delivery')
   list(queue, invocation)
   lanes(queue, invocation)
   show(queue, invocation)
@@ -149,7 +149,7 @@ function list(queue: Command, invocation: () => Invocation): void {
 function lanes(queue: Command, invocation: () => Invocation): void {
   queue
     .command('lanes')
-    .description('list what receiving domains take, as it was learned in the last hour')
+    .description('list the limits of receiving domains, learned in the last hour')
     .action(() =>
       withDeps(invocation(), ({ clock, store }) => {
         const lanes = learnedLanes(store, clock.now()).map(showLane)

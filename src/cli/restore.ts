@@ -46,8 +46,8 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
           ...(done.set_aside === null ? [] : [`What was there before is in ${done.set_aside}.`]),
           ...(done.faults.length === 0 ? [] : [`Damaged: ${listed(done.faults)}.`]),
           done.erasures === 0
-            ? 'No erasure is known that would have to be done again.'
-            : `Start the server: it does the ${done.erasures} erasures that are known again.`,
+            ? 'There is no known erasure to repeat.'
+            : `Start the server: it repeats the ${done.erasures} known erasures.`,
         ].join(' '),
       )
     })

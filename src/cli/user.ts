@@ -56,7 +56,7 @@ function add(user: Command, invocation: () => Invocation): void {
   user
     .command('add <email>')
     .description('add a user')
-    .option('--name <name>', 'how they are called')
+    .option('--name <name>', 'the name of the user')
     .option('--password-stdin', 'read a password for the console from standard input')
     .option('--plan <plan>', 'a plan of the configuration', 'unlimited')
     .option('--operator', 'they see and steer the whole server; the first user does in any case')

@@ -51,7 +51,7 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
     {
       ok: hasUnsubscribeLink(body_html),
       words: hasUnsubscribeLink(body_html)
-        ? 'It has a link to leave.'
+        ? 'It has a link to unsubscribe.'
         : 'It has no {{unsubscribe_url}}: a small footer with the link is added.',
     },
     {
@@ -65,7 +65,7 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
       ok: silent === 0,
       words:
         silent === 0
-          ? 'Every picture has a text for who cannot see it.'
+          ? 'Every picture has a text for people who cannot see it.'
           : `${silent} of ${pictures} pictures have no text (alt).`,
     },
     {

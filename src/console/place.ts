@@ -61,7 +61,7 @@ export const DONE = {
   started: 'The campaign is scheduled.',
   moved: 'Done.',
   checked: 'DNS was asked just now.',
-  asked: 'It is noted, and done in the background.',
+  asked: 'The request is stored, and done in the background.',
   ended: 'Ended.',
 } as const
 

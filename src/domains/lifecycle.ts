@@ -241,7 +241,7 @@ export async function removeDomain(deps: DomainsDeps, domainKey: number): Promis
       )
     throw refuse(
       'teardown_failed',
-      `The domain ${previous.name} could not be torn down. It is suspended and sends nothing; delete it again.`,
+      `The domain ${previous.name} could not be removed. It is suspended and sends nothing; delete it again.`,
     )
   }
 }

@@ -67,11 +67,11 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
     type: 'object',
     required: ['id', 'status', 'code', 'title', 'detail'],
     properties: {
-      id: { type: 'string', description: 'Names this occurrence; of a 500 the log holds more under it.' },
+      id: { type: 'string', description: 'The id of this occurrence; for a 500 the log has more under this id.' },
       status: { type: 'string', description: 'The HTTP status.', examples: [String(CODES[code][0])] },
       code: { type: 'string', enum: codes, examples: [code] },
       title: { type: 'string', description: 'What the code means.', examples: [CODES[code][1]] },
-      detail: { type: 'string', description: 'What was wrong here, and what to mend.', examples: [detail] },
+      detail: { type: 'string', description: 'What is wrong here, and how to correct it.', examples: [detail] },
       source: { ...SOURCE, examples: [source] },
       meta: { type: 'object', description: 'More about this occurrence.' },
     },

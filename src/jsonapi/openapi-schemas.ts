@@ -275,8 +275,8 @@ const COLLECTION_LINKS: Json = {
   properties: {
     first: { type: 'string', format: 'uri', description: 'The first page.' },
     last: { type: 'null', description: 'Always null.' },
-    prev: link('The page before; null on the first.'),
-    next: link('The page after; null on the last.'),
+    prev: link('The previous page; null on the first.'),
+    next: link('The next page; null on the last.'),
   },
 }
 export const COLLECTION_META: Json = {

@@ -98,7 +98,7 @@ function askButton(editor: Editor): void {
 
 function askPicture(editor: Editor): void {
   const src = prompt('Address of the picture', 'https://')
-  const alt = src === null ? null : prompt('What does it show, for who cannot see it?', '')
+  const alt = src === null ? null : prompt('What does it show? (text for people who cannot see it)', '')
   if (src && alt !== null) editor.chain().focus().setImage({ src, alt }).run()
 }
 

@@ -77,7 +77,7 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
   const { user } = visit.person
   return page(visit, {
     title: 'Your account',
-    about: 'How you sign in, and where you are signed in.',
+    about: 'Your ways to sign in, and your open sessions.',
     status: errors.length > 0 ? 422 : 200,
     done: done(visit),
     scripts: ['passkey.js'],

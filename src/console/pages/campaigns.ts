@@ -152,7 +152,9 @@ const checksAndPreview = (id: string, checks: readonly Check[], slow: Html): Htm
     </ul>
     ${slow}
     <h2>Preview</h2>
-    <p class="soft">With the data of the audience’s first contact. The links to leave are made when it is sent.</p>
+    <p class="soft">
+      With the data of the audience’s first contact. The links to unsubscribe are made when it is sent.
+    </p>
     <div class="previews">
       <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
       <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
@@ -204,7 +206,7 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined): Ht
       ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
       ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
       ${status === 'draft' ? '' : button(visit, 'copy', 'Copy as a draft', {})}
-      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'What was not sent is never sent. This cannot be taken back.' }) : ''}
+      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'Mail that was not sent is never sent. This cannot be undone.' }) : ''}
       ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
     </div>
     ${

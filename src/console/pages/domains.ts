@@ -38,7 +38,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
             ${form(
               visit,
               'add',
-              html`${field({ name: 'name', label: 'Domain', required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: what stands behind the @ of your sender.', error: fault('name') })}
+              html`${field({ name: 'name', label: 'Domain', required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
                 ${field({ name: 'purpose', label: 'For', options: PURPOSES, value: typed?.get('purpose') || 'both' })}
                 <button>Add</button>`,
             )}`

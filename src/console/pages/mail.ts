@@ -213,7 +213,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   const files = objects(one, 'attachments').length
   return page(visit, {
     title: text(one, 'subject') || '(no subject)',
-    about: 'One mail: its way, what was said to it, and what it holds.',
+    about: 'One mail: its delivery, the replies of the servers, and its contents.',
     errors,
     done: done(visit),
     body: html`${live(
@@ -234,10 +234,10 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
                 ] as const)
               : []),
           ])}
-          <h2>Its way</h2>
+          <h2>Delivery</h2>
           ${timeline(one, attempts, told)} ${recipients(one)}`,
       )}
-      <h2>What it holds</h2>
+      <h2>Contents</h2>
       ${contents(visit, one)}
       ${
         visit.reading || campaign || text(one, 'html') === '' || files > 0

@@ -39,7 +39,7 @@ export const receivers: Place = {
     return page(visit, {
       title: 'By receiver',
       about:
-        'Which providers and domains take your mail, how fast, and what they say when they do not. Mail that bounced after it was taken counts as delivered here.',
+        'Which providers and domains accept your mail, how fast, and why others refuse it. Mail that bounced after it was accepted counts as delivered here.',
       errors: answer.errors,
       body: html`${periods(visit, period)}
       ${live(

@@ -22,7 +22,7 @@ const MEANINGS: Record<string, string> = {
   'suppressions:read': 'see who must not be mailed',
   'suppressions:write': 'change who must not be mailed',
   'compliance:write': 'forget people, and export what is known of them',
-  'webhooks:read': 'see webhooks and what they were told',
+  'webhooks:read': 'see webhooks and their deliveries',
   'webhooks:write': 'change webhooks',
 }
 

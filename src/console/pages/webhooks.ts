@@ -74,7 +74,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
   const to = `/webhooks/${id}`
   return page(visit, {
     title: text(one, 'name'),
-    about: 'One endpoint, and everything that it was told.',
+    about: 'One endpoint, and all events that were sent to it.',
     errors,
     done: done(visit),
     body: html`${secret === undefined ? '' : secretShown(secret)}
@@ -87,7 +87,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
       <div class="row">
         ${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
         ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'For 24 hours both secrets sign.' })}
-        ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It is told nothing any more. What it was told stays readable.' })}
+        ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
       </div>
       <h2>Deliveries</h2>
       ${live(
@@ -145,7 +145,7 @@ const delivery: Place = {
     const payload = each.attributes['payload']
     return page(visit, {
       title: text(each, 'event'),
-      about: 'What an endpoint was told, and what it answered.',
+      about: 'An event that was sent to an endpoint, and the endpoint’s answer.',
       body: html`${facts([
           ['Outcome', badge(text(each, 'outcome'))],
           ['Attempts', text(each, 'attempts') || '0'],
