@@ -8,4 +8,4 @@ NODE_COMPILE_CACHE=$PWD/node_modules/.cache/compile
 export NODE_COMPILE_CACHE
 # Names of groups have no spaces.
 # shellcheck disable=SC2086
-exec sh test/run.sh --test-concurrency=6 --test-timeout=240000 "$@" $groups
+exec sh test/run.sh --test-concurrency=4 --test-timeout=240000 "$@" $groups

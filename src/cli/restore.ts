@@ -47,7 +47,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
           ...(done.faults.length === 0 ? [] : [`Damaged: ${listed(done.faults)}.`]),
           done.erasures === 0
             ? 'There is no known erasure to repeat.'
-            : `Start the server: it repeats the ${done.erasures} known erasures.`,
+            : `Start the server: it repeats ${done.erasures} erasures that are known.`,
         ].join(' '),
       )
     })
