@@ -1,4 +1,4 @@
-// Users, created by the operator at the command line (D14).
+// Users, created by the operator: at the command line (D14), over the API, or in the console.
 // Passwords are for the console and the consent page, and are stored as scrypt hashes.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'

@@ -25,7 +25,7 @@ ul { margin: 0 0 1rem; padding-left: 1.2rem }
 code { font-size: .9em }
 `
 
-/** Answers with a whole page. Its forms can be sent only to this server, and it cannot be framed. */
+/** Answers with a whole page that cannot be framed. Its forms can be sent to this server, or where `formTo` allows. */
 export function page(
   context: Context,
   status: 200 | 400 | 403 | 404 | 413 | 429 | 503,

@@ -1,5 +1,6 @@
 // Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and the places where
-// SQLite keeps deleted data. It is done when no octet of the data directory holds the address.
+// SQLite keeps deleted data. Afterwards run.ts searches the data directory for the address, and logs a warning for each
+// file that still holds it.
 import { createReadStream, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
@@ -80,7 +81,7 @@ export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed
   const { spool, store } = deps
   const read = (file: string): Uint8Array =>
     existsSync(spool.path(file)) ? readFileSync(spool.path(file)) : new Uint8Array()
-  // Contacts first, so that a running campaign queues no more mail to the address.
+  // Suppressions and contacts come first, so that a running campaign queues no more mail to the address.
   await store.write((tx) => {
     forgetInSuppressions(tx, erasing)
     forgetContacts(tx, erasing)

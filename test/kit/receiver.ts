@@ -18,7 +18,7 @@ export interface TestReceiver {
   /** https://hooks.test:port */
   url: string
   port: number
-  /** PEM file for webhooks.ca_file. */
+  /** PEM file for tls.ca_file. */
   caFile: string
   requests: Request[]
   /** The answer: a status, or a function that answers itself. */

@@ -194,7 +194,7 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
   })
 }
 
-/** `open` and `leave` are told to the session by the application. */
+/** `open` notes in the session whose account is shown; null: the person’s own. */
 export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<Response>): Place => ({
   path: '/people',
   operator: true,
