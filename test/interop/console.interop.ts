@@ -132,7 +132,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await set('#email', 'me@there.example')
     await press('Send the test')
     await says(/on its way/)
-    await press('Start')
+    await press('Start or schedule')
     await says(/scheduled|sending|sent/)
     // The page follows by itself; nothing is reloaded.
     await browser.run('window.untouched = true')
@@ -145,6 +145,36 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
       `/campaigns/${ids.draft}/recipients.csv?status=bounced`,
     )
     assert.match(csv, /^email,name,status,.*\r\nrefuse@friend\d\.example,Reader \d+,bounced,/)
+  })
+
+  test('the search box of every page leads to the only mail that fits', async () => {
+    await browser.emulate('light', 1280)
+    await open('/')
+    await until(
+      async () => (await browser.run('return document.activeElement?.id')) === 'find',
+      'the search box has the keyboard on the first page',
+    )
+    await browser.type('#find', 'receipt refuse@corp\uE007')
+    await until(async () => (await heading()) === 'Receipt for refuse@corp.example')
+  })
+
+  test('a schedule is given in the time zone of the person', async () => {
+    const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
+    const text = { name: 'Winter', subject: 'Snow', body_html: '<p>Snow</p>' }
+    const { id } = await api('POST', '/campaigns', 'campaigns', text, { relationships })
+    await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: 'America/New_York' })
+    await open(`/campaigns/${id}`)
+    await says(/Your time \(America\/New_York\)/)
+    await browser.run(
+      `const field = document.querySelector('#at')
+       field.value = '2040-01-15T09:00'
+       field.dispatchEvent(new Event('input', { bubbles: true }))`,
+    )
+    await press('Start or schedule')
+    await says(/Starts\s+Jan 15, 2040, 9:00/)
+    const { attributes } = await api('GET', `/campaigns/${id}`)
+    assert.equal(attributes.scheduled_at, '2040-01-15T14:00:00.000Z')
+    await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: '' })
   })
 
   test('a passkey is made with an authenticator, and signs in', async () => {
