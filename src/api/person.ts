@@ -82,28 +82,32 @@ export class People {
   }
 
   /**
-   * The proof for a form: a MAC over the browser, the signed-in person and the request. A browser without the browser
-   * cookie gets one.
+   * The proof for a form: a MAC over the signed-in person's session and the request. Before sign-in the browser stands
+   * for the session: one without the browser cookie gets one, the same for all forms of a page.
    */
   proofFor(context: Context, person: Person | undefined, request: string): string {
-    let browser = this.#read(context, BROWSER_COOKIE)
-    if (browser === undefined) {
-      browser = newSecret('')
-      this.#write(context, BROWSER_COOKIE, browser)
-    }
-    return this.#formMac(browser, person, request)
+    return this.#formMac(person ? null : this.#browserOf(context), person, request)
   }
 
   /**
-   * Whether this server wrote a form for this browser and this person. A form from another site or browser has no valid
-   * proof.
+   * Whether this server wrote a form for this person, or for this browser before sign-in. A form from another site or
+   * browser has no valid proof.
    */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
-    const browser = this.#read(context, BROWSER_COOKIE)
+    const browser = person ? null : this.#read(context, BROWSER_COOKIE)
     return browser !== undefined && same(proof, this.#formMac(browser, person, request))
   }
 
-  #formMac(browser: string, person: Person | undefined, request: string): string {
+  #browserOf(context: Context): string {
+    const known = this.#read(context, BROWSER_COOKIE) ?? (context.get(BROWSER_COOKIE) as string | undefined)
+    if (known !== undefined) return known
+    const browser = newSecret('')
+    context.set(BROWSER_COOKIE, browser)
+    this.#write(context, BROWSER_COOKIE, browser)
+    return browser
+  }
+
+  #formMac(browser: string | null, person: Person | undefined, request: string): string {
     return this.#mac(['form', browser, person?.session.id ?? null, request])
   }
 

@@ -238,6 +238,27 @@ describe('signing in', () => {
     assert.ok(isSignIn(await linked.open('/')))
   })
 
+  test('forms hold after the browser has ended and lost the cookies of its session', async () => {
+    const user = await addUser(postrider.appliance.deps, { email: 'fred@owner.test' })
+    await givePassword(postrider, user.email, PASSWORD)
+    const guest = new Guest(postrider)
+    await guest.signIn(user.email, PASSWORD)
+    for (const name of guest.cookies.keys()) if (name.endsWith('postrider_browser')) guest.cookies.delete(name)
+    const [first, second] = [await guest.open('/account'), await guest.open('/account')]
+    assert.deepEqual(first.headers.getSetCookie(), [])
+    for (const page of [first, second])
+      assert.equal(
+        (await guest.send(page, 'factor', { code: '000000' })).status,
+        422,
+        'looked at, not refused as foreign',
+      )
+    const stranger = new Guest(postrider)
+    const page = await stranger.open('/sign-in')
+    assert.equal(page.headers.getSetCookie().length, 1, 'one cookie for all forms of a page')
+    const signedIn = await stranger.send(page, 'password', { email: user.email, password: PASSWORD })
+    assert.match(signedIn.text, /<h1>Overview/)
+  })
+
   test('without a password a second factor is turned off by a code of the app', async () => {
     const user = await addUser(postrider.appliance.deps, { email: 'eric@owner.test' })
     const { clock, store } = postrider.appliance.deps

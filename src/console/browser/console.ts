@@ -53,8 +53,16 @@ addEventListener('beforeunload', (event) => typed.size > 0 && event.preventDefau
 document.addEventListener('submit', (event) => {
   if (event.target instanceof HTMLFormElement) typed.delete(event.target)
   const question = event.target instanceof HTMLFormElement ? event.target.dataset['confirm'] : undefined
-  if (question !== undefined && !confirm(question)) event.preventDefault()
+  if (question !== undefined && !confirm(`${question}${startOf(event.target as HTMLFormElement)}`))
+    event.preventDefault()
 })
+
+/** When a form that has a point in time starts something, in the reader's own zone; '' for other forms. */
+function startOf(form: HTMLFormElement): string {
+  const input = form.querySelector<HTMLInputElement>('input[type="datetime-local"]')
+  if (!input) return ''
+  return `\n\n${input.value === '' ? 'Now.' : `On ${new Date(input.value).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'short' })}.`}`
+}
 
 // The key "/" moves to the search box, as in many programs.
 document.addEventListener('keydown', (event) => {
