@@ -536,6 +536,7 @@ describe('campaigns', () => {
     )
     assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
     await until(async () => (await ann.open(path)).text.includes('>sent</span'))
+    assert.match((await ann.open('/')).text, new RegExp(`Newest campaigns</h2>[^]*href="${path}"`))
     const { headers, text } = await ann.open(`${path}/recipients.csv`)
     assert.match(headers.get('content-disposition')!, /attachment/)
     const lines = text.trim().split('\r\n')

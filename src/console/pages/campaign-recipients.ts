@@ -18,26 +18,32 @@ export const download: Place = {
       'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
         ',',
       )
-    return csv(visit, 'recipients.csv', titles, path, (mail, included) => {
-      const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
-      const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
-      const left =
-        contact && text(contact, 'status') === 'unsubscribed'
-          ? text(contact, 'status_at') || text(contact, 'updated_at')
-          : ''
-      return [
-        text(mail, 'to'),
-        contact ? text(contact, 'name') : '',
-        text(mail, 'status'),
-        text(mail, 'sent_at'),
-        text(mail, 'delivered_at'),
-        text(mail, 'bounced_at'),
-        text(mail, 'first_opened_at'),
-        text(mail, 'first_clicked_at'),
-        left,
-        String(recipient?.smtp_code ?? ''),
-        recipient?.response ?? '',
-      ]
-    })
+    return csv(
+      visit,
+      `recipients${isOneOf(STATUSES, status) ? `-${status}` : ''}.csv`,
+      titles,
+      path,
+      (mail, included) => {
+        const contact = included.get(mail.relationships?.['contact']?.data?.id ?? '')
+        const [recipient] = objects<{ response: string | null; smtp_code: number | null }>(mail, 'recipients')
+        const left =
+          contact && text(contact, 'status') === 'unsubscribed'
+            ? text(contact, 'status_at') || text(contact, 'updated_at')
+            : ''
+        return [
+          text(mail, 'to'),
+          contact ? text(contact, 'name') : '',
+          text(mail, 'status'),
+          text(mail, 'sent_at'),
+          text(mail, 'delivered_at'),
+          text(mail, 'bounced_at'),
+          text(mail, 'first_opened_at'),
+          text(mail, 'first_clicked_at'),
+          left,
+          String(recipient?.smtp_code ?? ''),
+          recipient?.response ?? '',
+        ]
+      },
+    )
   },
 }

@@ -2,7 +2,7 @@
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { count, live, percent, type Html } from '../parts.ts'
+import { badge, count, live, percent, type Html } from '../parts.ts'
 import { done, type Place } from '../place.ts'
 import { number, objects, text, type Thing, type Visit } from '../visit.ts'
 
@@ -83,6 +83,20 @@ async function hands(visit: Visit): Promise<Html[]> {
   return found
 }
 
+/** How many campaigns the first page names. */
+const NEWEST = 3
+
+const newest = (campaigns: readonly Thing[]): Html | '' =>
+  campaigns.length === 0
+    ? ''
+    : html`<h2>Newest campaigns</h2>
+        <ul>
+          ${campaigns.map(
+            (each) =>
+              html`<li><a href="/campaigns/${each.id}">${text(each, 'name')}</a> ${badge(text(each, 'status'))}</li>`,
+          )}
+        </ul>`
+
 interface Bucket {
   at: string
   delivered: number
@@ -134,7 +148,11 @@ export const overview: Place = {
   path: '/',
   async show(visit) {
     const period = periodOf(visit)
-    const [{ one }, open] = await Promise.all([visit.get(`/statistics?filter%5Bperiod%5D=${period}`), hands(visit)])
+    const [{ one }, open, campaigns] = await Promise.all([
+      visit.get(`/statistics?filter%5Bperiod%5D=${period}`),
+      hands(visit),
+      visit.get(`/campaigns?page%5Bsize%5D=${NEWEST}`),
+    ])
     const stats = one!
     const series = objects<Bucket>(stats, 'series')
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
@@ -165,7 +183,8 @@ export const overview: Place = {
               : html`<ul class="hands">
                   ${open.map((each) => html`<li>${each}</li>`)}
                 </ul>`
-          }`,
+          }
+          ${newest(campaigns.many)}`,
       )}`,
     })
   },
