@@ -43,11 +43,12 @@ const list: Place = {
     const [only] = answer.many
     if (visit.query('from') === 'anywhere' && only && answer.many.length === 1 && !answer.next && !answer.previous)
       return visit.context.redirect(`/mail/${only.id}`, 303)
+    // On a phone the first columns are seen: who, and what became of it.
     const rows = answer.many.map((mail) => [
-      time(mail.attributes['created_at']),
       html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
-      text(mail, 'subject') || html`<span class="soft">(no subject)</span>`,
       badge(text(mail, 'status')),
+      text(mail, 'subject') || html`<span class="soft">(no subject)</span>`,
+      time(mail.attributes['created_at']),
       text(mail, 'from'),
     ])
     return page(visit, {
@@ -60,7 +61,7 @@ const list: Place = {
         visit,
         html`${table(
           'Mail',
-          ['Accepted', 'To', 'Subject', 'Status', 'From'],
+          ['To', 'Status', 'Subject', 'Accepted', 'From'],
           rows,
           q === ''
             ? html`No mail yet. <a href="/tokens">Make a token</a>; your program sends with it, over HTTP or SMTP.`
