@@ -119,15 +119,15 @@ test('two answers that come during the turn of another job both reach the job th
   assert.deepEqual(await Promise.all([asking, other]), [['a!', 'b!'], 'key!'])
 })
 
-test('a job that holds its turn and waits for nothing ends alone; those of its thread are done elsewhere', async () => {
+test('a job that holds its turn and waits for nothing keeps none of its thread', async () => {
   const pool = hire({ size: 1 })
-  const standing = pool.run(['stand'], { cpu: 400 })
-  const others = Array.from({ length: 10 }, () => pool.run(['thread']))
-  const over: string[] = []
-  const note = (what: string) => () => void over.push(what)
-  await Promise.all([
-    assert.rejects(standing, TookTooLong).then(note('standing')),
-    Promise.all(others).then(note('others')),
-  ])
-  assert.deepEqual(over, ['others', 'standing'], 'nobody waits until it is ended')
+  const standing = pool.run(['stand'], { cpu: 600_000 })
+  const closed = assert.rejects(standing, NoWorker)
+  await Promise.all(Array.from({ length: 10 }, () => pool.run(['thread'])))
+  await pool.close()
+  await closed
+})
+
+test('such a job is ended', async () => {
+  await assert.rejects(hire({ size: 1 }).run(['stand'], { cpu: 100 }), TookTooLong)
 })

@@ -216,19 +216,22 @@ describe('the engine', () => {
     const ids = Array.from({ length: 100 }, () => put('judge asks of the crowd'))
     const answers: (() => void)[] = []
     await start('poisoned.ts', () => new Promise<string>((resolve) => answers.push(() => resolve(''))))
-    const count = (where: string) => store.all(raw(`select key from inbound_messages where ${where}`)).length
+    const waiting = () =>
+      store.all(raw('select key from inbound_messages where attempts = 0 and next_attempt_at > ?', [clock.now()]))
+    // Time moves only while the engine sleeps for a second: ten minutes never pass.
+    const second = (): void => {
+      if (clock.nextAlarm !== null && clock.nextAlarm <= clock.now() + 1000) clock.advance(1000)
+    }
     await until(() => {
-      clock.advance(1000)
-      return count(`attempts = 0 and next_attempt_at > ${clock.now()}`) === 36
+      second()
+      return waiting().length === 36
     }, '64 in hand and the others waiting')
     assert.equal(answers.length, 64)
-    const began = clock.now()
     await until(() => {
       for (const answer of answers.splice(0)) answer()
-      if (count('attempts = 1 and next_attempt_at is not null') === 0) clock.advance(1000)
+      second()
       return ids.every(emailOf)
     }, 'all of them read')
-    assert.ok(clock.now() - began < 10_000, `${clock.now() - began} ms`)
   })
 
   test('a file that is away has the mail wait, and it is read when the file is back', async () => {
