@@ -8,6 +8,7 @@ import { field } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
 import { compose } from '../message/compose.ts'
 import { campaignSender, messageIdOf } from '../message/identity.ts'
+import { readPictures } from '../message/pictures.ts'
 import { readTargets } from '../message/tracking.ts'
 import type { Campaign } from '../campaigns/edit.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
@@ -26,16 +27,17 @@ const within = { type: 'campaigns', column: 'campaign_key' } as const
 const SOMEBODY = { email: 'ann@example.net', name: 'Ann', custom_fields: null }
 
 /**
- * The web links in a campaign's HTML, without repeats. A link with a merge tag in it has no fixed URL and is left out.
+ * The web links and pictures in a campaign's HTML, without repeats. An address with a merge tag is not fixed, so it
+ * is left out.
  */
 export function linksOf({ body_html }: Pick<Campaign, 'body_html'>): string[] {
-  const links = Array.from(readTargets(body_html), ({ url }) => url.trim())
+  const links = [...readTargets(body_html), ...readPictures(body_html)].map(({ url }) => url.trim())
   return [...new Set(links.filter((url) => /^https?:\/\//i.test(url) && !url.includes('{{')))].slice(0, MOST_LINKS)
 }
 
 export const campaignLinks = define('campaign-links', {
   table: 'campaigns',
-  about: `Links of a campaign, and whether they answer. ${EXTENSION}`,
+  about: `Links and pictures of a campaign, and whether they answer. ${EXTENSION}`,
   attributes: {
     url: words('Where it leads.'),
     ok: field(z.boolean(), { about: 'Whether something answers there.' }),
@@ -49,7 +51,7 @@ export const campaignLinks = define('campaign-links', {
       params: ['page'],
       id: 'checkCampaignLinks',
       scope: 'campaigns:write',
-      about: `Ask the first ${MOST_LINKS} links of a campaign whether they answer; takes seconds. ${EXTENSION}`,
+      about: `Ask the first ${MOST_LINKS} links and pictures of a campaign whether they answer; takes seconds. ${EXTENSION}`,
       run: async ({ parent, parts }) =>
         Promise.all(
           linksOf(rowOf<'campaigns'>(parent)).map(async (url, index) => {

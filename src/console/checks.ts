@@ -1,7 +1,8 @@
 // Checks of a campaign before its start, for common mistakes in newsletters.
 import { unknownTags } from '../campaigns/render.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
-import { readAttributes, readTargets } from '../message/tracking.ts'
+import { readPictures } from '../message/pictures.ts'
+import { readTargets } from '../message/tracking.ts'
 import { text, type Thing, type Visit, record } from './visit.ts'
 
 export interface Check {
@@ -12,19 +13,11 @@ export interface Check {
 /** The size in octets at which Gmail cuts off a mail. */
 const CUT = 102 * 1024
 
-/** The number of pictures in a page, and of those without a text. Linear time for any input. */
-export function picturesOf(html: string): { pictures: number; silent: number } {
-  const tags = /<img(?=[\s/>])/gi
-  let pictures = 0
-  let silent = 0
-  for (let tag = tags.exec(html); tag; tag = tags.exec(html)) {
-    const { end, values } = readAttributes(html, tags.lastIndex)
-    tags.lastIndex = end
-    pictures++
-    if (!values.get('alt')?.value) silent++
-  }
-  return { pictures, silent }
-}
+/** Whether mail programs can load a picture from this address; with a merge tag in it, it is not known yet. */
+const isLoadable = (url: string): boolean => /^https?:\/\/[^\s/]/i.test(url) || url.includes('{{')
+
+/** The first five of a list. */
+const listed = (values: readonly string[]): string => values.slice(0, 5).join(', ')
 
 export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> {
   const body_html = text(campaign, 'body_html')
@@ -35,7 +28,9 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
   const content = { subject: text(campaign, 'subject'), body_html, body_text: text(campaign, 'body_text') || null }
   const unknown = unknownTags(content, [...fields])
   const size = Buffer.byteLength(body_html)
-  const { pictures, silent } = picturesOf(body_html)
+  const pictures = [...readPictures(body_html)]
+  const silent = pictures.filter(({ alt }) => alt === '').length
+  const unloadable = pictures.filter(({ url }) => !isLoadable(url))
   const links = Array.from(readTargets(body_html), ({ url }) => url).filter((url) => !url.includes('{{'))
   const odd = links.filter((url) => !/^(?:https?:\/\/|mailto:|tel:)/i.test(url))
   return [
@@ -66,14 +61,21 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
       words:
         silent === 0
           ? 'Every picture has a text for people who cannot see it.'
-          : `${silent} of ${pictures} pictures have no text (alt).`,
+          : `${silent} of ${pictures.length} pictures have no text (alt).`,
+    },
+    {
+      ok: unloadable.length === 0,
+      words:
+        unloadable.length === 0
+          ? 'Every picture has a web address.'
+          : `These pictures are not shown, because they have no https:// address: ${listed(unloadable.map(({ url }) => url || '(none)'))}`,
     },
     {
       ok: odd.length === 0,
       words:
         odd.length === 0
           ? 'Every link leads to a whole address.'
-          : `These links lead nowhere: ${odd.slice(0, 5).join(', ')}`,
+          : `These links lead nowhere, because they do not begin with https://: ${listed(odd)}`,
     },
   ]
 }

@@ -2,8 +2,8 @@
 // not hold up the server for all others.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { picturesOf } from '../../src/console/checks.ts'
 import { fieldsIn } from '../../src/console/pages/contacts.ts'
+import { readPictures } from '../../src/message/pictures.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
 test('fields of a contact: one to a line, a name and a value', () => {
@@ -14,17 +14,25 @@ test('fields of a contact: one to a line, a name and a value', () => {
   ])
 })
 
-test('pictures of a page, and those without a text', () => {
-  assert.deepEqual(picturesOf('<p>no</p><imgx>'), { pictures: 0, silent: 0 })
-  assert.deepEqual(picturesOf(`<img src=a alt="A > B"><IMG alt='x'/><img alt=word src=b>`), { pictures: 3, silent: 0 })
-  assert.deepEqual(picturesOf('<img><img src="a>b"><img alt=""><img alt src=c><img data-alt="x">'), {
-    pictures: 5,
-    silent: 5,
-  })
+test('pictures of a page, with their address and their text', () => {
+  const picturesOf = (html: string) => Array.from(readPictures(html), ({ alt, url }) => [url, alt])
+  assert.deepEqual(picturesOf('<p>no</p><imgx>'), [])
+  assert.deepEqual(picturesOf(`<img src=a alt="A > B"><IMG alt='x'/><img alt=word src="b?c&amp;d ">`), [
+    ['a', 'A > B'],
+    ['', 'x'],
+    ['b?c&d', 'word'],
+  ])
+  assert.deepEqual(picturesOf('<img><img src="a>b"><img alt=""><img alt src=c><img data-alt="x">'), [
+    ['', ''],
+    ['a>b', ''],
+    ['', ''],
+    ['c', ''],
+    ['', ''],
+  ])
 })
 
 test('no line and no page makes either slow', () => {
   for (const piece of [' ', 'a ', ': ', ' :']) costingAtOnce(500, () => fieldsIn(piece.repeat(100_000)))
   for (const piece of ['<img ', '<img alt="', "<img src='", '<img/'])
-    costingAtOnce(500, () => picturesOf(piece.repeat(100_000)))
+    costingAtOnce(500, () => [...readPictures(piece.repeat(100_000))])
 })

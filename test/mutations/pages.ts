@@ -1,6 +1,6 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
 import { fieldsIn } from '../../src/console/pages/contacts.ts'
-import { picturesOf } from '../../src/console/checks.ts'
+import { readPictures } from '../../src/message/pictures.ts'
 import { harmless } from '../../src/console/shown-html.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
@@ -72,7 +72,11 @@ export const PAGES: Record<string, Parser> = {
     parse: (bytes) => [languageOf(text(bytes)), withFooter({ html: text(bytes), text: text(bytes) }, true)],
   },
   'pages in the console': { files: ['console/shown-html.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
-  'pictures of pages': { files: ['console/checks.ts'], seeds: HTML, parse: (bytes) => picturesOf(text(bytes)) },
+  'pictures of pages': {
+    files: ['message/pictures.ts'],
+    seeds: HTML,
+    parse: (bytes) => [...readPictures(text(bytes))],
+  },
   'fields of a form': {
     files: ['console/pages/contacts.ts'],
     seeds: of('city: Köln\r\n', ' ', ' :', 'a ', ':', '\n'),

@@ -6,7 +6,7 @@ import { text, type Visit } from '../visit.ts'
 /** A link that starts the checks, or their results. */
 export async function slowChecks(visit: Visit, id: string): Promise<Html> {
   if (visit.query('look') !== 'closer')
-    return html`<p><a href="?look=closer">Check the links and the spam score</a>; this takes a few seconds.</p>`
+    return html`<p><a href="?look=closer">Check links, pictures and the spam score</a>; this takes a few seconds.</p>`
   const [links, spam] = await Promise.all([
     visit.all(`/campaigns/${id}/links`, 50),
     visit.get(`/campaigns/${id}/spam-verdict`),
@@ -20,7 +20,7 @@ export async function slowChecks(visit: Visit, id: string): Promise<Html> {
       silent.length === 0
         ? html`<li>
             ${badge('ok')}
-            ${links.length === 0 ? 'There is no link to check.' : `Every link answers (${links.length}).`}
+            ${links.length === 0 ? 'There is no link to check.' : `Every link and picture answers (${links.length}).`}
           </li>`
         : silent.map((link) => html`<li>${badge('warn')} ${text(link, 'url')} ${text(link, 'found')}.</li>`)
     }
