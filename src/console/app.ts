@@ -71,6 +71,11 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   addDownloads(app, shared)
   app.get('/campaigns/:id/preview', (context) => preview(must(shared, context), context.req.param('id')))
   for (const place of placesOf(shared)) addPlace(app, shared, place)
+  app.get('*', (context, next) => {
+    // Programs get the bare answer of the whole application.
+    if (!(context.req.header('accept') ?? '').includes('text/html')) return next()
+    throw refuse('not_found', 'No page has this address.')
+  })
   app.onError((thrown, context) => errorPage(shared, context, thrown))
   return { app, close: () => live.close() }
 }

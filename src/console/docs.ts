@@ -22,7 +22,8 @@ export function docsPage(context: Context, url: string): Response | Promise<Resp
         </head>
         <body>
           <header>
-            <a href="/">Postrider</a> <span>API of ${url}</span> <a href="/api/v1/openapi.json">OpenAPI document</a>
+            <a href="/">Back to the console</a> <span>API of ${url}</span>
+            <a href="/api/v1/openapi.json">OpenAPI document</a>
           </header>
           <main id="reference" data-server="${url}">
             <noscript

@@ -3,8 +3,8 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Cell, Html } from './parts.ts'
-import { refusals } from './parts.ts'
-import type { Answer, Visit } from './visit.ts'
+import { refusals } from './forms.ts'
+import type { Answer, Labels, Visit } from './visit.ts'
 
 /** The places of the console, and whether only operators see them. */
 const PLACES: readonly (readonly [path: string, name: string, operator?: true])[] = [
@@ -46,6 +46,8 @@ export interface Page {
   body: Cell
   /** The API's refusal of the last action. */
   errors?: Answer['errors']
+  /** The labels of the fields of the page's form, by the names of their attributes. */
+  labels?: Labels
   /** The sentence that confirms the last action. */
   done?: string | undefined
   status?: ContentfulStatusCode
@@ -94,7 +96,7 @@ const elsewhereNote = ({ account, proof }: Visit): Html =>
 /** A page of a signed-in person. */
 export function page(
   visit: Visit,
-  { about, body, done, errors = [], scripts = [], status = 200, title }: Page,
+  { about, body, done, errors = [], labels, scripts = [], status = 200, title }: Page,
 ): Response | Promise<Response> {
   const { context, elsewhere, person } = visit
   guard(context)
@@ -131,7 +133,7 @@ export function page(
               <h1>${title}</h1>
               ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
               ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="done" role="status">${done}</p>`}
-              ${refusals(errors)} ${body}
+              ${refusals(errors, labels)} ${body}
             </main>
           </div>
         </body>

@@ -1,4 +1,4 @@
-// The parts of pages: times, numbers, states, tables, forms.
+// The parts of pages: times, numbers, states, tables. The forms are in forms.ts.
 import { html } from 'hono/html'
 import type { HtmlEscapedString } from 'hono/utils/html'
 import type { Answer, Visit } from './visit.ts'
@@ -6,11 +6,21 @@ import type { Answer, Visit } from './visit.ts'
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 export type Cell = Html | string | number
 
-/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. */
-export const time = (iso: unknown): Html =>
+const pointInTime = (iso: unknown, digits: number): Html =>
   typeof iso === 'string' && iso !== ''
-    ? html`<time datetime="${iso}" title="${iso}">${iso.slice(0, 16).replace('T', ' ')} UTC</time>`
+    ? html`<time datetime="${iso}" title="${iso}" ${digits > MINUTES ? html`data-seconds` : ''}
+        >${iso.slice(0, digits).replace('T', ' ')} UTC</time
+      >`
     : html`<span class="soft">–</span>`
+
+/** The digits of an ISO time that end with its minutes, and with its seconds. */
+const MINUTES = 16
+const SECONDS = 19
+
+/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. */
+export const time = (iso: unknown): Html => pointInTime(iso, MINUTES)
+/** A point in time with its seconds, where the order of steps matters. */
+export const exactTime = (iso: unknown): Html => pointInTime(iso, SECONDS)
 
 export const count = (value: number): string => value.toLocaleString('en')
 export const percent = (share: number): string => `${(share * 100).toFixed(share > 0 && share < 0.01 ? 2 : 1)} %`
@@ -57,6 +67,7 @@ const WAITS = new Set([
   'pending',
   'paused',
   'held',
+  'on hold',
   'warn',
   'suppressed',
   'deferred',
@@ -75,7 +86,10 @@ export interface Column {
   figure?: true
 }
 
-/** A table that scrolls inside the page on narrow screens; `empty` names the next step when there are no rows. */
+/**
+ * A table; on narrow screens each row is a block with the titles of the columns before its values. `empty` names the
+ * next step when there are no rows.
+ */
 export function table(
   caption: string,
   columns: readonly (string | Column)[],
@@ -83,6 +97,10 @@ export function table(
   empty: Cell,
 ): Html {
   if (rows.length === 0) return html`<div class="empty">${empty}</div>`
+  const titleOf = (at: number): string => {
+    const column = columns[at]!
+    return typeof column === 'string' ? column : column.title
+  }
   const figure = (at: number): string => {
     const column = columns[at]
     return typeof column === 'object' && column.figure ? 'figure' : ''
@@ -94,17 +112,14 @@ export function table(
       </caption>
       <thead>
         <tr>
-          ${columns.map((column, at) => {
-            const title = typeof column === 'string' ? column : column.title
-            return title === '' ? html`<td></td>` : html`<th scope="col" class="${figure(at)}">${title}</th>`
-          })}
+          ${columns.map((_, at) => (titleOf(at) === '' ? html`<td></td>` : html`<th scope="col" class="${figure(at)}">${titleOf(at)}</th>`))}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           (row) =>
             html`<tr>
-              ${row.map((cell, at) => html`<td class="${figure(at)}">${cell}</td>`)}
+              ${row.map((cell, at) => html`<td class="${figure(at)}" data-title="${titleOf(at)}">${cell}</td>`)}
             </tr>`,
         )}
       </tbody>
@@ -143,102 +158,6 @@ export const search = (visit: Visit, label: string, hint = '', hidden: Record<st
     </div>
     ${hint === '' ? '' : html`<p class="soft">${hint}</p>`}
   </form>`
-
-/** A form with an action. Every form carries the proof that this server wrote it. */
-export const form = (
-  visit: Visit,
-  action: string,
-  body: Cell,
-  options: { to?: string; confirm?: string; multipart?: true; kind?: string } = {},
-): Html =>
-  html`<form
-    method="post"
-    ${options.to === undefined ? '' : html`action="${options.to}"`}
-    ${options.multipart ? html`enctype="multipart/form-data"` : ''}
-    ${options.confirm === undefined ? '' : html`data-confirm="${options.confirm}"`}
-    class="${options.kind ?? ''}"
-  >
-    <input type="hidden" name="proof" value="${visit.proof}" /><input type="hidden" name="action" value="${action}" />
-    ${body}
-  </form>`
-
-/** A button with an action. When the action cannot be undone, its consequence is shown. */
-export const button = (
-  visit: Visit,
-  action: string,
-  label: string,
-  options: { to?: string; confirm?: string; fields?: Record<string, string>; danger?: true } = {},
-): Html | '' =>
-  visit.reading
-    ? ''
-    : form(
-        visit,
-        action,
-        html`${Object.entries(options.fields ?? {}).map(
-            ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
-          )}<button class="${options.danger ? 'danger' : 'plain'}">${label}</button>`,
-        { kind: 'inline', ...options },
-      )
-
-export interface Field {
-  name: string
-  label: string
-  value?: string
-  type?: 'text' | 'email' | 'url' | 'password' | 'datetime-local' | 'number' | 'file'
-  hint?: string
-  required?: true
-  /** The number of lines, for a text area. */
-  lines?: number
-  options?: readonly (readonly [value: string, label: string])[]
-  accept?: string
-  error?: string | undefined
-}
-
-/** A labelled field; when the API refused its value, the API's sentence is shown with it. */
-export function field({
-  accept,
-  error,
-  hint,
-  label,
-  lines,
-  name,
-  options,
-  required,
-  type = 'text',
-  value = '',
-}: Field): Html {
-  const described = [hint === undefined ? '' : `${name}-hint`, error === undefined ? '' : `${name}-error`].filter(
-    Boolean,
-  )
-  const shared = html`id="${name}" name="${name}" ${required ? html`required` : ''}
-  ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
-  ${error === undefined ? '' : html`aria-invalid="true"`}`
-  const control = options
-    ? html`<select ${shared}>
-        ${options.map(
-          ([each, words]) => html`<option value="${each}" ${each === value ? html`selected` : ''}>${words}</option>`,
-        )}
-      </select>`
-    : lines
-      ? html`<textarea ${shared} rows="${lines}">${value}</textarea>`
-      : html`<input
-          ${shared}
-          type="${type}"
-          value="${type === 'file' ? '' : value}"
-          ${accept === undefined ? '' : html`accept="${accept}"`}
-        />`
-  return html`<div class="field">
-    <label for="${name}">${label}</label>
-    ${control} ${hint === undefined ? '' : html`<p class="soft" id="${name}-hint">${hint}</p>`}
-    ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
-  </div>`
-}
-
-/** The API's refusals that belong to no field of the form. */
-export const refusals = (errors: Answer['errors']): Html | '' =>
-  errors.length === 0
-    ? ''
-    : html`<div class="alert" role="alert">${errors.map(({ detail }) => html`<p>${detail}</p>`)}</div>`
 
 /** A list of names and values. */
 export const facts = (rows: readonly (readonly [name: string, value: Cell])[]): Html =>

@@ -5,7 +5,7 @@ import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { People, Person } from '../api/person.ts'
 import { plainPage } from './frame.ts'
-import { field } from './parts.ts'
+import { field } from './forms.ts'
 
 /** The fields of an interrupted form, as pairs; empty when they cannot be read. */
 export function heldFields(held: string): [string, string][] {

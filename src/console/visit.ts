@@ -30,11 +30,22 @@ export interface Answer {
   errors: { detail: string; field: string | undefined; code: string }[]
 }
 
+/** The labels of a form's fields by the names of their attributes. */
+export type Labels = Readonly<Record<string, string>>
+
+/** The API's sentence with the label that a person sees in place of the attribute's name. */
+export const worded = ({ detail, field }: Answer['errors'][number], labels: Labels): string => {
+  const label = field === undefined || !Object.hasOwn(labels, field) ? undefined : labels[field]
+  return label === undefined ? detail : detail.replace(/^"[^"]*"/, () => `"${label}"`)
+}
+
 /** A function that gives the API's sentence about a form field, if there is one. */
 export const faultIn =
-  (errors: Answer['errors']) =>
-  (name: string): string | undefined =>
-    errors.find(({ field }) => field === name)?.detail
+  (errors: Answer['errors'], labels: Labels = {}) =>
+  (name: string): string | undefined => {
+    const error = errors.find(({ field }) => field === name)
+    return error && worded(error, labels)
+  }
 
 interface Document {
   data?: Thing | Thing[]

@@ -89,9 +89,9 @@ const post = async (more: Record<string, unknown> = {}): Promise<string> => {
   }
   return (await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))).body.data.id
 }
+const domainId = async (): Promise<string> => (await postrider.api('GET', '/domains')).body.data[0].id
 const audience = async (name = 'Readers'): Promise<string> => {
-  const { body } = await postrider.api('GET', '/domains')
-  const domain = { data: { type: 'domains', id: body.data[0].id } }
+  const domain = { data: { type: 'domains', id: await domainId() } }
   return (await postrider.api('POST', '/audiences', document('audiences', { name }, { relationships: { domain } })))
     .body.data.id
 }
@@ -124,6 +124,17 @@ describe('every place', () => {
   test('of operators is nothing to others', async () => {
     for (const path of ['/queue', '/server', '/people']) assert.equal((await bob.open(path)).status, 404, path)
     assert.doesNotMatch((await bob.open('/')).text, /href="\/people"/)
+  })
+
+  test('an address of no page is a page for a browser, and a line for a program', async () => {
+    const accept = 'text/html,application/xhtml+xml'
+    for (const guest of [ann, new Guest(postrider)]) {
+      const { status, text } = await guest.open('/nonsense', { headers: { accept } })
+      assert.equal(status, 404)
+      assert.match(text, /<h1>There is nothing here<\/h1>[^]*href="\/">To the overview/)
+    }
+    const { status, text } = await ann.open('/nonsense')
+    assert.deepEqual([status, text], [404, 'There is nothing here.\n'])
   })
 
   test('another account’s ids are 404', async () => {
@@ -340,6 +351,44 @@ describe('forms', () => {
     assert.match(shown.text, /value="help@foreign.test"/)
   })
 
+  test('a refusal names the field by its label, and above the page leads there', async () => {
+    const token = await ann.send(await ann.open('/tokens'), 'make', { name: 'None', duration: '1_month', scopes: [] })
+    assert.match(token.text, /role="alert">\s*<p>\s*<a href="#scopes">&quot;What it may do&quot; must/)
+    assert.match(token.text, /<fieldset id="scopes" aria-describedby="scopes-error">/)
+    assert.match(token.text, /<p class="bad" id="scopes-error">&quot;What it may do&quot; must/)
+    const domain = await domainId()
+    const hooks = await ann.open('/webhooks')
+    const hook = await ann.send(hooks, 'add', { domain, name: 'Shop', url: 'http://shop.test/', events: [] })
+    assert.match(hook.text, /<a href="#url">/)
+    assert.doesNotMatch(hook.text, /&quot;url&quot;/)
+    const added = await ann.send(await ann.open('/suppressions'), 'add', {
+      domain,
+      emails: 'right@there.test\nwrong at there.test',
+      reason: 'manual',
+    })
+    assert.match(added.text, /&quot;wrong at there\.test&quot; must be one email address/)
+  })
+
+  test('a webhook gets the chosen events, and all when none is chosen', async () => {
+    for (const [chosen, events, words] of [
+      [['email.bounced', 'email.complained'], ['email.bounced', 'email.complained'], 'email.bounced, email.complained'],
+      [[], ['*'], 'all'],
+    ] as const) {
+      const url = `${receiver.url}/${chosen.length}`
+      const made = await ann.send(await ann.open('/webhooks'), 'add', {
+        domain: await domainId(),
+        name: 'Some',
+        url,
+        events: [...chosen],
+      })
+      assert.match(made.text, new RegExp(`<dt>Events</dt>\\s*<dd>${words}</dd>`))
+      const { data } = (await postrider.api('GET', '/webhooks')).body
+      const hook = data.find(({ attributes }: { attributes: { url: string } }) => attributes.url === url)
+      assert.deepEqual(hook.attributes.events, events)
+      await postrider.api('DELETE', `/webhooks/${hook.id}`)
+    }
+  })
+
   test('two people at one campaign: the second sees both versions', async () => {
     const list = await audience('Clash')
     const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
@@ -524,6 +573,8 @@ describe('campaigns', () => {
       body_html: '<p>Hello {{name}}, {{nothing}}</p>',
     })
     assert.match(made.text, /No contact has a value for \{\{nothing\}\}/)
+    assert.match(made.text, /data-confirm="[^"]*Everybody[^"]*\nCheck: No contact has a value for \{\{nothing\}\}\./)
+    assert.match(made.text, /<dt>From<\/dt>\s*<dd>noreply@here\.test<\/dd>/)
     const path = made.path.split('?')[0]!
     assert.match((await ann.open(`${path}/preview`)).text, /Hello (?:ann|ben|=cmd|dora)/)
     const before = exchanger.heard.length
@@ -536,6 +587,7 @@ describe('campaigns', () => {
     )
     assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
     await until(async () => (await ann.open(path)).text.includes('>sent</span'))
+    assert.match((await ann.open(path)).text, /<summary>The mail as it looks<\/summary>[^]*\/preview"/)
     assert.match((await ann.open('/')).text, new RegExp(`Newest campaigns</h2>[^]*href="${path}"`))
     const { headers, text } = await ann.open(`${path}/recipients.csv`)
     assert.match(headers.get('content-disposition')!, /attachment/)
@@ -633,7 +685,7 @@ describe('campaigns', () => {
       response.writeHead(code, code === 301 ? { location: '/well' } : {}).end()
     }
     const paths = [...Object.keys(status), '/well']
-    const body_html = `${paths.map((path) => `<a href="${receiver.url}${path}">x</a>`).join('')}<a href="https://127.0.0.1/">x</a><a href="{{link}}">x</a>`
+    const body_html = `${paths.map((path) => `<a href="${receiver.url}${path}">x</a>`).join('')}<a href="https://127.0.0.1/">x</a><a href="{{link}}">x</a><a href="www.shop.test">x</a><img src="${receiver.url}/lost.png" alt="A"><img src="pictures/b.png" alt="B"><img src="{{picture}}" alt="C">`
     const made = await postrider.api('POST', '/campaigns', {
       data: {
         type: 'campaigns',
@@ -642,7 +694,10 @@ describe('campaigns', () => {
       },
     })
     const { id } = made.body.data
-    assert.match((await ann.open(`/campaigns/${id}`)).text, /href="\?look=closer"/)
+    const page = (await ann.open(`/campaigns/${id}`)).text
+    assert.match(page, /href="\?look=closer"/)
+    assert.match(page, /These pictures are not shown, because they have no https:\/\/ address: pictures\/b\.png<\/li>/)
+    assert.match(page, /These links lead nowhere, because they do not begin with https:\/\/: www\.shop\.test<\/li>/)
     assert.equal(methods.length, 0)
     const { body } = await postrider.api('GET', `/campaigns/${id}/links`)
     assert.deepEqual(
@@ -657,6 +712,7 @@ describe('campaigns', () => {
         ['/gone', false, 'answers with status 404'],
         ['/nohead', true, 'answers with status 200'],
         ['https://127.0.0.1/', false, 'cannot be reached: ECONNREFUSED'],
+        ['/lost.png', false, 'answers with status 500'],
       ],
     )
     assert.equal(methods.filter((each) => each.endsWith('/well')).length, 2, 'once for itself, once for the redirect')
@@ -696,10 +752,13 @@ describe('campaigns', () => {
     const looked = await upload('E-Mail;Name;City\r\nada@there.test;Ada;Bergen\r\nnonsense;;\r\n')
     assert.match(looked.text, /2 rows/)
     assert.match(looked.text, /field \{\{City\}\}/)
+    assert.match(looked.text, /One row has no valid address and\s+will be left out: line 3 \(“nonsense”\)/)
+    assert.match((await ann.open('/campaigns/new')).text, /Merge tags:/)
     const held = /<textarea class="hidden" name="held"[^>]*>([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
     const done = await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"') })
     assert.match(done.text, /1 added, 1 skipped/)
-    assert.match(done.text, /line 3/)
+    assert.match(done.text, /line 3: “nonsense” is not an email address/)
+    assert.match((await ann.open('/campaigns/new')).text, /<code>\{\{City\}\}<\/code>/)
     assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /contacts import/)
   })
 })
@@ -709,7 +768,11 @@ describe('the rest', () => {
     await ann.open('/queue')
     assert.equal((await postrider.api('POST', '/lanes/there.test/hold')).status, 202)
     const id = await post({ to: 'held@there.test' })
-    assert.match((await ann.open('/queue')).text, /there\.test[\s\S]*Release/)
+    assert.match((await ann.open('/queue')).text, /there\.test <span class="badge waits"\s*>on hold[\s\S]*Release/)
+    assert.match(
+      (await ann.open('/queue')).text,
+      /data-title="Waiting">1<\/td>\s*<td class="figure" data-title="Of these held">1<\/td>/,
+    )
     assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status, 'queued')
     await ann.send(await ann.open('/queue'), 'release', { lane: 'there.test' })
     await until(
@@ -745,6 +808,11 @@ describe('the rest', () => {
     assert.match(added.text, /gone@there\.test/)
     assert.match((await ann.open('/suppressions/export.csv')).text, /gone@there\.test,manual,all/)
     assert.match((await ann.open('/suppressions?q=left')).text, /left@there\.test/)
+    await ann.send(page, 'add', { domain: domain!, emails: 'hard@there.test', reason: 'hard_bounce' })
+    const hard = (await ann.open('/suppressions?q=hard')).text
+    assert.match(hard, /stays: the receiver says that there is no such address/)
+    assert.match(hard, /postrider suppression remove ADDRESS --domain DOMAIN/)
+    assert.doesNotMatch(hard, />Take back</)
     assert.match(
       (await ann.send(page, 'add', { domain: domain!, emails: 'nonsense', reason: 'manual' })).text,
       /email address/,
@@ -755,7 +823,7 @@ describe('the rest', () => {
     const added = await ann.send(await ann.open('/people'), 'add', {
       email: 'dora@owner.test',
       name: '',
-      role: postrider.user.email,
+      reads_for: postrider.user.email,
     })
     assert.match(added.text, /dora@owner\.test/)
     const page = await ann.open('/people')

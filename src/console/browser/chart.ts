@@ -24,7 +24,7 @@ function draw(): void {
     const times = points.map(({ at }) => Date.parse(at) / 1000)
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue('--soft')
-    const line = style.getPropertyValue('--line')
+    const line = style.getPropertyValue('--grid')
     // Bars are stacked: each series includes the ones below it, and the highest is drawn first.
     const sums = points.map(
       ({ deferred, delivered, refused }) => [delivered, delivered + deferred, delivered + deferred + refused] as const,
@@ -67,7 +67,7 @@ function drawLines(): void {
     const points = JSON.parse(figure.dataset['line']!) as [at: number, value: number][]
     const times = points.map(([at]) => at)
     const style = getComputedStyle(document.documentElement)
-    const line = style.getPropertyValue('--line')
+    const line = style.getPropertyValue('--grid')
     const axis = {
       stroke: style.getPropertyValue('--soft'),
       grid: { stroke: line, width: 1 },

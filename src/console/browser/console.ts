@@ -7,7 +7,10 @@ function localTimes(root: ParentNode): void {
   for (const element of root.querySelectorAll<HTMLTimeElement>('time[datetime]')) {
     const at = new Date(element.dateTime)
     if (!Number.isNaN(at.getTime()))
-      element.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+      element.textContent = at.toLocaleString(undefined, {
+        dateStyle: 'medium',
+        timeStyle: 'seconds' in element.dataset ? 'medium' : 'short',
+      })
   }
 }
 

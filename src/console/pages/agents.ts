@@ -1,7 +1,8 @@
 // Agents: programs that send mail under a name of their own. The page shows their reputation and can stop each.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'
+import { button } from '../forms.ts'
+import { badge, count, live, pageOf, pager, table, time } from '../parts.ts'
 import { done, lead, type Place } from '../place.ts'
 import { number, text, type Answer, type Visit } from '../visit.ts'
 

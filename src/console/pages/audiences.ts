@@ -1,10 +1,14 @@
 // Audiences: lists of subscribers, and the state of each contact.
 import { html } from 'hono/html'
+import { parseAddress } from '../../message/address.ts'
 import { page } from '../frame.ts'
-import { badge, button, count, field, form, pageOf, pager, search, table, time, type Html } from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, count, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Visit } from '../visit.ts'
 import { csv, plainLine, readTable, type Sheet } from '../csv.ts'
+
+const LABELS = { name: 'Name' } as const
 
 const MAX_FILE = 5 * 1024 * 1024
 /** Contacts in one request to the API. */
@@ -22,12 +26,13 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     names.get(audience.relationships?.['domain']?.data?.id ?? '') ?? '',
     text(audience, 'description'),
   ])
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Audiences',
     about: 'Lists of people who asked for your news. A campaign goes to one audience.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${table('Audiences', ['Name', { title: 'Contacts', figure: true }, 'Sends from', 'About'], rows, 'No audience yet. Make one, then import your contacts.')}
     ${pager(visit, answer)}
@@ -38,7 +43,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
             ${form(
               visit,
               'add',
-              html`${field({ name: 'name', label: 'Name', required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
                 ${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
                 <button>Make it</button>`,
             )}`
@@ -126,6 +131,8 @@ async function showOne(visit: Visit, errors: Answer['errors'] = [], extra: Html 
   })
 }
 
+/** The most rows without a valid address that the preview names. */
+const MAX_NAMED = 10
 const STATUS = /^(?:status|subscription[ _]?status|email_blacklist|unsubscribed|optin.*status)$/i
 
 interface Reading {
@@ -153,11 +160,25 @@ async function readingOf(given: Form): Promise<Reading | string> {
 }
 
 function preview(visit: Visit, { email, name, sheet }: Reading): Html {
+  const bad = sheet.rows.flatMap((row, at) => {
+    const said = (row[email] ?? '').trim()
+    return parseAddress(said) ? [] : [{ line: at + 2, said }]
+  })
   const source = [sheet.titles, ...sheet.rows].map(plainLine).join('')
   const uses = sheet.titles.map((title, at) => (at === email ? 'address' : at === name ? 'name' : `field {{${title}}}`))
   return html`<section class="alert">
     <h2>What is in the file</h2>
-    <p>${count(sheet.rows.length)} rows. The first five:</p>
+    <p>${count(sheet.rows.length)} rows.</p>
+    ${
+      bad.length === 0
+        ? ''
+        : html`<p>
+            ${badge('warn')} ${bad.length === 1 ? 'One row has' : `${count(bad.length)} rows have`} no valid address and
+            will be left out: ${bad.slice(0, MAX_NAMED).map(({ line, said }) => html`line ${line} (“${said}”) `)}
+            ${bad.length > MAX_NAMED ? html`and ${count(bad.length - MAX_NAMED)} more.` : ''}
+          </p>`
+    }
+    <p>The first five:</p>
     ${table(
       'Preview',
       sheet.titles.map((title, at) => `${title} → ${uses[at]!}`),
@@ -190,9 +211,12 @@ async function bring(visit: Visit, id: string, { email, name, sheet }: Reading):
     }
     result.created += number(answer.one, 'created')
     result.skipped += number(answer.one, 'skipped')
-    const errors = (answer.one.attributes['errors'] ?? []) as { index?: number; detail?: string }[]
-    for (const { detail, index } of errors)
-      result.problems.push({ line: from + (index ?? 0) + 2, reason: detail ?? '' })
+    const errors = (answer.one.attributes['errors'] ?? []) as { index?: number; email?: string; detail?: string }[]
+    for (const { detail, email: given, index } of errors)
+      result.problems.push({
+        line: from + (index ?? 0) + 2,
+        reason: `“${given ?? ''}” ${detail?.replace(/^email: /, '') ?? ''}`,
+      })
   }
   return result
 }

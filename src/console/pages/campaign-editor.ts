@@ -1,15 +1,23 @@
 // The editor of a campaign: writes and changes a draft, and never sends it.
-import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { count, field, form, type Html } from '../parts.ts'
+import { field, form } from '../forms.ts'
+import { count, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
-const FIELDS = ['name', 'subject', 'body_html', 'body_text', 'from_address', 'reply_to'] as const
+const LABELS = {
+  name: 'Name',
+  subject: 'Subject',
+  body_html: 'Text',
+  body_text: 'Plain text',
+  from_address: 'From',
+  reply_to: 'Replies go to',
+} as const
+type Name = keyof typeof LABELS
 
 /** The value of a field: as typed in a form that failed, else as stored. */
-const valueOf = (name: (typeof FIELDS)[number], campaign: Thing | undefined, typed: Form | undefined): string => {
+const valueOf = (name: Name, campaign: Thing | undefined, typed: Form | undefined): string => {
   if (typed) return typed.get(name)
   if (!campaign) return name === 'body_html' ? '<p>Hello {{name}},</p>\n<p></p>' : ''
   const value = campaign.attributes[name]
@@ -33,25 +41,35 @@ async function editor(visit: Visit, editing: Editing): Promise<Response> {
     title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
     about: 'Nothing is sent from here: a draft is started on its page.',
     status: errors.some(({ code }) => code === 'changed_meanwhile') ? 409 : errors.length > 0 ? 422 : 200,
-    errors: errors.filter(({ field: name }) => name === undefined || !isOneOf(FIELDS, name)),
+    errors,
+    labels: LABELS,
     done: done(visit),
     scripts: ['editor.js'],
     body: html`${extra}
     ${
       !campaign && audiences.length === 0
         ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : editorForm(visit, editing, audiences, await mergeTags(visit, campaign))
+        : editorForm(visit, editing, audiences, await mergeTags(visit, campaign, audiences))
     }`,
   })
 }
 
-/** The merge tags for which the first contacts of the campaign's audience have values. */
-async function mergeTags(visit: Visit, campaign: Thing | undefined): Promise<Set<string>> {
+/** The most audiences whose contacts are asked for merge tags. */
+const MAX_ASKED = 20
+
+/**
+ * The merge tags for which the first contacts of the campaign's audience have values; for a new campaign, of any
+ * audience.
+ */
+async function mergeTags(visit: Visit, campaign: Thing | undefined, audiences: readonly Thing[]): Promise<Set<string>> {
   const audience = campaign?.relationships?.['audience']?.data?.id
-  const contacts =
-    audience === undefined ? undefined : await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=5`)
+  const asked = audience === undefined ? audiences.map(({ id }) => id) : [audience]
+  const contacts = await Promise.all(
+    asked.slice(0, MAX_ASKED).map((id) => visit.get(`/audiences/${id}/contacts?page%5Bsize%5D=5`)),
+  )
   const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of contacts?.many ?? []) for (const name of Object.keys(record(each, 'custom_fields'))) tags.add(name)
+  for (const each of contacts.flatMap(({ many }) => many))
+    for (const name of Object.keys(record(each, 'custom_fields'))) tags.add(name)
   return tags
 }
 
@@ -61,32 +79,32 @@ function editorForm(
   audiences: readonly Thing[],
   tags: ReadonlySet<string>,
 ): Html {
-  const fault = faultIn(errors)
-  const value = (name: (typeof FIELDS)[number]): string => valueOf(name, campaign, typed)
+  const fault = faultIn(errors, LABELS)
+  const value = (name: Name): string => valueOf(name, campaign, typed)
   // A browser drops the first line break of a textarea.
   const source = `\n${value('body_html')}`
   return form(
     visit,
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
-      ${field({ name: 'name', label: 'Name', value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
+      ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
       ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, `${text(each, 'name')} (${count(number(each, 'contacts_count'))} contacts)`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
-      ${field({ name: 'subject', label: 'Subject', value: value('subject'), required: true, error: fault('subject') })}
+      ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
-        <label for="body_html">Text</label>
+        <label for="body_html">${LABELS.body_html}</label>
         <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
         <textarea id="body_html" name="body_html" rows="16" class="source" required>${source}</textarea>
         <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
         ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
       </div>
       <details ${value('body_text') === '' ? '' : html`open`}>
-        <summary>Plain text</summary>
-        ${field({ name: 'body_text', label: 'Plain text', lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
+        <summary>${LABELS.body_text}</summary>
+        ${field({ name: 'body_text', label: LABELS.body_text, lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
       </details>
       <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
         <summary>Sender</summary>
-        ${field({ name: 'from_address', label: 'From', value: value('from_address'), hint: 'noreply@ your domain when it is empty.', error: fault('from_address') })}
-        ${field({ name: 'reply_to', label: 'Replies go to', value: value('reply_to'), error: fault('reply_to') })}
+        ${field({ name: 'from_address', label: LABELS.from_address, value: value('from_address'), hint: 'When it is empty: noreply@ and the sending domain of the audience.', error: fault('from_address') })}
+        ${field({ name: 'reply_to', label: LABELS.reply_to, value: value('reply_to'), error: fault('reply_to') })}
       </details>
       <button>Save the draft</button>`,
     { kind: 'wide keep' },
@@ -154,7 +172,7 @@ const edit: Place = {
     return editor(visit, {
       campaign: now.one,
       typed: given,
-      errors: clash ? answer.errors.map((each) => ({ ...each, field: 'name' })) : answer.errors,
+      errors: answer.errors,
       extra,
       tag: now.headers.get('etag') ?? '',
     })

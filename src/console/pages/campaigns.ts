@@ -2,14 +2,13 @@
 import { html } from 'hono/html'
 import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
+import { campaignSender } from '../../message/identity.ts'
 import { page } from '../frame.ts'
+import { button, field, form } from '../forms.ts'
 import {
   badge,
-  button,
   count,
   facts,
-  field,
-  form,
   live,
   pageOf,
   pager,
@@ -107,7 +106,8 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   const status = text(one, 'status')
   const draft = status === 'draft'
   const filter = isOneOf(STATUSES, visit.query('status')) ? visit.query('status') : ''
-  const [stats, mails, checks] = await Promise.all([
+  const [domain, stats, mails, checks] = await Promise.all([
+    domainOf(visit, included[0]),
     visit.get(`/campaigns/${id}/stats`),
     draft || status === 'scheduled'
       ? undefined
@@ -122,22 +122,35 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     done: done(visit),
     body: html`${live(
       visit,
-      html`${factsOf(one, included[0])}
+      html`${factsOf(one, included[0], domain)}
       ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one) : ''} ${funnel(one, stats.one)}` : ''}`,
     )}
-    ${visit.reading ? '' : actions(visit, one, included[0])}
+    ${visit.reading ? '' : actions(visit, one, included[0], checks)}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
-    ${draft ? checksAndPreview(id, checks, await slowChecks(visit, id)) : ''}
+    ${
+      draft
+        ? html`${checksOfDraft(checks, await slowChecks(visit, id))} ${preview(id)}`
+        : html`<details>
+            <summary>The mail as it looks</summary>
+            ${preview(id)}
+          </details>`
+    }
     ${mails ? recipients(visit, id, filter, mails) : ''}`,
   })
 }
 
-function factsOf(campaign: Thing, audience: Thing | undefined): Html {
+/** The name of the sending domain of an audience; '' when it is gone. */
+async function domainOf(visit: Visit, audience: Thing | undefined): Promise<string> {
+  const { included } = audience ? await visit.get(`/audiences/${audience.id}?include=domain`) : { included: [] }
+  return included[0] ? text(included[0], 'name') : ''
+}
+
+function factsOf(campaign: Thing, audience: Thing | undefined, domain: string): Html {
   return facts([
     ['Status', badge(text(campaign, 'status'))],
     ['Subject', text(campaign, 'subject')],
     ['Audience', audience ? html`<a href="/audiences/${audience.id}">${nameOf(audience)}</a>` : ''],
-    ['From', text(campaign, 'from_address') || 'noreply@ your domain'],
+    ['From', campaignSender(text(campaign, 'from_address') || null, domain)],
     ...(text(campaign, 'failure') === '' ? [] : ([['Why', text(campaign, 'failure')]] as const)),
     ...(campaign.attributes['scheduled_at'] === null
       ? []
@@ -145,13 +158,15 @@ function factsOf(campaign: Thing, audience: Thing | undefined): Html {
   ])
 }
 
-const checksAndPreview = (id: string, checks: readonly Check[], slow: Html): Html =>
+const checksOfDraft = (checks: readonly Check[], slow: Html): Html =>
   html`<h2>Checks</h2>
     <ul class="checks">
       ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
     </ul>
-    ${slow}
-    <h2>Preview</h2>
+    ${slow}`
+
+const preview = (id: string): Html =>
+  html`<h2>Preview</h2>
     <p class="soft">
       With the data of the audience’s first contact. The links to unsubscribe are made when it is sent.
     </p>
@@ -197,7 +212,7 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
 
 const nameOf = (audience: Thing): string => text(audience, 'name') || 'its contacts'
 
-function actions(visit: Visit, campaign: Thing, audience: Thing | undefined): Html {
+function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): Html {
   const { id } = campaign
   const status = text(campaign, 'status')
   const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
@@ -220,17 +235,19 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined): Ht
               html`${field({ name: 'at', label: 'When', type: 'datetime-local', hint: 'In UTC. Leave it empty to start now.' })}<button>
                   Start or schedule
                 </button>`,
-              { confirm: sentence(campaign, audience) },
+              { confirm: sentence(campaign, audience, checks) },
             )}`
         : ''
     }`
 }
 
 /** What starting does, as a question before it. */
-const sentence = (campaign: Thing, audience: Thing | undefined): string =>
-  `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
+function sentence(campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): string {
+  const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nCheck: ${words}`)
+  return `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
     audience ? `"${text(audience, 'name')}" (${count(number(audience, 'contacts_count'))} contacts)` : 'the audience'
-  }.`
+  }.${doubts.join('')}`
+}
 
 const one: Place = {
   path: '/campaigns/:id',

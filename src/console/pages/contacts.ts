@@ -1,9 +1,16 @@
 // One contact: its data, and each mail to its address.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, facts, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, facts, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
+
+const LABELS = {
+  name: 'Name',
+  custom_fields: 'Fields',
+  status: 'Status',
+} as const
 
 const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
   Object.entries(record(contact, 'custom_fields')).map(
@@ -11,14 +18,14 @@ const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
   )
 
 function contactForm(visit: Visit, one: Thing, errors: Answer['errors']): Html {
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   return html`${form(
     visit,
     'save',
-    html`${field({ name: 'name', label: 'Name', value: text(one, 'name'), error: fault('name') })}
+    html`${field({ name: 'name', label: LABELS.name, value: text(one, 'name'), error: fault('name') })}
       ${field({
-        name: 'fields',
-        label: 'Fields',
+        name: 'custom_fields',
+        label: LABELS.custom_fields,
         lines: 4,
         value: fieldsOf(one)
           .map(([name, value]) => `${name}: ${value}`)
@@ -28,7 +35,7 @@ function contactForm(visit: Visit, one: Thing, errors: Answer['errors']): Html {
       })}
       ${field({
         name: 'status',
-        label: 'Status',
+        label: LABELS.status,
         options: [
           ['', 'as it is'],
           ['subscribed', 'subscribed'],
@@ -49,7 +56,8 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   return page(visit, {
     title: text(one, 'email'),
     about: 'One contact: what is known, and each mail that was sent there.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${facts([
         ['Status', badge(text(one, 'status'))],
@@ -95,7 +103,7 @@ export const contact: Place = {
       id,
       attributes: {
         name: given.get('name') || null,
-        custom_fields: Object.fromEntries(fieldsIn(given.get('fields'))),
+        custom_fields: Object.fromEntries(fieldsIn(given.get('custom_fields'))),
         ...(given.get('status') === '' ? {} : { status: given.get('status') }),
       },
     })

@@ -2,9 +2,12 @@
 import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
-import { badge, button, count, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+
+const LABELS = { name: 'Domain', purpose: 'For' } as const
 
 const PURPOSES = [
   ['both', 'all mail'],
@@ -20,11 +23,12 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     text(domain, 'purpose'),
     time(domain.attributes['checked_at']),
   ])
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'Domains',
     about: 'Mail leaves from a domain once its records are in DNS.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${live(
       visit,
@@ -38,8 +42,8 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
             ${form(
               visit,
               'add',
-              html`${field({ name: 'name', label: 'Domain', required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
-                ${field({ name: 'purpose', label: 'For', options: PURPOSES, value: typed?.get('purpose') || 'both' })}
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
+                ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
                 <button>Add</button>`,
             )}`
     }`,
@@ -120,13 +124,20 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   })
 }
 
+/** The purpose of a record in words. Of the DKIM keys, only the signing one is required. */
+const purposeOf = (record: Thing): string => {
+  const type = text(record, 'record_type')
+  if (type !== 'DKIM') return type.replaceAll('_', ' ')
+  return flag(record, 'required') ? 'DKIM key that signs' : 'DKIM key for the next rotation'
+}
+
 const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
   table(
     'Records',
     ['', 'What for', 'Name', 'Should say', 'DNS says'],
     records.map((record, at) => [
       badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
-      text(record, 'record_type').replaceAll('_', ' '),
+      purposeOf(record),
       copy(`n${at}`, text(record, 'name')),
       copy(`v${at}`, text(record, 'value')),
       text(record, 'observed') ||

@@ -1,24 +1,12 @@
 // Inboxes: addresses that receive mail, and their messages as a mail program shows them.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import {
-  badge,
-  button,
-  facts,
-  field,
-  form,
-  live,
-  looks,
-  octets,
-  pageOf,
-  pager,
-  search,
-  table,
-  time,
-  type Html,
-} from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, facts, live, looks, octets, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Visit } from '../visit.ts'
+
+const LABELS = { name: 'Name', address: 'Address' } as const
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const answer = await visit.get(`/inboxes?${pageOf(visit)}`)
@@ -27,11 +15,12 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     text(inbox, 'address'),
     time(inbox.attributes['created_at']),
   ])
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'Inboxes',
     about: 'Addresses of your domains whose mail is kept and shown here.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${table('Inboxes', ['Name', 'Address', 'Since'], rows, 'No inbox yet. The first one of a domain asks for an MX record.')}
     ${pager(visit, answer)}
@@ -42,8 +31,8 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
             ${form(
               visit,
               'add',
-              html`${field({ name: 'name', label: 'Name', required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'address', label: 'Address', type: 'email', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+                ${field({ name: 'address', label: LABELS.address, type: 'email', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
                 <button>Add</button>`,
             )}`
     }`,

@@ -1,13 +1,12 @@
 // Mail: one search over all sent mail, and for one mail each step of its delivery with the servers' replies.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
+import { button, field, form } from '../forms.ts'
 import {
   badge,
-  button,
   count,
+  exactTime,
   facts,
-  field,
-  form,
   live,
   looks,
   octets,
@@ -135,7 +134,7 @@ function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[
     ${steps.map(
       ({ at, what }) =>
         html`<li>
-          ${time(at)}
+          ${exactTime(at)}
           <div>${what}</div>
         </li>`,
     )}

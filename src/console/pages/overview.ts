@@ -43,7 +43,7 @@ const rate = (stats: Thing, name: keyof typeof LIMITS, label: string): Html => {
     >
       ${percent(value)}
     </meter>
-    <span class="soft">limits ${percent(warn)} and ${percent(bad)}</span>
+    <span class="soft">receivers distrust from ${percent(warn)}, refuse from ${percent(bad)}</span>
   </div>`
 }
 
@@ -75,7 +75,7 @@ async function hands(visit: Visit): Promise<Html[]> {
     )
   const findings = (server?.one?.attributes['findings'] ?? []) as { check: string; status: string; detail: string }[]
   for (const { check, detail, status } of findings)
-    if (status !== 'ok') found.push(html`<a href="/server">${check}</a>: ${detail}`)
+    if (status !== 'ok') found.push(html`<a href="/server">Server, ${check}</a>: ${detail}`)
   if (server?.one && server.one.attributes['last_backup_at'] === null)
     found.push(html`No backup was made yet; <code>postrider backup FILE</code> makes one. <a href="/server">More</a>`)
   if (domains.many.length === 0)

@@ -1,7 +1,8 @@
 // Privacy: the rights of recipients to erasure and to an export of their data.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, field, form, live, pageOf, pager, table, time } from '../parts.ts'
+import { field, form } from '../forms.ts'
+import { badge, live, pageOf, pager, table, time } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { text, type Answer, type Visit } from '../visit.ts'
 

@@ -1,7 +1,8 @@
 // The queue (operator): waiting mail by receiving domain, the reasons, and actions on it.
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, count, live, pageOf, pager, table, time } from '../parts.ts'
+import { button } from '../forms.ts'
+import { badge, count, live, pageOf, pager, table, time } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { flag, number, text, type Answer, type Visit } from '../visit.ts'
 
@@ -10,10 +11,11 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
   const rows = answer.many.map((lane) => {
     const fields = { lane: text(lane, 'domain') }
     const waiting = number(lane, 'queued') + number(lane, 'held')
+    const held = flag(lane, 'hold') ? waiting : number(lane, 'held')
     return [
-      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('held') : ''}`,
-      count(number(lane, 'queued')),
-      count(number(lane, 'held')),
+      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('on hold') : ''}`,
+      count(waiting),
+      count(held),
       count(number(lane, 'active')),
       time(lane.attributes['next_attempt_at']),
       text(lane, 'response'),
@@ -41,7 +43,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
         [
           'Domain',
           { title: 'Waiting', figure: true },
-          { title: 'Held', figure: true },
+          { title: 'Of these held', figure: true },
           { title: 'Under way', figure: true },
           'Next try',
           'Last answer',

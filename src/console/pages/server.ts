@@ -2,9 +2,17 @@
 import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
-import { badge, button, count, facts, field, form, live, octets, table, time, type Html } from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, count, exactTime, facts, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../visit.ts'
+
+/** The field for the role has the name of its attribute, so that refusals lead there. */
+const LABELS = {
+  email: 'Address',
+  name: 'Name',
+  reads_for: 'Role',
+} as const
 
 interface Finding {
   check: string
@@ -140,7 +148,7 @@ function log(visit: Visit, lines: readonly Thing[]): Html {
       'Log',
       ['At', '', 'Event', ''],
       shown.map((each) => [
-        time(each.attributes['at']),
+        exactTime(each.attributes['at']),
         badge(text(each, 'level')),
         text(each, 'event'),
         pairs(record(each, 'fields')),
@@ -164,23 +172,24 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
     time(each.attributes['created_at']),
     text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
   ])
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'People',
     about: 'Who has an account here. Looking at somebody’s account is logged.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${table('People', ['Address', 'Name', 'Role', 'Plan', 'Since', ''], rows, '')}
       <h2>Add a person</h2>
       ${form(
         visit,
         'add',
-        html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
-          ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', error: fault('name') })}
+        html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
+          ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
           ${field({
-            name: 'role',
-            label: 'Role',
-            value: typed?.get('role') ?? '',
+            name: 'reads_for',
+            label: LABELS.reads_for,
+            value: typed?.get('reads_for') ?? '',
             options: [
               ['', 'has an account of their own'],
               ['operator', 'operator: sees and steers the whole server'],
@@ -202,7 +211,7 @@ export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<R
   async act(visit, given) {
     if (given.action === 'leave') return open(visit, null)
     if (given.action === 'open') return open(visit, given.get('id'))
-    const role = given.get('role')
+    const role = given.get('reads_for')
     const answer = await visit.ask('POST', '/people', {
       type: 'people',
       attributes: {

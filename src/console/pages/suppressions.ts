@@ -2,13 +2,19 @@
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
-import { badge, button, field, form, pageOf, pager, search, table, time } from '../parts.ts'
+import { button, field, form } from '../forms.ts'
+import { badge, pageOf, pager, search, table, time } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, type Answer, type Visit } from '../visit.ts'
+import { text, type Answer, type Visit } from '../visit.ts'
 import { csv, readTable } from '../csv.ts'
 
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
 const MAX_FILE = 5 * 1024 * 1024
+/** Why an entry is not taken back here. */
+const PERMANENT = {
+  hard_bounce: 'stays: the receiver says that there is no such address',
+  complaint: 'stays: the person called your mail spam',
+} as const
 /** Rows in one request; the API's own limit. */
 const AT_ONCE = 10_000
 
@@ -28,24 +34,31 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
     names.get(each.relationships?.['domain']?.data?.id ?? '') ?? '',
     time(each.attributes['created_at']),
     each.attributes['expires_at'] === null ? 'for good' : time(each.attributes['expires_at']),
-    ['hard_bounce', 'complaint'].includes(text(each, 'reason'))
-      ? ''
+    text(each, 'reason') in PERMANENT
+      ? html`<span class="soft">${PERMANENT[text(each, 'reason') as keyof typeof PERMANENT]}</span>`
       : button(visit, 'remove', 'Take back', {
           fields: { id: each.id },
           confirm: `${text(each, 'email')} gets mail again.`,
         }),
   ])
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
-  const fault = faultIn(errors)
   return page(visit, {
     title: 'Suppressions',
     about: 'Addresses that your domains do not write to, and why.',
-    errors: errors.filter(({ field: name }) => name === undefined || name === 'suppressions'),
+    errors,
     done: done(visit),
     body: html`${search(visit, 'Search an address')}
       ${table('Suppressions', ['Address', 'Reason', 'Stops', 'Domain', 'Since', 'Until', ''], rows, q === '' ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.' : 'No address holds that.')}
       ${pager(visit, answer)}
       <p><a href="/suppressions/export.csv">Export all as CSV</a></p>
+      <details>
+        <summary>An address is right after all</summary>
+        <p>
+          Bounces and complaints stay, because receivers distrust a sender who writes to such an address again. When the
+          address works now, or its owner asks for your mail, the operator of this server removes the entry with
+          <code>postrider suppression remove ADDRESS --domain DOMAIN</code>.
+        </p>
+      </details>
       ${
         visit.reading || options.length === 0
           ? ''
@@ -54,7 +67,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
                 visit,
                 'add',
                 html`${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
-                  ${field({ name: 'emails', label: 'Addresses, one in a line', lines: 4, value: typed?.get('emails') ?? '', error: fault('emails') })}
+                  ${field({ name: 'emails', label: 'Addresses, one in a line', lines: 4, value: typed?.get('emails') ?? '' })}
                   ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,text/csv', hint: 'A column "email", and if you like "reason".' })}
                   ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
                   <button>Add</button>`,
@@ -88,6 +101,13 @@ async function rowsOf(given: Form): Promise<{ email: string; reason: string }[] 
   })
 }
 
+/** The API's refusals of single rows, with the address in place of the row's number. */
+const named = (errors: Answer['errors'], rows: readonly { email: string }[]): Answer['errors'] =>
+  errors.map((error) => ({
+    ...error,
+    detail: error.detail.replace(/^"suppressions\.(\d+)\.email"/, (_, row) => `"${rows[Number(row)]?.email ?? ''}"`),
+  }))
+
 const list: Place = {
   path: '/suppressions',
   show: (visit) => show(visit),
@@ -97,15 +117,17 @@ const list: Place = {
       return gone.status === 204 ? lead(visit, '/suppressions', 'removed') : show(visit, gone.errors)
     }
     const rows = await rowsOf(given)
-    const said = typeof rows === 'string' ? rows : rows.length === 0 ? 'Give at least one address.' : undefined
-    if (said !== undefined) return show(visit, [{ code: 'invalid', field: undefined, detail: said }], given)
+    if (typeof rows === 'string' || rows.length === 0) {
+      const detail = typeof rows === 'string' ? rows : 'Give at least one address.'
+      return show(visit, [{ code: 'invalid', field: undefined, detail }], given)
+    }
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       const answer = await visit.ask('POST', '/suppression-imports', {
         type: 'suppression-imports',
         attributes: { suppressions: rows.slice(from, from + AT_ONCE) },
         relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
       })
-      if (!answer.one) return show(visit, answer.errors, given)
+      if (!answer.one) return show(visit, named(answer.errors, rows.slice(from)), given)
     }
     return lead(visit, '/suppressions', 'added')
   },

@@ -2,9 +2,12 @@
 import { html } from 'hono/html'
 import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
-import { button, field, form, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { button, choices, field, form } from '../forms.ts'
+import { pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
+
+const LABELS = { name: 'Name', duration: 'Ends after', scopes: 'What it may do' } as const
 
 /** The rights that each scope gives, in words. */
 const MEANINGS: Record<string, string> = {
@@ -45,7 +48,8 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
   return page(visit, {
     title: 'Tokens',
     about: ABOUT,
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${secret === undefined ? '' : newSecret(secret)} ${tokensTable(visit, answer.many)}
       ${pager(visit, answer)}
@@ -89,26 +93,14 @@ function tokensTable(visit: Visit, tokens: readonly Thing[]): Html {
 }
 
 function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefined): Html {
-  const fault = faultIn(errors)
-  const chosen = new Set(typed?.all('scopes') ?? ['emails:send'])
-  const scopes = html`<fieldset>
-    <legend>What it may do</legend>
-    ${SCOPES.map(
-      (scope) =>
-        html`<label class="check"
-          ><input type="checkbox" name="scopes" value="${scope}" ${chosen.has(scope) ? html`checked` : ''} />
-          <code>${scope}</code> <span class="soft">${MEANINGS[scope] ?? ''}</span></label
-        >`,
-    )}
-    ${fault('scopes') === undefined ? '' : html`<p class="bad">${fault('scopes')!}</p>`}
-  </fieldset>`
+  const fault = faultIn(errors, LABELS)
   return form(
     visit,
     'make',
-    html`${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
+    html`${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
       ${field({
         name: 'duration',
-        label: 'Ends after',
+        label: LABELS.duration,
         options: [
           ['12_months', '12 months'],
           ['6_months', '6 months'],
@@ -116,7 +108,13 @@ function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefine
         ],
         value: typed?.get('duration') || '12_months',
       })}
-      ${scopes}<button>Make the token</button>`,
+      ${choices({
+        name: 'scopes',
+        label: LABELS.scopes,
+        options: SCOPES.map((scope) => [scope, MEANINGS[scope] ?? ''] as const),
+        chosen: typed?.all('scopes') ?? ['emails:send'],
+        error: fault('scopes'),
+      })}<button>Make the token</button>`,
   )
 }
 

@@ -2,9 +2,12 @@
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../../states/events.ts'
 import { page } from '../frame.ts'
-import { badge, button, facts, field, form, live, pageOf, pager, table, time, type Html } from '../parts.ts'
+import { button, choices, field, form } from '../forms.ts'
+import { badge, exactTime, facts, live, pageOf, pager, table, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, texts, type Answer, type Visit } from '../visit.ts'
+import { faultIn, text, texts, type Answer, type Thing, type Visit } from '../visit.ts'
+
+const LABELS = { name: 'Name', url: 'Address', events: 'Events' } as const
 
 const secretShown = (secret: string): Html =>
   html`<div class="done" role="status">
@@ -15,6 +18,9 @@ const secretShown = (secret: string): Html =>
     </p>
   </div>`
 
+/** The chosen events in words. */
+const eventsOf = (webhook: Thing): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
+
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const [answer, domains] = await Promise.all([
     visit.get(`/webhooks?include=domain&${pageOf(visit)}`),
@@ -24,14 +30,15 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
     text(webhook, 'url'),
     badge(text(webhook, 'status')),
-    texts(webhook, 'events').join(', '),
+    eventsOf(webhook),
   ])
-  const fault = faultIn(errors)
+  const fault = faultIn(errors, LABELS)
   const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Webhooks',
     about: 'What happens to your mail is pushed to addresses of yours, signed.',
-    errors: errors.filter(({ field: name }) => name === undefined),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${table('Webhooks', ['Name', 'Address', 'Status', 'Events'], rows, 'No webhook yet.')}
     ${pager(visit, answer)}
@@ -42,10 +49,10 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
             ${form(
               visit,
               'add',
-              html`${field({ name: 'name', label: 'Name', required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'url', label: 'Address', type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+                ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
                 ${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
-                ${field({ name: 'events', label: 'Events', options: [['*', 'all'], ...EVENT_TYPES.map((each) => [each, each] as const)], value: typed?.get('events') || '*', error: fault('events') })}
+                ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
                 <button>Add</button>`,
             )}`
     }`,
@@ -58,7 +65,11 @@ const list: Place = {
   async act(visit, given) {
     const answer = await visit.ask('POST', '/webhooks', {
       type: 'webhooks',
-      attributes: { name: given.get('name'), url: given.get('url'), events: [given.get('events')] },
+      attributes: {
+        name: given.get('name'),
+        url: given.get('url'),
+        events: given.all('events').length === 0 ? ['*'] : given.all('events'),
+      },
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
     return answer.one
@@ -81,7 +92,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
       ${facts([
         ['Address', text(one, 'url')],
         ['Status', badge(text(one, 'status'))],
-        ['Events', texts(one, 'events').join(', ')],
+        ['Events', eventsOf(one)],
         ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
       ])}
       <div class="row">
@@ -96,7 +107,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
           'Deliveries',
           ['When', 'Event', 'Outcome', { title: 'Attempts', figure: true }, 'Answer', ''],
           deliveries.many.map((each) => [
-            time(each.attributes['created_at']),
+            exactTime(each.attributes['created_at']),
             html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
             badge(text(each, 'outcome')),
             text(each, 'attempts') || '0',
@@ -150,7 +161,7 @@ const delivery: Place = {
           ['Outcome', badge(text(each, 'outcome'))],
           ['Attempts', text(each, 'attempts') || '0'],
           ['Status of the answer', text(each, 'response_status') || '–'],
-          ['When', time(each.attributes['created_at'])],
+          ['When', exactTime(each.attributes['created_at'])],
         ])}
         <h2>Request</h2>
         <pre tabindex="0">${typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)}</pre>

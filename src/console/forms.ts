@@ -1,0 +1,132 @@
+// Forms and their fields, and the API's refusals of what was typed.
+import { html } from 'hono/html'
+import type { Cell, Html } from './parts.ts'
+import { worded, type Answer, type Labels, type Visit } from './visit.ts'
+
+/** A form with an action. Every form carries the proof that this server wrote it. */
+export const form = (
+  visit: Visit,
+  action: string,
+  body: Cell,
+  options: { to?: string; confirm?: string; multipart?: true; kind?: string } = {},
+): Html =>
+  html`<form
+    method="post"
+    ${options.to === undefined ? '' : html`action="${options.to}"`}
+    ${options.multipart ? html`enctype="multipart/form-data"` : ''}
+    ${options.confirm === undefined ? '' : html`data-confirm="${options.confirm}"`}
+    class="${options.kind ?? ''}"
+  >
+    <input type="hidden" name="proof" value="${visit.proof}" /><input type="hidden" name="action" value="${action}" />
+    ${body}
+  </form>`
+
+/** A button with an action. When the action cannot be undone, its consequence is shown. */
+export const button = (
+  visit: Visit,
+  action: string,
+  label: string,
+  options: { to?: string; confirm?: string; fields?: Record<string, string>; danger?: true } = {},
+): Html | '' =>
+  visit.reading
+    ? ''
+    : form(
+        visit,
+        action,
+        html`${Object.entries(options.fields ?? {}).map(
+            ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
+          )}<button class="${options.danger ? 'danger' : 'plain'}">${label}</button>`,
+        { kind: 'inline', ...options },
+      )
+
+export interface Field {
+  name: string
+  label: string
+  value?: string
+  type?: 'text' | 'email' | 'url' | 'password' | 'datetime-local' | 'number' | 'file'
+  hint?: string
+  required?: true
+  /** The number of lines, for a text area. */
+  lines?: number
+  options?: readonly (readonly [value: string, label: string])[]
+  accept?: string
+  error?: string | undefined
+}
+
+/** A labelled field; when the API refused its value, the API's sentence is shown with it. */
+export function field({
+  accept,
+  error,
+  hint,
+  label,
+  lines,
+  name,
+  options,
+  required,
+  type = 'text',
+  value = '',
+}: Field): Html {
+  const described = [hint === undefined ? '' : `${name}-hint`, error === undefined ? '' : `${name}-error`].filter(
+    Boolean,
+  )
+  const shared = html`id="${name}" name="${name}" ${required ? html`required` : ''}
+  ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
+  ${error === undefined ? '' : html`aria-invalid="true"`}`
+  const control = options
+    ? html`<select ${shared}>
+        ${options.map(
+          ([each, words]) => html`<option value="${each}" ${each === value ? html`selected` : ''}>${words}</option>`,
+        )}
+      </select>`
+    : lines
+      ? html`<textarea ${shared} rows="${lines}">${value}</textarea>`
+      : html`<input
+          ${shared}
+          type="${type}"
+          value="${type === 'file' ? '' : value}"
+          ${accept === undefined ? '' : html`accept="${accept}"`}
+        />`
+  return html`<div class="field">
+    <label for="${name}">${label}</label>
+    ${control} ${hint === undefined ? '' : html`<p class="soft" id="${name}-hint">${hint}</p>`}
+    ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
+  </div>`
+}
+
+/** A group of boxes of which any number can be chosen; `options` are values with their meanings. */
+export const choices = ({
+  chosen,
+  error,
+  hint,
+  label,
+  name,
+  options,
+}: Pick<Field, 'error' | 'hint' | 'label' | 'name'> & {
+  chosen: readonly string[]
+  options: readonly (readonly [value: string, meaning: string])[]
+}): Html =>
+  html`<fieldset id="${name}" ${error === undefined ? '' : html`aria-describedby="${name}-error"`}>
+    <legend>${label}</legend>
+    ${hint === undefined ? '' : html`<p class="soft">${hint}</p>`}
+    ${options.map(
+      ([value, meaning]) =>
+        html`<label class="check"
+          ><input type="checkbox" name="${name}" value="${value}" ${chosen.includes(value) ? html`checked` : ''} />
+          <code>${value}</code> <span class="soft">${meaning}</span></label
+        >`,
+    )}
+    ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
+  </fieldset>`
+
+/** The API's refusals above a page; those of a form's fields lead to the field. */
+export const refusals = (errors: Answer['errors'], labels: Labels = {}): Html | '' =>
+  errors.length === 0
+    ? ''
+    : html`<div class="alert" role="alert">
+        ${errors.map((error) => {
+          const { field: name } = error
+          const words = worded(error, labels)
+          const known = name !== undefined && Object.hasOwn(labels, name)
+          return html`<p>${known ? html`<a href="#${name}">${words}</a>` : words}</p>`
+        })}
+      </div>`
