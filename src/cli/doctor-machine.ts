@@ -39,26 +39,26 @@ const OFF = 5 * SECOND
 const FAR_OFF = 300 * SECOND
 const EXPIRES_SOON = 14 * DAY
 
-/** Whether the configuration can work; its syntax was checked before. */
-export function judgeConfig(config: Config, file: string | undefined): Finding {
+/** Whether the configuration can work; its syntax was checked before. `from`: where it was read, if this is known. */
+export function judgeConfig(config: Config, from?: string): Finding {
   const check = 'configuration'
-  const from = file ?? 'defaults (no file was found)'
+  const told = (words: string): string => (from === undefined ? words : `${from}; ${words}`)
   if (!config.hostname.includes('.') || /(?:^|\.)(?:localhost|local|test|invalid|example)$/.test(config.hostname))
     return warn(
       check,
-      `${from}; the hostname is "${config.hostname}"`,
+      told(`the hostname is "${config.hostname}"`),
       'Set "hostname" to the name of this machine that the world knows.',
     )
   const { hostname, protocol } = new URL(config.http.public_url)
   if (protocol !== 'https:')
     return warn(
       check,
-      `${from}; public_url is ${config.http.public_url}`,
+      told(`public_url is ${config.http.public_url}`),
       /^(?:127\.|localhost$|\[::1\])/.test(hostname)
         ? 'Set "http.public_url" to the https address of this server: links in mail lead there.'
         : 'Set "http.public_url" to an https address: tokens and passwords travel there.',
     )
-  return well(check, from)
+  return well(check, from ?? 'nothing in it stands in the way')
 }
 
 export function judgeDataDir({ data_dir }: Config): Finding {
@@ -177,7 +177,7 @@ export function judgeDisk({ data_dir }: Config): Finding {
   while (!existsSync(place)) place = dirname(place)
   const { bavail, bsize, ffree, files } = statfsSync(place)
   const free = bavail * bsize
-  const shown = free < 10 * 1024 * MB ? `${Math.round(free / MB)} MB` : `${Math.round(free / MB / 1024)} GB`
+  const shown = free < 1e10 ? `${Math.round(free / 1e6)} MB` : `${(free / 1e9).toFixed(1)} GB`
   const mend = 'Free space, or move data_dir to a larger disk; "[retention]" removes what is old.'
   if (free < SCARCE) return bad(check, `${shown} free at ${place}`, mend)
   if (files > 0 && ffree < 1000) return bad(check, `only ${ffree} inodes free at ${place}`, mend)

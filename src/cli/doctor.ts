@@ -51,7 +51,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
       const config = configOf(asked)
       const world = { config, resolver: createResolver({ servers: config.dns.servers, tries: 2 }) }
       const findings = [
-        judgeConfig(config, findConfig(asked)),
+        judgeConfig(config, findConfig(asked) ?? 'defaults (no file was found)'),
         judgeDataDir(config),
         judgeDisk(config),
         ...judgeCertificates(config, systemClock.now()),

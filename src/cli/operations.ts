@@ -48,7 +48,7 @@ export function createOperations(deps: OperationsDeps): Operations {
       const [end] = certificateEnd({ config })
       return {
         findings: [
-          judgeConfig(config, 'configuration'),
+          judgeConfig(config),
           judgeDataDir(config),
           judgeDisk(config),
           ...judgeCertificates(config, clock.now()),
