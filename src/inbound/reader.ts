@@ -4,8 +4,9 @@ import { messageOf } from '../base/errors.ts'
 import { serveJobs } from '../base/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import { refusalOf } from '../message/file-type.ts'
-import { MalformedMessage, parseTree } from '../message/mime-tree.ts'
+import { MalformedMessage, parseTree, type Node } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
+import { referTo, type MailText } from '../message/part-text.ts'
 import { withShortLines } from '../message/reencode.ts'
 import { programIn } from '../message/programs.ts'
 import { readReport, type Report } from '../message/report.ts'
@@ -36,7 +37,8 @@ export interface SubmittedJob {
 
 export interface SubmittedReading {
   kind: 'submitted'
-  body: ParsedBody
+  /** A text that stands in the message as it is, is named by its part, unless the message is a file or is rewritten. */
+  body: Omit<ParsedBody, 'html' | 'text'> & { html: MailText; text: MailText }
   /** `"a.exe" is of a type …`, for the first refused attachment. */
   refused: string | null
   /** Why its content cannot be read, in a sentence; null when it was read. */
@@ -80,8 +82,10 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
   const message = short ?? given
   const reading = { kind: 'submitted', body: NO_BODY, refused: null, unreadable: null, octets } as const
   let refused: string | undefined
+  let tree: Node
   try {
-    refused = programIn(message, parseTree(message))
+    tree = parseTree(message)
+    refused = programIn(message, tree)
   } catch (thrown) {
     if (thrown instanceof MalformedMessage) return { ...reading, unreadable: thrown.message }
     throw thrown
@@ -93,7 +97,11 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
       const why = refusalOf(filename ?? '', head)
       if (why !== undefined) refused ??= `"${filename ?? 'A file without a name'}" ${why}.`
     })
-    return { ...reading, body, refused: refused ?? null }
+    return {
+      ...reading,
+      body: 'file' in content || short ? body : referTo(message, tree, body),
+      refused: refused ?? null,
+    }
   } catch {
     // When the library cannot read the message, there is no body to show; its parts were checked above.
     return { ...reading, refused: refused ?? null }

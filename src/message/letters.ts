@@ -15,6 +15,7 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { LARGE, sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
+import type { MailText } from './part-text.ts'
 import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 
@@ -27,18 +28,28 @@ export interface StoredAttachment extends Attachment {
   size: number
 }
 
-export interface StoredBody {
-  /** Null only for a mail from SMTP submission. */
-  html: string | null
+/** The body of a mail as it is stored. */
+export type StoredBody = WrittenBody | SubmittedBody
+
+/** A body from which the mail is composed. */
+export interface WrittenBody {
+  html: string
   text: string | null
   /** The sender's own header fields. */
   headers?: [name: string, value: string][]
   attachments?: StoredAttachment[]
-  /**
-   * Set for a mail from SMTP submission: its octets, in the job as latin1 characters.
-   * The members above were read from them.
-   */
-  raw?: Stored
+  raw?: never
+}
+
+/** The body of a mail from SMTP submission, which is sent as its octets are. */
+export interface SubmittedBody {
+  /** What the API shows of the octets. */
+  html: MailText
+  text: MailText
+  headers?: never
+  attachments?: StoredAttachment[]
+  /** The octets, in the job as latin1 characters. */
+  raw: Stored
 }
 
 export interface ComposeJob {
@@ -138,7 +149,7 @@ export async function composeAndSign({
     const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
     return typeof wire === 'string' ? octetOf(wire) : wire
   }
-  const html = body.html ?? ''
+  const { html } = body
   const attachments = (body.attachments ?? []).map((attachment) => ({
     ...attachment,
     bytes: () =>

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
 import { isSpoolName } from '../base/spooled.ts'
 import type { StoredBody } from '../message/letters.ts'
+import { mailText } from '../message/part-text.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
@@ -29,10 +30,9 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   // When the body is damaged or cannot be read, the rest of the mail is still shown.
   const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
   if (body === undefined) return { html: null, text: null, headers: null, attachments: null }
-  const { html, text, headers = [], attachments = [] } = body
+  const { headers = [], attachments = [] } = body
   return {
-    html,
-    text,
+    ...textsOf(body),
     headers: Object.fromEntries(headers),
     attachments: attachments.map(({ filename, contentType, contentId, disposition, size }) => ({
       filename,
@@ -42,6 +42,12 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
       size,
     })),
   }
+}
+
+/** The texts of a stored body; those that stand in the octets of a submitted mail are read from there. */
+export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 'text'> {
+  const octets = (): Buffer => Buffer.from(raw && 'text' in raw ? raw.text : '', 'latin1')
+  return { html: mailText(html, octets), text: mailText(text, octets) }
 }
 
 /** A body from the spool; null when the disk cannot read it now, so that the rest of the mail can still be shown. */

@@ -8,7 +8,8 @@ import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { jsonOf } from '../base/json.ts'
-import { filesOf } from '../outbound/body.ts'
+import { isObject } from '../base/json.ts'
+import { filesOf, textsOf, type StoredBody } from '../outbound/body.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
 import { about, names } from '../store/erasing.ts'
@@ -87,6 +88,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
        where e.key in ${mails}`,
     ).map((row) => ({
       ...row,
+      ...(isObject(row['body']) ? { body: { ...row['body'], ...textsOf(row['body'] as unknown as StoredBody) } } : {}),
       ...(Array.isArray(row['bcc']) ? { bcc: row['bcc'].filter((each) => names(String(each), address)) } : {}),
     })),
     deliveries: all(

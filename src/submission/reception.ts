@@ -216,8 +216,7 @@ export class Submissions {
         from: header.fromText,
         ...rolesOf(distinct(envelope.to), header),
         subject: header.subject,
-        html: body.html,
-        text: body.text,
+        html: '',
         agent_id: header.wishes.agent_id ?? token?.agent_id,
         track_opens: header.wishes.track_opens,
         track_clicks: header.wishes.track_clicks,
@@ -227,6 +226,8 @@ export class Submissions {
         message: {
           id: coming.id,
           messageId: coming.messageId,
+          html: body.html,
+          text: body.text,
           octets: spooled === null ? (octets as Buffer) : { spooled },
           attachments: body.attachments.map(({ content_id, content_type, disposition, filename, size }) => ({
             filename: filename ?? '',

@@ -522,6 +522,33 @@ test('an agent of the token or of the header; a cap of recipients a day, at the 
   assert.match(await by(`${HEADER}\r\nx`), /^250 /)
 })
 
+test('a text that stands in the octets is stored once, shown, and erased with them', async () => {
+  const secret = `secret ${'of the house '.repeat(20)}`
+  const id = idOf(
+    await answered(
+      `${HEADER.replace('Order', 'Stored once').replace('ada', 'eve')}Content-Type: text/plain\r\n\r\nFor eve@there.test: ${secret}\r\n`,
+      ['eve@there.test'],
+    ),
+  )
+  await become(id, 'delivered')
+  const { store } = postrider.appliance.deps
+  const bodies = (): string[] =>
+    store
+      .all(
+        raw<{ content: string }>(
+          'select b.content from outbound_bodies b join outbound_emails e on e.key = b.email_key where e.id = ?',
+          [id],
+        ),
+      )
+      .map(({ content }) => content)
+  const [content] = bodies()
+  assert.equal(content!.split(secret.trim()).length, 2, 'once')
+  assert.match(String((await show(id))['text']), new RegExp(`^For eve@there\\.test: ${secret.trim()}`))
+  assert.equal((await postrider.api('DELETE', `/recipients/eve@there.test/forget`)).status, 202)
+  await until(() => bodies().length === 0, 'the body is erased')
+  assert.equal((await show(id))['text'], null)
+})
+
 test('tracking goes into the html that can bear it, and the mail still verifies', async () => {
   const tracked = { open_tracking_enabled: true, click_tracking_enabled: true }
   await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', tracked, { id: domain.id }))

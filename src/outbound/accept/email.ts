@@ -1,6 +1,7 @@
 // Types of this folder for an email: its row, and the checked content of a new one.
 import type { RowOf } from '../../store/tables.ts'
 import type { StoredAttachment } from '../../message/letters.ts'
+import type { MailText } from '../../message/part-text.ts'
 import type { NewAttachment } from './attachments.ts'
 import type { OneOrMore } from './recipients.ts'
 
@@ -14,8 +15,8 @@ export interface NewEmail {
   bcc?: OneOrMore
   reply_to?: OneOrMore
   subject: string
-  /** Null only for a mail from SMTP submission without an HTML part. */
-  html: string | null
+  /** Empty for a mail from SMTP submission, as the text and the headers: `message` has all of them. */
+  html: string
   text?: string | null | undefined
   idempotency_key?: string | null | undefined
   agent_id?: string | null | undefined
@@ -34,6 +35,8 @@ export interface SubmittedMessage {
   /** The id of the email, made when the message began. */
   id: string
   messageId: string
+  html: MailText
+  text: MailText
   /** Its octets as they are sent, or the file of the spool that holds them. */
   octets: Buffer | { spooled: string }
   attachments: readonly Omit<StoredAttachment, 'content'>[]

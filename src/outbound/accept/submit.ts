@@ -16,7 +16,8 @@ import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import { admit, requireSendingDomain, type SendingDomain, type Submission } from './admit.ts'
 import { receiveAttachments, storeAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
-import { filesOf, type StoredBody } from '../body.ts'
+import { filesOf } from '../body.ts'
+import type { SubmittedBody, WrittenBody } from '../../message/letters.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
 import type { FetchDeps } from './fetch.ts'
 import { acceptedBefore, payloadHash } from './idempotency.ts'
@@ -96,12 +97,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
 
   const now = clock.now()
   const id = given.message?.id ?? newId(now)
-  const body: StoredBody = {
-    html: given.html,
-    text: given.text ?? null,
-    headers: (given.headers ?? []).map(([name, value]) => [name, value]),
-  }
-  const files = await storeBody(deps, submission, id, body)
+  const files = await storeBody(deps, submission, id)
   const drop = async (thrown?: unknown): Promise<void> => {
     // A commit whose sync failed may exist after a restart: then its files are needed. If it does not exist, they are
     // moved into quarantine.
@@ -206,10 +202,15 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  * Stores attachments and large bodies in the spool.
  * Before the transaction, because writing files takes longer than a row.
  */
-async function storeBody(deps: SubmitDeps, submission: Submission, id: string, body: StoredBody): Promise<Files> {
+async function storeBody(deps: SubmitDeps, submission: Submission, id: string): Promise<Files> {
   const { given } = submission
   const { clock, fetching, keyring, spool, store } = deps
-  if (given.message) return storeMessage(spool, id, given.message, body)
+  if (given.message) return storeMessage(spool, id, given.message)
+  const body: WrittenBody = {
+    html: given.html,
+    text: given.text ?? null,
+    headers: (given.headers ?? []).map(([name, value]) => [name, value]),
+  }
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
@@ -217,7 +218,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string, b
   admit(store, keyring, submission, clock.now())
   const received = await receiveAttachments(fetching, given.attachments ?? [])
   const size = encodedSize({
-    html: body.html ?? '',
+    html: body.html,
     text: body.text,
     headers: body.headers ?? [],
     attachments: received,
@@ -238,12 +239,11 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string, b
 async function storeMessage(
   spool: Spool,
   id: string,
-  { attachments, octets }: SubmittedMessage,
-  body: StoredBody,
+  { attachments, html, octets, text }: SubmittedMessage,
 ): Promise<Files> {
   const raw = Buffer.isBuffer(octets) ? { text: octets.toString('latin1') } : { file: octets.spooled }
   const listed = attachments.map((attachment) => ({ ...attachment, content: { text: '' } }))
-  const content = JSON.stringify({ ...body, attachments: listed, raw } satisfies StoredBody)
+  const content = JSON.stringify({ html, text, attachments: listed, raw } satisfies SubmittedBody)
   const names = 'file' in raw ? [raw.file] : []
   if (content.length <= SPOOL_ABOVE) return { content, names }
   return { content: null, names: [await spool.put(id, content), ...names] }

@@ -1,0 +1,79 @@
+// What the API shows of a submitted mail is stored as the part that holds it, where a part holds exactly it
+// (message/part-text.ts).
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { parseTree } from '../../src/message/mime-tree.ts'
+import { parseBody } from '../../src/message/parse.ts'
+import { mailText, referTo, type MailText } from '../../src/message/part-text.ts'
+import { costingAtOnce } from '../kit/cost.ts'
+
+const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
+const MIME = join(CORPORA, 'mime')
+const skip = existsSync(MIME) ? false : `no corpus at ${MIME}; set POSTRIDER_CORPORA`
+
+/** How the texts of a message are stored; what is read back must be the same texts. */
+async function stored(message: Buffer): Promise<{ html: MailText; text: MailText }> {
+  const { html, text } = await parseBody(message)
+  const referred = referTo(message, parseTree(message), { html, text })
+  assert.equal(
+    mailText(referred.html, () => message),
+    html,
+  )
+  assert.equal(
+    mailText(referred.text, () => message),
+    text,
+  )
+  return referred
+}
+const alternatives = (text: string, html: string): Buffer =>
+  Buffer.from(
+    `Content-Type: multipart/alternative; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n${text}\r\n--b\r\nContent-Type: text/html\r\n${html}\r\n--b--\r\n`,
+  )
+
+test('texts of ASCII that are not encoded are their parts; all others are stored themselves', async () => {
+  assert.deepEqual(await stored(Buffer.from('Subject: x\r\n\r\nHello\r\nyou\r\n')), { html: null, text: { part: 0 } })
+  assert.deepEqual(await stored(alternatives('\r\nHello', '\r\n<p>x</p>')), { html: { part: 2 }, text: { part: 1 } })
+  assert.deepEqual(await stored(alternatives('\r\nGrüße', '\r\n<p>ü</p>')), { html: '<p>ü</p>', text: 'Grüße' })
+  const quoted = 'Content-Transfer-Encoding: quoted-printable\r\n\r\n'
+  assert.deepEqual(await stored(alternatives(`${quoted}a=3Db`, `${quoted}<p=3D>`)), { html: '<p=>', text: 'a=b' })
+  const { text } = await stored(Buffer.from('Content-Type: text/plain; charset=iso-2022-jp\r\n\r\n\x1b$B$3\x1b(B\r\n'))
+  assert.equal(typeof text, 'string')
+})
+
+test('mails of strangers: what is read back is what was read', { skip }, async () => {
+  let parts = 0
+  for (const name of readdirSync(MIME, { recursive: true, encoding: 'utf8' })) {
+    if (!/\.(?:eml|txt|msg)$/.test(name)) continue
+    const message = readFileSync(join(MIME, name))
+    const { html, text } = await stored(message).catch((thrown: unknown) => {
+      if (thrown instanceof assert.AssertionError) throw thrown
+      return { html: null, text: null }
+    })
+    parts += [html, text].filter((each) => typeof each === 'object' && each !== null).length
+  }
+  assert.ok(parts > 20, `${parts} texts were parts`)
+})
+
+test('a mail without the part shows nothing, however it is damaged', () => {
+  for (const message of ['', 'Subject: x\r\n\r\ngr\u00fc\u00df', '--b\r\n'.repeat(1000)])
+    assert.equal(
+      mailText({ part: 7 }, () => Buffer.from(message, 'latin1')),
+      null,
+    )
+  assert.equal(
+    mailText({ part: 0 }, () => {
+      throw new Error('gone')
+    }),
+    null,
+  )
+})
+
+test('no message makes it slow', () => {
+  for (const piece of ['a\r\n', '--b\r\n', 'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n']) {
+    const message = Buffer.from(piece.repeat(10_000))
+    costingAtOnce(500, () => mailText({ part: 0 }, () => message))
+  }
+})
