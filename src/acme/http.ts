@@ -26,7 +26,14 @@ export function createFetch(authority: string | undefined, userAgent: string): F
       const type = body === undefined ? {} : { 'Content-Type': 'application/jose+json' }
       const asking = request(
         url,
-        { method, ...ca, headers: { 'User-Agent': userAgent, ...type }, signal: AbortSignal.timeout(TIMEOUT) },
+        // Each request has its own connection: one that was kept may be closed by the authority at the moment it is used.
+        {
+          method,
+          ...ca,
+          agent: false,
+          headers: { 'User-Agent': userAgent, ...type },
+          signal: AbortSignal.timeout(TIMEOUT),
+        },
         (response) => {
           let text = ''
           response.setEncoding('utf8').on('data', (chunk: string) => {
