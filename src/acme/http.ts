@@ -26,7 +26,7 @@ export function createFetch(authority: string | undefined, userAgent: string): F
       const type = body === undefined ? {} : { 'Content-Type': 'application/jose+json' }
       const asking = request(
         url,
-        // Each request has its own connection: one that was kept may be closed by the authority at the moment it is used.
+        // Each request has its own connection: a kept one may be closed by the authority at the moment it is used.
         {
           method,
           ...ca,

@@ -1,6 +1,6 @@
 // Test mails of a campaign, before its start (D81). The campaign itself does not change.
 import { field } from '../jsonapi/resource.ts'
-import { render, valuesOf } from '../campaigns/render.ts'
+import { exampleContact, render, valuesOf } from '../campaigns/render.ts'
 import { parseAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
 import { requireSubscription } from '../outbound/accept/admit.ts'
@@ -27,13 +27,21 @@ export const campaignTests = define('campaign-tests', {
       id: 'testCampaign',
       scope: 'campaigns:write',
       refuses: ['not_found', 'subscription_inactive', 'recipient_suppressed', 'domain_not_active', 'volume_exceeded'],
-      about: `Send one mail of a campaign to an address, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
+      about: `Send one mail of a campaign to an address, with the name and the fields of the audience’s newest contact, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
       async run({ attributes, caller, parent, parts }) {
         const campaign = rowOf<'campaigns'>(parent)
         requireSubscription(parts.store, caller.userKey)
         const to = parseAddress(attributes.email)!
         const domain = domainByKey(parts.store, campaign.domain_key)!
-        const mail = render(campaign, valuesOf({ email: to.address, name: to.name || null, custom_fields: null }))
+        const example = exampleContact(parts.store, campaign.audience_key)
+        const mail = render(
+          campaign,
+          valuesOf({
+            email: to.address,
+            name: to.name || (example?.name ?? null),
+            custom_fields: example?.custom_fields ?? null,
+          }),
+        )
         const { bells, ...deps } = parts
         const { email } = await submitEmail({ ...deps, ring: bells.deliveries }, caller.userKey, {
           from: campaignSender(campaign.from_address, domain.name),

@@ -1,6 +1,8 @@
 // The users of this server, for operators (D76).
 import { z } from 'zod'
 import { OperatorError, refuseAttribute } from '../base/errors.ts'
+import { isInbox } from '../inbound/recipients.ts'
+import { parseAddress } from '../message/address.ts'
 import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'
 import type { Reader } from '../store/database.ts'
 import { field } from '../jsonapi/resource.ts'
@@ -59,6 +61,12 @@ export const people = define('people', {
       about: `Add a person. ${EXTENSION}`,
       async run({ attributes, parts }) {
         const { email, name: called, operator, reads_for } = attributes
+        if (isInbox(parts, parseAddress(email)?.address ?? ''))
+          throw refuseAttribute(
+            'invalid',
+            'email',
+            `${email} is an inbox of this server, so no link to sign in is mailed there: others may read it. Give another address, or run "postrider user add" and "postrider user passwd".`,
+          )
         const given = {
           email,
           ...(called === undefined ? {} : { name: called }),

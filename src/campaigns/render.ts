@@ -1,7 +1,19 @@
 // A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
 // tracking and no working unsubscribe link. The mail that is really sent is made by message/campaign.ts.
 import { withFooter } from '../message/footer.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, tagsOf, type Values } from '../message/template.ts'
+import {
+  cutTemplate,
+  escapeHtml,
+  fill,
+  oneLine,
+  strayBraces,
+  tagsOf,
+  valueOf,
+  type Values,
+} from '../message/template.ts'
+import type { Reader } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
 import type { Campaign } from './edit.ts'
 
 export { valuesOf } from '../message/identity.ts'
@@ -15,7 +27,22 @@ export interface Rendered {
 type Content = Pick<Campaign, 'subject' | 'body_html' | 'body_text'>
 
 /** Tags that every contact has. */
-const COMMON = ['name', 'email', 'unsubscribe_url', 'unsubscribe_mailto']
+const LEAVE = ['unsubscribe_url', 'unsubscribe_mailto']
+const COMMON = ['name', 'email', ...LEAVE]
+
+/** The contact whose data shows how a campaign will look: the newest one that can get it, else the newest of all. */
+export function exampleContact(
+  reader: Reader,
+  audience: number | null,
+): Pick<RowOf<'contacts'>, 'name' | 'custom_fields'> | undefined {
+  const newest = db
+    .selectFrom('contacts')
+    .select(['name', 'custom_fields'])
+    .where('audience_key', '=', audience)
+    .orderBy('key', 'desc')
+    .limit(1)
+  return reader.first(newest.where('status', '=', 'subscribed')) ?? reader.first(newest)
+}
 
 /** Subject and bodies with their values. */
 export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
@@ -27,12 +54,30 @@ export function render({ body_html, body_text, subject }: Content, values: Value
   }
 }
 
+const textsIn = ({ body_html, body_text, subject }: Content): string[] => [subject, body_html, body_text ?? '']
+
 /** The tags that a campaign uses. */
 export function tagsIn({ body_html, body_text, subject }: Content): string[] {
-  const tags = [subject, body_html, body_text ?? ''].flatMap((text) => tagsOf(cutTemplate(text)))
+  const tags = textsIn({ body_html, body_text, subject }).flatMap((text) => tagsOf(cutTemplate(text)))
   return [...new Set(tags)]
 }
 
 /** The tags of a campaign for which no contact of the audience has a value. */
 export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
   tagsIn(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))
+
+/** The tags that are empty for some of these contacts and say nothing for this case, with the number of contacts. */
+export function emptyTags(content: Content, contacts: readonly Values[]): { tag: string; contacts: number }[] {
+  const pieces = textsIn(content).flatMap((text) => cutTemplate(text))
+  const bare = pieces.flatMap((piece) =>
+    typeof piece === 'string' || piece.otherwise !== undefined || LEAVE.includes(piece.tag) ? [] : [piece.tag],
+  )
+  return [...new Set(bare)].flatMap((tag) => {
+    const without = contacts.filter((values) => valueOf(values, { tag }, (value) => value) === '').length
+    return without === 0 || without === contacts.length ? [] : [{ tag, contacts: without }]
+  })
+}
+
+/** Braces that look like the beginning of a tag but are none, as they were written. */
+export const brokenTags = (content: Content): string[] =>
+  textsIn(content).flatMap((text) => strayBraces(cutTemplate(text)))

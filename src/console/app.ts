@@ -12,6 +12,7 @@ import { readBytes } from '../api/pages.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
+import { form } from './forms.ts'
 import { guard, page, plainPage } from './frame.ts'
 import { Live } from './live.ts'
 import { accountPlace } from './pages/account.ts'
@@ -31,7 +32,7 @@ import { peoplePlace, serverPlaces } from './pages/server.ts'
 import { suppressionPlaces } from './pages/suppressions.ts'
 import { tokens } from './pages/tokens.ts'
 import { webhookPlaces } from './pages/webhooks.ts'
-import { pictureAddress, servePicture } from './pictures.ts'
+import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
 import { Form, found, lead, type Place } from './place.ts'
 import { framed } from './shown-html.ts'
 import { createSignIn } from './sign-in.ts'
@@ -67,9 +68,10 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
     visitOf(shared, context) ? live.stream(context) : context.text('Sign in first.\n', 401),
   )
   app.get('/picture', (context) => servePicture(context, deps))
+  app.get('/picture/of', (context) => (must(shared, context), leadToPicture(context, deps)))
   addFrames(app, shared)
   addDownloads(app, shared)
-  app.get('/campaigns/:id/preview', (context) => preview(must(shared, context), context.req.param('id')))
+  app.get('/campaigns/:id/preview', (context) => preview(shared, must(shared, context), context.req.param('id')))
   for (const place of placesOf(shared)) addPlace(app, shared, place)
   app.get('*', (context, next) => {
     // Programs get the bare answer of the whole application.
@@ -131,8 +133,8 @@ function addPlace(app: Hono, shared: Shared, place: Place): void {
 /** Checks a form of a place and performs its action. */
 async function act(shared: Shared, context: Context, place: Place): Promise<Response> {
   const { deps, people } = shared
-  const form = await formOf(context)
-  if (!form)
+  const given = await formOf(context)
+  if (!given)
     return plainPage(context, {
       title: 'Too large',
       status: 413,
@@ -140,14 +142,14 @@ async function act(shared: Shared, context: Context, place: Place): Promise<Resp
     })
   const visit = visitOf(shared, context)
   if (!visit) {
-    const held = JSON.stringify(form.entries())
+    const held = JSON.stringify(given.entries())
     return signInPage(context, people, new URL(context.req.url).pathname, {
       said: 'Your session has ended. Sign in; what you typed is kept.',
       held,
       status: 401,
     })
   }
-  if (!isOurs(deps, context) || !people.proves(context, form.get('proof'), visit.person, 'console'))
+  if (!isOurs(deps, context) || !people.proves(context, given.get('proof'), visit.person, 'console'))
     return plainPage(context, {
       title: 'Please try again',
       status: 403,
@@ -157,13 +159,33 @@ async function act(shared: Shared, context: Context, place: Place): Promise<Resp
       </p>`,
     })
   if (place.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
-  return place.act!(visit, form)
+  if (given.get('question') !== '' && given.get('sure') !== 'yes') return questionPage(visit, given)
+  return place.act!(visit, given)
+}
+
+/** The question of a form that a browser without scripts did not ask; its answer sends the form. */
+function questionPage(visit: Visit, given: Form): Response | Promise<Response> {
+  const fields = given.entries().filter(([name]) => name !== 'action' && name !== 'sure' && name !== 'question')
+  return page(visit, {
+    title: 'Are you sure?',
+    body: html`<p>${given.get('question')}</p>
+      ${form(
+        visit,
+        given.action,
+        html`${fields.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}<input
+            type="hidden"
+            name="sure"
+            value="yes"
+          /><button>Yes, go on</button>`,
+      )}
+      <p><a href="${visit.context.req.path}">No, go back</a></p>`,
+  })
 }
 
 async function signOut({ deps, people }: Shared, context: Context): Promise<Response> {
-  const form = await formOf(context)
+  const given = await formOf(context)
   const person = people.signedIn(context)
-  if (isOurs(deps, context) && person && form && people.proves(context, form.get('proof'), person, 'console'))
+  if (isOurs(deps, context) && person && given && people.proves(context, given.get('proof'), person, 'console'))
     await people.signOut(context)
   return context.redirect('/sign-in', 303)
 }
@@ -178,7 +200,7 @@ function addFrames(app: Hono, shared: Shared): void {
   ] as const)
     app.get(path, async (context) => {
       const { one } = found(await must(shared, context).get(`/${resource}/${context.req.param('id')}`))
-      return framed(context, text(one, 'html'), pictures(context))
+      return framed(context, text(one, 'html'), { addressOf: pictures(context) })
     })
 }
 
@@ -196,18 +218,22 @@ function addDownloads(app: Hono, shared: Shared): void {
 }
 
 /** A campaign's mail to the first contact of its audience, or to an example contact when the audience is empty. */
-async function preview(visit: Visit, id: string): Promise<Response> {
+async function preview({ deps }: Shared, visit: Visit, id: string): Promise<Response> {
   const { one } = found(await visit.get(`/campaigns/${id}`))
   const audience = one.relationships?.['audience']?.data?.id
+  const newest = (filter: string) => visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=1${filter}`)
   const [contact] =
-    audience === undefined ? [] : (await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=1`)).many
+    audience === undefined ? [] : [...(await newest('&filter%5Bstatus%5D=subscribed')).many, ...(await newest('')).many]
   const content = { subject: text(one, 'subject'), body_html: text(one, 'body_html'), body_text: null }
   const values = valuesOf({
     email: contact ? text(contact, 'email') : 'ann@example.net',
     name: contact ? text(contact, 'name') : 'Ann',
     custom_fields: contact ? JSON.stringify(contact.attributes['custom_fields'] ?? {}) : null,
   })
-  return framed(visit.context, render(content, values).html)
+  return framed(visit.context, render(content, values).html, {
+    addressOf: (url) => pictureAddress(deps, url),
+    styled: true,
+  })
 }
 
 /** Opens another person's account for the operator; with null, the operator's own account. */

@@ -1,5 +1,5 @@
 // CSV for spreadsheets: a download, written page by page from a list of the API; and an uploaded file.
-import { parse } from 'csv-parse/sync'
+import { CsvError, parse } from 'csv-parse/sync'
 import { guard } from './frame.ts'
 import type { Thing, Visit } from './visit.ts'
 
@@ -10,10 +10,8 @@ const MAX_ROWS = 1_000_000
 const safe = (cell: string): string => (/^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell)
 const quoted = (cell: string): string => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
 
-/** One record with its line end (RFC 4180). Formulas are not changed. */
-export const plainLine = (cells: readonly string[]): string => `${cells.map(quoted).join(',')}\r\n`
-/** One record for a spreadsheet: formulas are made harmless. */
-export const csvLine = (cells: readonly string[]): string => plainLine(cells.map(safe))
+/** One record with its line end (RFC 4180), for a spreadsheet: formulas are made harmless. */
+export const csvLine = (cells: readonly string[]): string => `${cells.map(safe).map(quoted).join(',')}\r\n`
 
 /** A download of every row of a list of the API. The list is read no faster than the client reads the download. */
 export function csv(
@@ -49,6 +47,10 @@ export function csv(
 export interface Sheet {
   titles: string[]
   rows: string[][]
+  /** The line of the file on which each row begins; the first is 1. */
+  lines: number[]
+  /** The file as text. */
+  source: string
 }
 
 /** The rows of a CSV file in UTF-8, UTF-16 or Windows-1252; otherwise a sentence about the error. */
@@ -72,16 +74,27 @@ export function readTable(bytes: Uint8Array): Sheet | string {
   const [line = ''] = text.split(/\r?\n/, 1)
   const delimiter = [',', ';', '\t'].toSorted((one, other) => line.split(other).length - line.split(one).length)[0]!
   try {
-    const rows: string[][] = parse(text, {
+    const records = parse(text, {
+      info: true,
       bom: true,
       delimiter,
       relax_column_count: true,
       skip_empty_lines: true,
       max_record_size: 1024 * 1024,
     })
-    const [titles = [], ...rest] = rows
-    return { titles: titles.map((title) => title.trim()), rows: rest }
+    const [titles, ...rest] = records as unknown as { record: string[]; info: { lines: number } }[]
+    if (!titles) return 'The file is empty.'
+    // The library counts the lines up to the end of a record.
+    const lines = rest.map(({ info, record }) => info.lines - record.join('').split('\n').length + 1)
+    return {
+      titles: titles.record.map((title) => title.trim()),
+      rows: rest.map(({ record }) => record),
+      lines,
+      source: text,
+    }
   } catch (thrown) {
-    return `The file is no CSV that can be read: ${thrown instanceof Error ? thrown.message : 'unknown'}.`
+    const line =
+      thrown instanceof CsvError && typeof thrown['lines'] === 'number' ? `Line ${thrown['lines']}` : 'A line'
+    return `${line} of the file cannot be read as CSV: its quotes do not match. A cell with quotes stands in quotes, and each quote in it is written twice.`
   }
 }

@@ -14,10 +14,10 @@ export const form = (
     method="post"
     ${options.to === undefined ? '' : html`action="${options.to}"`}
     ${options.multipart ? html`enctype="multipart/form-data"` : ''}
-    ${options.confirm === undefined ? '' : html`data-confirm="${options.confirm}"`}
     class="${options.kind ?? ''}"
   >
     <input type="hidden" name="proof" value="${visit.proof}" /><input type="hidden" name="action" value="${action}" />
+    ${options.confirm === undefined ? '' : html`<input type="hidden" name="question" value="${options.confirm}" /><input type="hidden" name="sure" />`}
     ${body}
   </form>`
 
@@ -72,9 +72,12 @@ export function field({
   const shared = html`id="${name}" name="${name}" ${required ? html`required` : ''}
   ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
   ${error === undefined ? '' : html`aria-invalid="true"`}`
-  const control = options
+  // A choice with consequences is made by the person, not by the order of the list.
+  const choice =
+    options && required && value === '' && options.length > 1 ? [['', 'Choose …'] as const, ...options] : options
+  const control = choice
     ? html`<select ${shared}>
-        ${options.map(
+        ${choice.map(
           ([each, words]) => html`<option value="${each}" ${each === value ? html`selected` : ''}>${words}</option>`,
         )}
       </select>`

@@ -29,6 +29,15 @@ export function pictureAddress({ clock, keyring }: Pick<ApiDeps, 'clock' | 'keyr
   return `/picture?${new URLSearchParams({ u: secure, t: String(until), p: proof }).toString()}`
 }
 
+/** Leads a signed-in person's browser to a picture, for the editor, whose pictures have no signed addresses. */
+export function leadToPicture(context: Context, deps: Pick<ApiDeps, 'clock' | 'keyring'>): Response {
+  const url = context.req.query('u') ?? ''
+  guard(context, "default-src 'none'; sandbox")
+  return /^https?:\/\//i.test(url) && URL.canParse(url)
+    ? context.redirect(pictureAddress(deps, url), 302)
+    : context.text('There is no such picture.\n', 404)
+}
+
 /** Fetches a picture and sends it to the browser; 404 when the address is not signed by this server or has expired. */
 export async function servePicture(context: Context, deps: ApiDeps): Promise<Response> {
   const { u = '', t = '', p = '' } = context.req.query()

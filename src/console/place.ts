@@ -58,7 +58,7 @@ export const DONE = {
   removed: 'Removed.',
   copied: 'This is the copy, a draft.',
   sent: 'It is on its way.',
-  started: 'The campaign is scheduled.',
+  started: 'The campaign is scheduled, or has begun.',
   moved: 'Done.',
   checked: 'DNS was asked just now.',
   asked: 'The request is stored, and done in the background.',

@@ -1,6 +1,7 @@
 // HTML from strangers, made harmless (D81). The server keeps only allowed elements and attributes; the browser shows
-// them in a sandboxed frame whose policy loads nothing. Styles are removed. Remote pictures are removed too, unless a
-// person asks for them (pictures.ts).
+// them in a sandboxed frame whose policy loads nothing. Styles are removed, except those of elements in a person's own
+// campaign. Remote pictures are removed too, unless a person asks for them (pictures.ts).
+import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
 import { guard } from './frame.ts'
@@ -44,13 +45,18 @@ const OPTIONS: sanitize.IOptions = {
 }
 OPTIONS.allowedAttributes = { ...(OPTIONS.allowedAttributes as Record<string, string[]>), a: ['href', 'rel', 'target'] }
 
-/**
- * The harmless form of a mail's HTML. `addressOf` gives the local path of a remote picture; without it remote pictures
- * are removed.
- */
-export function harmless(html: string, addressOf?: (url: string) => string): string {
+interface Allowed {
+  /** The local path of a remote picture; without it remote pictures are removed. */
+  addressOf?: ((url: string) => string) | undefined
+  /** The class for a style; without it styles are removed. */
+  classOf?: ((style: string) => string | undefined) | undefined
+}
+
+/** The harmless form of a mail's HTML. */
+export function harmless(html: string, { addressOf, classOf }: Allowed = {}): string {
   const text = html.slice(0, MOST)
-  if (!addressOf) return sanitize(text, OPTIONS)
+  const options = classOf ? withClasses(OPTIONS, classOf) : OPTIONS
+  if (!addressOf) return sanitize(text, options)
   let left = MOST_PICTURES
   const img: sanitize.Transformer = (tagName, attribs) => {
     const src = attribs['src'] ?? ''
@@ -59,24 +65,77 @@ export function harmless(html: string, addressOf?: (url: string) => string): str
     return { tagName, attribs: { ...attribs, src: remote ? addressOf(src) : '' } }
   }
   return sanitize(text, {
-    ...OPTIONS,
-    transformTags: { ...OPTIONS.transformTags, img },
+    ...options,
+    transformTags: { ...options.transformTags, img },
     exclusiveFilter: ({ attribs, tag }) => tag === 'img' && (attribs['src'] ?? '') === '',
   })
 }
 
-const framePolicy = (images: string): string =>
-  `default-src 'none'; img-src ${images}; style-src 'self'; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox`
+/** One declaration of a style attribute that loads nothing and stays within its rule. */
+const DECLARATION = /^\s*[a-z-]{1,40}\s*:(?!.*(?:\/\*|(?:url|image|src|element|expression)\s*\())[^{}<>@\\;]{1,200}$/i
+/** The most different styles of a campaign that are shown. */
+const MOST_STYLES = 500
+
+/**
+ * Styles of elements as rules of a style sheet, because the policy allows no style attributes. `classOf` gives the
+ * class of a style; undefined for an empty one.
+ */
+function styleSheet(): { classOf: (style: string) => string | undefined; rules: () => string } {
+  const classes = new Map<string, string>()
+  return {
+    classOf(style) {
+      const kept = style
+        .split(';')
+        .filter((each) => DECLARATION.test(each))
+        .join(';')
+      if (kept === '' || (!classes.has(kept) && classes.size >= MOST_STYLES)) return undefined
+      if (!classes.has(kept)) classes.set(kept, `s${classes.size}`)
+      return classes.get(kept)
+    },
+    rules: () => Array.from(classes, ([style, name]) => `.${name}{${style}}`).join('\n'),
+  }
+}
+
+const framePolicy = (images: string, styles: string): string =>
+  `default-src 'none'; img-src ${images}; style-src ${styles}; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox`
+
+/** Options that replace the style of an element by a class. */
+function withClasses(options: sanitize.IOptions, classOf: (style: string) => string | undefined): sanitize.IOptions {
+  const allowed = options.allowedAttributes as Record<string, string[]>
+  return {
+    ...options,
+    allowedAttributes: { ...allowed, '*': [...allowed['*']!, 'class'] },
+    transformTags: {
+      ...options.transformTags,
+      '*': (tagName, attribs) => {
+        const name = attribs['style'] === undefined ? undefined : classOf(attribs['style'])
+        const others = Object.entries(attribs).filter(([each]) => each !== 'class' && each !== 'style')
+        return { tagName, attribs: { ...Object.fromEntries(others), ...(name === undefined ? {} : { class: name }) } }
+      },
+    },
+  }
+}
+
+export interface Framing {
+  /** As for `harmless`. */
+  addressOf?: ((url: string) => string) | undefined
+  /** Whether styles of elements are shown: for a person's own campaign. */
+  styled?: true
+}
 
 /** Answers a document for a sandboxed frame. */
 export function framed(
   context: Context,
   html: string,
-  addressOf?: (url: string) => string,
+  { addressOf, styled }: Framing = {},
 ): Response | Promise<Response> {
-  guard(context, framePolicy(addressOf ? "data: 'self'" : 'data:'))
+  const nonce = randomBytes(16).toString('base64')
+  const sheet = styled && styleSheet()
+  const body = harmless(html, { addressOf, classOf: sheet?.classOf })
+  const styles = sheet ? `<style nonce="${nonce}">${sheet.rules()}</style>` : ''
+  guard(context, framePolicy(addressOf ? "data: 'self'" : 'data:', sheet ? `'self' 'nonce-${nonce}'` : "'self'"))
   context.header('X-Frame-Options', 'SAMEORIGIN')
   return context.html(
-    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css"></head><body>${harmless(html, addressOf)}</body></html>`,
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css">${styles}</head><body>${body}</body></html>`,
   )
 }

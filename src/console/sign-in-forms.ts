@@ -21,7 +21,7 @@ const isPair = (each: unknown): each is [string, string] =>
   Array.isArray(each) && each.length === 2 && each.every((one) => typeof one === 'string')
 
 export const heldForm = (context: Context, people: People, person: Person, next: string, held: string) =>
-  html`<p>This is what you had typed for ${next}:</p>
+  html`<p>This is what you had typed for ${next}. It was not saved: send it, or leave it.</p>
     <form method="post" action="${next}">
       <input type="hidden" name="proof" value="${people.proofFor(context, person, 'console')}" />
       ${heldFields(held).map(

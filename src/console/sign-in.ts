@@ -14,6 +14,7 @@ import { rateKey } from '../api/client-address.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import type { People } from '../api/person.ts'
 import { readObject, readText } from '../api/pages.ts'
+import { isInbox } from '../inbound/recipients.ts'
 import { guard, plainPage } from './frame.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
@@ -170,7 +171,7 @@ async function showHeld({ ours, people }: Shared, context: Context): Promise<Res
   const next = nextOf(form.get('next') ?? undefined)
   if (!ours(context) || !person) return context.redirect(`/sign-in?next=${encodeURIComponent(next)}`, 303)
   return plainPage(context, {
-    title: 'Send it now?',
+    title: 'What you had typed',
     body: heldForm(context, people, person, next, form.get('held') ?? ''),
   })
 }
@@ -202,10 +203,17 @@ async function addPasskey({ ours, passkeys, people }: Shared, context: Context):
     : context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
 }
 
-/** Mails a link when the address has an account. The answer does not reveal whether it has one. */
+/**
+ * Mails a link when the address has an account. The answer does not reveal whether it has one. No link goes to an inbox
+ * of this server: everybody who may read the inbox could sign in with it.
+ */
 async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
   const user = findUser(deps.store, email)
   if (!user) return
+  if (isInbox(deps, user.email)) {
+    const mend = `The address is an inbox here, which others may read. Set a password: postrider user passwd ${user.email}`
+    return deps.log.warn('sign-in link not mailed', { email: user.email, mend })
+  }
   const now = deps.clock.now()
   await deps.store.write((tx) => {
     const url = `${deps.config.http.public_url}/sign-in?link=${makeLink(tx, user, now)}&next=${encodeURIComponent(next)}`

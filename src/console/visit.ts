@@ -8,6 +8,7 @@ import { userByKey, type User } from '../accounts/users.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import type { People, Person } from '../api/person.ts'
+import { refuse } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 
 /** A resource of the API, as pages read it. */
@@ -112,8 +113,13 @@ export class Visit {
     return this.context.req.query(name) ?? ''
   }
 
-  get(path: string): Promise<Answer> {
-    return this.ask('GET', path)
+  /** Reads from the API. Throws a refusal when the person may not see what is asked for. */
+  async get(path: string): Promise<Answer> {
+    const answer = await this.ask('GET', path)
+    // An error, because the page would otherwise show an empty list.
+    if (answer.status === 403 && this.reading)
+      throw refuse('insufficient_scope', `Only the owner of the account, ${this.account.email}, sees this.`)
+    return answer
   }
 
   /** Makes a request to the API; `attributes` become a document of the type. */

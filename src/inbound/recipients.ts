@@ -86,6 +86,15 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
   return store.first(anyDomain) ? FOREIGN : UNSET
 }
 
+/**
+ * Whether mail to an address comes to an inbox of this server. Whoever may read the inbox reads that mail, so it must
+ * hold no secret of the address's owner.
+ */
+export const isInbox = (deps: RecipientDeps, address: string): boolean => {
+  const judged = judgeRecipient(deps, address)
+  return !isRefusal(judged) && judged.kind === 'inbox'
+}
+
 export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged
 
 function findInboxes(store: Reader, local: string, host: string): number[] {

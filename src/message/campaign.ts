@@ -5,7 +5,17 @@ import type { Address } from './address.ts'
 import { plainText, rfc5322Date } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, placesOfTags, valueOf, type Piece, type Values } from './template.ts'
+import {
+  cutTemplate,
+  escapeHtml,
+  fill,
+  oneLine,
+  placesOfTags,
+  valueOf,
+  type Piece,
+  type Tag,
+  type Values,
+} from './template.ts'
 import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
 /** The parts that all mails of a campaign share. */
@@ -37,7 +47,7 @@ export interface CampaignRecipient {
 }
 
 /** A piece of a body: encoded text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
-type BodyPiece = string | { tag: string } | { link: Piece[]; tracked: boolean } | { pixel: true }
+type BodyPiece = string | Tag | { link: Piece[]; tracked: boolean } | { pixel: true }
 
 export interface CompiledCampaign {
   template: CampaignTemplate
@@ -133,7 +143,7 @@ function fillBody(
   let body = ''
   for (const piece of pieces) {
     if (typeof piece === 'string') body += piece
-    else if ('tag' in piece) body += encoded(form(valueOf(values, piece.tag)))
+    else if ('tag' in piece) body += encoded(valueOf(values, piece, form))
     else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
     else {
       const url = fill(piece.link, values)

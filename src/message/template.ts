@@ -1,9 +1,20 @@
 // Merge tags: {{name}}, {{email}}, {{unsubscribe_url}}, {{unsubscribe_mailto}} and any key of a contact's custom
-// fields. A template is cut into pieces once; filling it puts values between them. Values are never read as templates;
-// a tag without a value becomes empty text.
+// fields; {{name|friend}} has a text for contacts without the value. A template is cut into pieces once; filling it
+// puts values between them. Values are never read as templates; a tag without a value and without such a text becomes
+// empty.
 
-/** Literal text, or a tag to be replaced by its value. */
-export type Piece = string | { tag: string }
+/**
+ * Literal text, or a tag to be replaced by its value; `otherwise` is the literal text for a tag without a value:
+ * {{name|friend}}.
+ */
+export type Piece = string | Tag
+
+export interface Tag {
+  tag: string
+  otherwise?: string
+  /** The tag as written, when it has a bar: a field of a contact may have that name. */
+  whole?: string
+}
 
 /** A tag; its name is the text between the braces, without spaces around it. */
 const TAG = /\{\{\s*([^{}\s](?:[^{}]{0,198}[^{}\s])?)\s*\}\}/g
@@ -14,12 +25,23 @@ export function cutTemplate(text: string): Piece[] {
   let end = 0
   for (const match of text.matchAll(TAG)) {
     if (match.index > end) pieces.push(text.slice(end, match.index))
-    pieces.push({ tag: match[1]! })
+    pieces.push(tagOf(match[1]!))
     end = match.index + match[0].length
   }
   if (end < text.length) pieces.push(text.slice(end))
   return pieces
 }
+
+function tagOf(text: string): Tag {
+  const bar = text.indexOf('|')
+  return bar < 0
+    ? { tag: text }
+    : { tag: text.slice(0, bar).trim(), otherwise: text.slice(bar + 1).trim(), whole: text }
+}
+
+/** Braces in literal text that look like the beginning of a tag, with some of the text behind them. */
+export const strayBraces = (pieces: readonly Piece[]): string[] =>
+  pieces.flatMap((piece) => (typeof piece === 'string' ? (piece.match(/\{\{[^{}<]{0,40}/g) ?? []) : []))
 
 /** The offsets of tags. */
 export const placesOfTags = (text: string): { start: number; end: number }[] =>
@@ -32,8 +54,12 @@ export const tagsOf = (pieces: readonly Piece[]): string[] =>
 /** Values by tag; only own properties count, so that no tag reads an inherited one such as "constructor". */
 export type Values = Readonly<Record<string, string>>
 
-/** The value of a tag; '' when there is none. */
-export const valueOf = (values: Values, tag: string): string => (Object.hasOwn(values, tag) ? values[tag]! : '')
+/** The value of a tag passed through `form`, else the tag's own text for this case, else ''. */
+export function valueOf(values: Values, { otherwise, tag, whole = tag }: Tag, form: (value: string) => string): string {
+  const own = (name: string): string => (Object.hasOwn(values, name) ? values[name]! : '')
+  const value = own(whole) || own(tag)
+  return value === '' && otherwise !== undefined ? otherwise : form(value)
+}
 
 /** The text with its values filled in, each passed through `form`. */
 export function fill(
@@ -42,7 +68,7 @@ export function fill(
   form: (value: string) => string = (value) => value,
 ): string {
   let text = ''
-  for (const piece of pieces) text += typeof piece === 'string' ? piece : form(valueOf(values, piece.tag))
+  for (const piece of pieces) text += typeof piece === 'string' ? piece : valueOf(values, piece, form)
   return text
 }
 

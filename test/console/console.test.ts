@@ -220,6 +220,30 @@ describe('signing in', () => {
     assert.match((await guest.send(await guest.open(link), 'use-link')).text, /<h1>Overview/)
   })
 
+  test('no link goes to an inbox of this server, which others may read', async () => {
+    const { deps } = postrider.appliance
+    await addUser(deps, { email: 'eve@here.test' })
+    const inbox = await postrider.api(
+      'POST',
+      '/inboxes',
+      document('inboxes', { name: 'Eve', address: 'eve@here.test' }),
+    )
+    assert.equal(inbox.status, 201)
+    const notices = () => deps.store.all(db.selectFrom('notices').select('key')).length
+    const before = notices()
+    const guest = new Guest(postrider)
+    const said = await guest.send(await guest.open('/sign-in'), 'link', { email: 'Eve@here.test' })
+    assert.match(said.text, /If that address has an account here/)
+    assert.equal(notices(), before)
+    const added = await ann.send(await ann.open('/people'), 'add', {
+      email: 'eve+me@here.test',
+      name: '',
+      reads_for: '',
+    })
+    assert.match(added.text, /eve\+me@here\.test is an inbox of this server, so no link to sign in is mailed there/)
+    await postrider.api('DELETE', `/inboxes/${inbox.body.data.id}`)
+  })
+
   test('a second factor is asked for, and each code counts once', async () => {
     const user = await addUser(postrider.appliance.deps, { email: 'carl@owner.test' })
     await givePassword(postrider, user.email, PASSWORD)
@@ -367,6 +391,70 @@ describe('forms', () => {
       reason: 'manual',
     })
     assert.match(added.text, /&quot;wrong at there\.test&quot; must be one email address/)
+  })
+
+  test('without scripts, a page asks the question before anything is done', async () => {
+    const list = await audience('Asked')
+    const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
+      name: 'Asked',
+      audience: list,
+      subject: 'Asked',
+      body_html: '<p>x</p>',
+    })
+    const path = made.path.split('?')[0]!
+    const statusOf = async () => (await postrider.api('GET', path)).body.data.attributes.status
+    const asked = await ann.send(await ann.open(path), 'start', { at: '', sure: '' })
+    assert.match(
+      asked.text,
+      /<h1>Are you sure\?<\/h1>\s*<p>&quot;Asked&quot; goes to every subscribed contact of &quot;Asked&quot;/,
+    )
+    assert.equal(await statusOf(), 'draft')
+    await ann.send(asked, 'start')
+    assert.notEqual(await statusOf(), 'draft')
+  })
+
+  test('a campaign that was removed while somebody edits it: the text is kept for a new one', async () => {
+    const list = await audience('Removed')
+    const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
+      name: 'Removed',
+      audience: list,
+      subject: 'Removed',
+      body_html: '<p>x</p>',
+    })
+    const path = made.path.split('?')[0]!
+    const editing = await ann.open(`${path}/edit`)
+    assert.equal((await postrider.api('DELETE', path)).status, 204)
+    const fields = { name: 'Removed', subject: 'Kept', body_html: '<p>long work</p>' }
+    const kept = await ann.send(editing, 'save', fields)
+    assert.match(kept.text, /Somebody has removed this campaign meanwhile/)
+    assert.match(kept.text, /value="Kept"[^]*&lt;p&gt;long work/)
+    const again = await ann.send(kept, 'save', { ...fields, audience: list })
+    assert.match(again.path, /^\/campaigns\/[0-9a-f-]{36}\?done=saved$/)
+  })
+
+  test('a contact keeps what is not edited: line breaks, numbers, names with colons', async () => {
+    const list = await audience('Fields')
+    const custom_fields = { note: 'two\nlines', 'a: b': 'x', age: 41, gone: 'y' }
+    const { body } = await postrider.api(
+      'POST',
+      `/audiences/${list}/contacts`,
+      document('contacts', { email: 'fields@there.test', custom_fields }),
+    )
+    const path = `/audiences/${list}/contacts/${body.data.id}`
+    const fields = { 'field-0': 'two\r\nlines', 'field-1': 'x', 'field-2': '41', 'field-3': '' }
+    await ann.send(await ann.open(path), 'save', {
+      name: '',
+      status: '',
+      ...fields,
+      'new-name': 'city',
+      'new-value': 'Bergen',
+    })
+    assert.deepEqual((await postrider.api('GET', `/contacts/${body.data.id}`)).body.data.attributes.custom_fields, {
+      note: 'two\nlines',
+      'a: b': 'x',
+      age: 41,
+      city: 'Bergen',
+    })
   })
 
   test('a webhook gets the chosen events, and all when none is chosen', async () => {
@@ -570,17 +658,30 @@ describe('campaigns', () => {
       name: 'September',
       audience: list,
       subject: 'For {{name}}',
-      body_html: '<p>Hello {{name}}, {{nothing}}</p>',
+      body_html:
+        '<p style="color:#a00;background:url(https://x.test)">Hello {{name}}, {{nothing}} {{nickname|a friend}}</p><img src="https://pictures.test/a.png" alt="A"><p>{{broken</p>',
     })
     assert.match(made.text, /No contact has a value for \{\{nothing\}\}/)
-    assert.match(made.text, /data-confirm="[^"]*Everybody[^"]*\nCheck: No contact has a value for \{\{nothing\}\}\./)
+    assert.match(
+      made.text,
+      /name="question" value="[^"]*Everybody[^"]*\nCheck: No contact has a value for \{\{nothing\}\}, \{\{nickname\}\}\./,
+    )
+    assert.match(made.text, /These are no merge tags, and are sent as they are: \{\{broken/)
     assert.match(made.text, /<dt>From<\/dt>\s*<dd>noreply@here\.test<\/dd>/)
     const path = made.path.split('?')[0]!
     assert.match((await ann.open(`${path}/preview`)).text, /Hello (?:ann|ben|=cmd|dora)/)
+    const shown = await ann.open(`${path}/preview`)
+    assert.match(shown.text, /<style nonce="([^"]+)">\.s0\{color:#a00\}\n[^]*<\/style>[^]*<p class="s0">Hello/)
+    assert.match(shown.headers.get('content-security-policy')!, /style-src 'self' 'nonce-/)
+    assert.match(shown.text, /<img src="\/picture\?u=https%3A%2F%2Fpictures\.test%2Fa\.png&amp;t=/)
+    assert.match((await ann.open(`/audiences/${list}`)).text, /end as failed: &quot;September&quot; \(draft\)/)
     const before = exchanger.heard.length
     const tried = await ann.send(await ann.open(path), 'test', { email: 'me@there.test' })
     assert.match(tried.text, /on its way/)
     await until(() => exchanger.heard.length > before)
+    const test = await until(() => exchanger.heard.find(({ message }) => message.includes('Subject: [Test]')))
+    assert.match(test.message, /Subject: \[Test\] For (?:ann|ben|=cmd|dora)\r\n/)
+    assert.match(test.message, /a friend/)
     assert.equal(
       (await postrider.api('GET', `/campaigns${path.slice('/campaigns'.length)}`)).body.data.attributes.status,
       'draft',
@@ -754,12 +855,26 @@ describe('campaigns', () => {
     assert.match(looked.text, /field \{\{City\}\}/)
     assert.match(looked.text, /One row has no valid address and\s+will be left out: line 3 \(“nonsense”\)/)
     assert.match((await ann.open('/campaigns/new')).text, /Merge tags:/)
-    const held = /<textarea class="hidden" name="held"[^>]*>([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
+    const held = /<textarea class="hidden" name="held"[^>]*>\n([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
     const done = await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"') })
     assert.match(done.text, /1 added, 1 skipped/)
     assert.match(done.text, /line 3: “nonsense” is not an email address/)
     assert.match((await ann.open('/campaigns/new')).text, /<code>\{\{City\}\}<\/code>/)
     assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /contacts import/)
+
+    const odd = await upload('email,name,note\n"a@there.test",A,"two\nlines"\n\nwrong,B,x\nb@there.test,B,x,more\n')
+    assert.match(odd.text, /left out: line 5 \(“wrong”\)/)
+    assert.match(odd.text, /more cells than titles[^:]*:\s+6\./)
+    assert.match(odd.text, /Import 2 rows</)
+    assert.match(
+      (await upload('email\n"a"b@there.test\n')).text,
+      /Line 2 of the file cannot be read as CSV: its quotes/,
+    )
+    assert.match(
+      (await upload('Name,City\nAda,Bergen\n')).text,
+      /titles, and one of them is &quot;email&quot;\. It holds: Name, City/,
+    )
+    assert.match((await upload('\n')).text, /The file is empty/)
   })
 })
 
@@ -843,6 +958,11 @@ describe('the rest', () => {
     const tokens = (await dora.open('/tokens')).text
     assert.doesNotMatch(tokens, /Make the token|No token yet/)
     assert.match(tokens, /shown to its owner/)
+    for (const path of ['/privacy', '/campaigns/new']) {
+      const { status, text } = await dora.open(path)
+      assert.equal(status, 403, path)
+      assert.match(text, /Only the owner of the account|write nothing in it/, path)
+    }
     const proof = /name="proof" value="([^"]+)"/.exec((await dora.open('/tokens')).text)![1]!
     const body = new URLSearchParams({
       proof,

@@ -51,10 +51,10 @@ test('with pictures, a mail loads them through this server alone, and no more th
   const address = (url: string): string => `/picture?u=${encodeURIComponent(url)}`
   for (let n = 0; n < 200; n++) {
     const mail = Array.from({ length: 8 }, () => PIECES[Math.floor(random() * PIECES.length)]!).join('')
-    for (const [, src] of harmless(mail, address).matchAll(/<img[^>]*\ssrc="([^"]*)"/g))
+    for (const [, src] of harmless(mail, { addressOf: address }).matchAll(/<img[^>]*\ssrc="([^"]*)"/g))
       assert.match(src!, /^(?:data:image\/|\/picture\?u=https?%3A%2F%2F)/)
   }
-  const many = harmless('<img src="http://there.test/a.png" alt="A">'.repeat(150), address)
+  const many = harmless('<img src="http://there.test/a.png" alt="A">'.repeat(150), { addressOf: address })
   assert.equal(many.match(/<img/g)!.length, 100)
   assert.match(many, /alt="A"/)
 })

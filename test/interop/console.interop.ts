@@ -124,11 +124,32 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await browser.run(
       `const tags = document.querySelector('.toolbar select'); tags.value = 'name'; tags.dispatchEvent(new Event('change'))`,
     )
+    await browser.run(
+      `const said = ['sandbox.example/news', 'Read more', 'https://pictures.example/a.png', 'A picture']
+       window.prompt = () => said.shift()`,
+    )
+    for (const name of ['Button', 'Picture']) {
+      await press(name)
+      await browser.type('.ProseMirror', `Behind the ${name}.`)
+    }
     await press('Save the draft')
     await until(async () => (await heading()) === 'September')
     ids.draft = /campaigns\/([^?]+)/.exec(await browser.at())![1]!
     const { body_html } = (await api('GET', `/campaigns/${ids.draft}`)).attributes
     assert.match(body_html, /<strong>Good morning from .*\{\{name\}\}/)
+    assert.match(
+      body_html,
+      /<p data-button=""><a href="https:\/\/sandbox\.example\/news" style="[^"]+">Read more<\/a><\/p><p>Behind the Button\.<\/p>/,
+    )
+    assert.match(body_html, /<img src="https:\/\/pictures\.example\/a\.png" alt="A picture"><p>Behind the Picture\./)
+    // The editor reads its own mail again, and shows pictures through this server.
+    await open(`/campaigns/${ids.draft}/edit`)
+    assert.equal(await browser.run('return document.querySelector("#body_html").hidden'), true)
+    assert.match(
+      await browser.run('return document.querySelector(".ProseMirror img").getAttribute("src")'),
+      /^\/picture\/of\?u=https%3A%2F%2Fpictures/,
+    )
+    await open(`/campaigns/${ids.draft}`)
     await set('#email', 'me@there.example')
     await press('Send the test')
     await says(/on its way/)

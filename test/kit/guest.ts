@@ -49,7 +49,9 @@ export class Guest {
       parse(page.text).find(({ hidden }) => hidden['action'] === action) ??
       parse(page.text).find(({ buttons }) => buttons.includes(action))
     if (!form) throw new Error(`The page ${page.path} has no form that does "${action}".`)
-    const body = new URLSearchParams({ ...form.hidden, action })
+    // A browser with scripts asks the form's question, and this person says yes.
+    const sure = 'question' in form.hidden ? { sure: 'yes' } : {}
+    const body = new URLSearchParams({ ...form.hidden, ...sure, action })
     for (const [name, value] of Object.entries(fields)) {
       body.delete(name)
       for (const each of [value].flat()) body.append(name, each)

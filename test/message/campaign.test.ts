@@ -13,7 +13,7 @@ import {
 import { sign } from '../../src/message/dkim.ts'
 import { stuffDots } from '../../src/message/compose.ts'
 import { track, readClickToken } from '../../src/message/tracking.ts'
-import { textOfValue } from '../../src/message/template.ts'
+import { cutTemplate, escapeHtml, fill, strayBraces, textOfValue } from '../../src/message/template.ts'
 
 const KEY = Buffer.alloc(32, 7)
 const TRACKING = { base: 'https://mx.test', key: KEY.toString('base64'), opens: false, clicks: true }
@@ -392,4 +392,14 @@ describe('tracked links of a campaign', () => {
     assert.equal(track(html, tracking).replace(pixel, '|'), `<BODY>${'İ'.repeat(20)}|</BODY></html>`)
     assert.equal((await links('<p>{{a}}', { a: '</body>' }, clicks)).replace(pixel, '|'), '<p>&lt;/body&gt;|')
   })
+})
+
+test('a tag with a text of its own gives it to contacts without the value, as it stands', () => {
+  const pieces = cutTemplate('Dear {{ name | friend &amp; reader }}, {{city|}}{{a|b|c}}{{nothing}}!')
+  const filled = (values: Record<string, string>): string => fill(pieces, values, escapeHtml)
+  assert.equal(filled({}), 'Dear friend &amp; reader, b|c!')
+  assert.equal(filled({ name: '', city: '', a: '' }), 'Dear friend &amp; reader, b|c!')
+  assert.equal(filled({ name: 'A & B', city: 'Bergen', a: '<' }), 'Dear A &amp; B, Bergen&lt;!')
+  assert.equal(filled({ 'a|b|c': 'field', a: 'x' }), 'Dear friend &amp; reader, field!')
+  assert.deepEqual(strayBraces(cutTemplate('{{a}} {{ b<p>x {{c|d}} }} {{')), ['{{ b', '{{'])
 })

@@ -1,11 +1,10 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
-import { fieldsIn } from '../../src/console/pages/contacts.ts'
 import { readPictures } from '../../src/message/pictures.ts'
 import { harmless } from '../../src/console/shown-html.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
 import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
-import { cutTemplate, placesOfTags } from '../../src/message/template.ts'
+import { cutTemplate, placesOfTags, strayBraces } from '../../src/message/template.ts'
 import { endOfBody, isHarmless, readLinks, readTargets } from '../../src/message/tracking.ts'
 import { addressesIn } from '../../src/privacy/held.ts'
 import { around, both, of, text, type Parser } from './parser.ts'
@@ -57,8 +56,8 @@ export const PAGES: Record<string, Parser> = {
   },
   templates: {
     files: ['message/template.ts'],
-    seeds: of('{{name}} ', '{{', '{{ a', '{{{{}}}}', 'a {{b c}}', '{{ '),
-    parse: (bytes) => [cutTemplate(text(bytes)), placesOfTags(text(bytes))],
+    seeds: of('{{name}} ', '{{name|friend}} ', '{{', '{{ a', '{{{{}}}}', 'a {{b c}}', '{{ '),
+    parse: (bytes) => [strayBraces(cutTemplate(text(bytes))), placesOfTags(text(bytes))],
   },
   'pages as text': { files: ['message/compose.ts'], seeds: HTML, parse: (bytes) => plainText(text(bytes)) },
   'ways to leave': {
@@ -76,11 +75,6 @@ export const PAGES: Record<string, Parser> = {
     files: ['message/pictures.ts'],
     seeds: HTML,
     parse: (bytes) => [...readPictures(text(bytes))],
-  },
-  'fields of a form': {
-    files: ['console/pages/contacts.ts'],
-    seeds: of('city: Köln\r\n', ' ', ' :', 'a ', ':', '\n'),
-    parse: (bytes) => fieldsIn(text(bytes)),
   },
   'addresses in texts': {
     files: ['privacy/held.ts'],

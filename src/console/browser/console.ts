@@ -54,17 +54,23 @@ document.addEventListener('input', ({ target }) => {
 addEventListener('beforeunload', (event) => typed.size > 0 && event.preventDefault())
 
 document.addEventListener('submit', (event) => {
-  if (event.target instanceof HTMLFormElement) typed.delete(event.target)
-  const question = event.target instanceof HTMLFormElement ? event.target.dataset['confirm'] : undefined
-  if (question !== undefined && !confirm(`${question}${startOf(event.target as HTMLFormElement)}`))
-    event.preventDefault()
+  const form = event.target
+  if (!(form instanceof HTMLFormElement)) return
+  const [question, sure] = ['question', 'sure'].map((name) =>
+    form.querySelector<HTMLInputElement>(`input[name=${name}]`),
+  )
+  if (question && sure) {
+    if (!confirm(`${startOf(form)}${question.value}`)) return event.preventDefault()
+    sure.value = 'yes'
+  }
+  typed.delete(form)
 })
 
 /** When a form that has a point in time starts something, in the reader's own zone; '' for other forms. */
 function startOf(form: HTMLFormElement): string {
   const input = form.querySelector<HTMLInputElement>('input[type="datetime-local"]')
   if (!input) return ''
-  return `\n\n${input.value === '' ? 'Now.' : `On ${new Date(input.value).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'short' })}.`}`
+  return `${input.value === '' ? 'Now' : `On ${new Date(input.value).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'short' })}`}: `
 }
 
 // The key "/" moves to the search box, as in many programs.

@@ -18,6 +18,8 @@ const ButtonLink = Node.create({
   parseHTML: () => [
     {
       tag: 'p[data-button]',
+      // Before the rule of paragraphs.
+      priority: 60,
       getAttrs: (element) => ({ href: element.querySelector('a')?.getAttribute('href') ?? '' }),
       contentElement: 'a',
     },
@@ -27,6 +29,18 @@ const ButtonLink = Node.create({
     { 'data-button': '' },
     ['a', mergeAttributes({ href: String(node.attrs['href']), style: BUTTON }, HTMLAttributes), 0],
   ],
+})
+
+/** Pictures come from other hosts, which the page's policy does not allow: this server fetches them. */
+const ShownImage = Image.extend({
+  addNodeView:
+    () =>
+    ({ node }) => {
+      const dom = document.createElement('img')
+      dom.src = `/picture/of?${new URLSearchParams({ u: String(node.attrs['src'] ?? '') }).toString()}`
+      dom.alt = String(node.attrs['alt'] ?? '')
+      return { dom }
+    },
 })
 
 const plain = (html: string): string => {
@@ -53,7 +67,7 @@ function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
           HTMLAttributes: { rel: null, target: null },
         },
       }),
-      Image,
+      ShownImage,
       ButtonLink,
     ],
     content: source.value,
@@ -79,27 +93,56 @@ function actionsOf(editor: Editor): readonly Action[] {
   ]
 }
 
+/**
+ * Asks for an address and completes it: an email address gets mailto:, an address without a scheme https://. Undefined
+ * when nothing was given, or when the address can lead nowhere in a mail; '' when the person emptied it.
+ */
+function askAddress(question: string, given = 'https://'): string | undefined {
+  const typed = prompt(question, given)?.trim()
+  if (typed === undefined || typed === 'https://') return undefined
+  if (typed === '' || typed.startsWith('{{') || /^(?:https?:\/\/|mailto:|tel:)/i.test(typed)) return typed
+  if (/^[^\s@/:]+@[^\s@/:]+$/.test(typed)) return `mailto:${typed}`
+  if (/^[^\s/:?#]+\.[^\s]+$/.test(typed)) return `https://${typed}`
+  alert(`"${typed}" leads nowhere in a mail. Give an address such as https://example.org/news.`)
+  return undefined
+}
+
 function askLink(editor: Editor): void {
-  const href = prompt('Where does the link lead?', String(editor.getAttributes('link')['href'] ?? 'https://'))
-  if (href === '') editor.chain().focus().unsetLink().run()
-  else if (href !== null) editor.chain().focus().setLink({ href }).run()
+  const had = editor.getAttributes('link')['href'] as string | undefined
+  const href = askAddress('Where does the link lead? (An empty address removes it.)', had)
+  if (href === undefined) return
+  const chain = editor.chain().focus()
+  if (href === '') chain.extendMarkRange('link').unsetLink().run()
+  else if (had !== undefined) chain.extendMarkRange('link').setLink({ href }).run()
+  else if (!editor.state.selection.empty) chain.setLink({ href }).run()
+  else {
+    // Without selected words, the link gets its own.
+    const label = prompt('Which words are the link?', href.replace(/^mailto:|^https?:\/\//, ''))
+    if (label) chain.insertContent([{ type: 'text', text: label, marks: [{ type: 'link', attrs: { href } }] }]).run()
+  }
+}
+
+/** Inserts a block behind what is selected; the text goes on behind it. */
+function insertBlock(editor: Editor, block: object): void {
+  const { to } = editor.state.selection
+  const size = editor.state.doc.content.size
+  editor.chain().focus().insertContentAt(to, block).run()
+  const { doc } = editor.state
+  const behind = Math.min(to + doc.content.size - size, doc.content.size)
+  if (doc.resolve(behind).parent.isTextblock) editor.commands.setTextSelection(behind)
+  else editor.commands.insertContentAt(doc.content.size, { type: 'paragraph' })
 }
 
 function askButton(editor: Editor): void {
-  const href = prompt('Where does the button lead?', 'https://')
-  const label = href === null ? null : prompt('What stands on it?', 'Read more')
-  if (href && label)
-    editor
-      .chain()
-      .focus()
-      .insertContent({ type: 'buttonLink', attrs: { href }, content: [{ type: 'text', text: label }] })
-      .run()
+  const href = askAddress('Where does the button lead?')
+  const label = href ? prompt('What stands on it?', 'Read more') : null
+  if (label) insertBlock(editor, { type: 'buttonLink', attrs: { href }, content: [{ type: 'text', text: label }] })
 }
 
 function askPicture(editor: Editor): void {
-  const src = prompt('Address of the picture', 'https://')
-  const alt = src === null ? null : prompt('What does it show? (text for people who cannot see it)', '')
-  if (src && alt !== null) editor.chain().focus().setImage({ src, alt }).run()
+  const src = askAddress('Address of the picture on the web')
+  const alt = src ? prompt('What does it show? (text for people who cannot see it)', '') : null
+  if (alt !== null) insertBlock(editor, { type: 'image', attrs: { src, alt } })
 }
 
 function addButtons(bar: HTMLElement, editor: Editor): void {

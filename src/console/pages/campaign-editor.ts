@@ -1,5 +1,6 @@
 // The editor of a campaign: writes and changes a draft, and never sends it.
 import { html } from 'hono/html'
+import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
 import { field, form } from '../forms.ts'
 import { count, type Html } from '../parts.ts'
@@ -35,6 +36,7 @@ interface Editing {
 }
 
 async function editor(visit: Visit, editing: Editing): Promise<Response> {
+  if (visit.reading) throw refuse('insufficient_scope', 'You may look at this account, and write nothing in it.')
   const { campaign, errors = [], extra = '' } = editing
   const audiences = campaign ? [] : await visit.all('/audiences')
   return page(visit, {
@@ -88,7 +90,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: 'Audience', options: audiences.map((each) => [each.id, `${text(each, 'name')} (${count(number(each, 'contacts_count'))} contacts)`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: 'Audience', required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${count(number(each, 'contacts_count'))} contacts)`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>
@@ -107,7 +109,7 @@ function editorForm(
         ${field({ name: 'reply_to', label: LABELS.reply_to, value: value('reply_to'), error: fault('reply_to') })}
       </details>
       <button>Save the draft</button>`,
-    { kind: 'wide keep' },
+    { kind: 'wide keep', ...(campaign ? {} : { to: '/campaigns/new' }) },
   )
 }
 
@@ -142,6 +144,13 @@ const fresh: Place = {
   },
 }
 
+/** Nothing that was typed is lost: the form makes a new campaign. */
+const GONE = html`<div class="alert" role="alert">
+  <p>
+    Somebody has removed this campaign meanwhile. Your text is below: choose the audience; saving makes a new draft.
+  </p>
+</div>`
+
 const edit: Place = {
   path: '/campaigns/:id/edit',
   async show(visit) {
@@ -157,6 +166,7 @@ const edit: Place = {
       { 'If-Match': given.get('tag') },
     )
     if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
+    if (answer.status === 404) return editor(visit, { typed: given, extra: GONE })
     const now = found(await visit.get(`/campaigns/${id}`))
     const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
     // After a conflict both versions are shown. The form then has the ETag of the present version, so a second save

@@ -1,6 +1,6 @@
 // Campaigns: write, test and start them, watch their progress, and list every recipient with the state of the mail.
 import { html } from 'hono/html'
-import { MINUTE } from '../../base/clock.ts'
+import { MINUTE, SECOND } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { campaignSender } from '../../message/identity.ts'
 import { page } from '../frame.ts'
@@ -57,20 +57,24 @@ const list: Place = {
   },
 }
 
-/** The progress of a campaign, its speed and the remaining time. */
-function progress(campaign: Thing): Html {
+/** The share of a campaign from which on the rest is mail that receivers put off: no time can be told for it. */
+const TAIL = 0.95
+
+/** The progress of a campaign and, while it is sent, its speed and the remaining time. */
+function progress(campaign: Thing, at: number): Html {
   const all = number(campaign, 'recipients')
   const ended = number(campaign, 'concluded')
   const started = Date.parse(text(campaign, 'started_at'))
-  const now = Date.parse(text(campaign, 'updated_at'))
-  const pace = ended > 0 && now > started ? (ended / (now - started)) * 1000 : 0
-  const left = pace > 0 && all > ended ? Math.ceil((all - ended) / pace / 60) : 0
+  const going = text(campaign, 'status') === 'sending' && ended > 0 && at - started >= SECOND
+  const pace = going && ended < TAIL * all ? (ended / (at - started)) * MINUTE : 0
+  const left = pace > 0 ? Math.ceil((all - ended) / pace) : 0
   return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Delivered, or at another end">
       ${ended} of ${all}
     </progress>
     <p>
       ${count(ended)} of ${count(all)} delivered or at another
-      end${pace > 0 && left > 0 ? `, ${count(Math.round(pace * 60))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
+      end${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
+      ${going && pace === 0 ? 'The others wait: their receivers put them off, and they are tried again.' : ''}
     </p>`
 }
 
@@ -84,9 +88,9 @@ function funnel(campaign: Thing, stats: Thing): Html {
   ]
   return table(
     'What became of it',
-    ['', { title: 'Recipients', figure: true }, { title: 'Share', figure: true }],
+    ['', { title: 'Mails', figure: true }, { title: 'Share', figure: true }],
     [
-      ['Recipients', count(all), ''],
+      ['To all recipients', count(all), ''],
       row('Delivered, also those that bounced later', 'deliveries'),
       row('Opened by people', 'unique_opens'),
       row('Followed a link', 'unique_clicks'),
@@ -123,7 +127,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     body: html`${live(
       visit,
       html`${factsOf(one, included[0], domain)}
-      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one) : ''} ${funnel(one, stats.one)}` : ''}`,
+      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one, visit.now()) : ''} ${funnel(one, stats.one)}` : ''}`,
     )}
     ${visit.reading ? '' : actions(visit, one, included[0], checks)}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
@@ -221,7 +225,7 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, che
       ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
       ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
       ${status === 'draft' ? '' : button(visit, 'copy', 'Copy as a draft', {})}
-      ${['draft', 'scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'Mail that was not sent is never sent. This cannot be undone.' }) : ''}
+      ${['scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'Mail that was not sent is never sent. This cannot be undone.' }) : ''}
       ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
     </div>
     ${

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
 import { badge, facts, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Place } from '../place.ts'
+import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
 const LABELS = {
@@ -23,16 +23,14 @@ function contactForm(visit: Visit, one: Thing, errors: Answer['errors']): Html {
     visit,
     'save',
     html`${field({ name: 'name', label: LABELS.name, value: text(one, 'name'), error: fault('name') })}
-      ${field({
-        name: 'custom_fields',
-        label: LABELS.custom_fields,
-        lines: 4,
-        value: fieldsOf(one)
-          .map(([name, value]) => `${name}: ${value}`)
-          .join('\n'),
-        hint: 'One in a line, such as "city: Bergen".',
-        error: fault('custom_fields'),
-      })}
+      <fieldset id="custom_fields">
+        <legend>${LABELS.custom_fields}</legend>
+        <p class="soft">A field that is left empty is removed.</p>
+        ${fault('custom_fields') === undefined ? '' : html`<p class="bad">${fault('custom_fields')!}</p>`}
+        ${fieldsOf(one).map(([name, value], at) => field({ name: `field-${at}`, label: name, value, ...(value.includes('\n') ? { lines: 3 } : {}) }))}
+        ${field({ name: 'new-name', label: 'Name of a new field', hint: 'Such as "city".' })}
+        ${field({ name: 'new-value', label: 'Its value' })}
+      </fieldset>
       ${field({
         name: 'status',
         label: LABELS.status,
@@ -81,13 +79,16 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   })
 }
 
-/** Fields typed as lines of "name: value". Lines in another form are ignored. */
-export const fieldsIn = (typed: string): (readonly [name: string, value: string])[] =>
-  typed.split('\n').flatMap((line) => {
-    const colon = line.indexOf(':')
-    const name = line.slice(0, Math.max(colon, 0)).trim()
-    return name === '' ? [] : [[name, line.slice(colon + 1).trim()] as const]
+/** The fields as the form gives them. A value that was not edited keeps its type, such as a number. */
+function fieldsIn(given: Form, contact: Thing): Record<string, unknown> {
+  const values = record(contact, 'custom_fields')
+  const kept = fieldsOf(contact).flatMap(([name, value], at) => {
+    const typed = given.get(`field-${at}`)
+    return typed === '' ? [] : [[name, typed === value.replaceAll('\r\n', '\n') ? values[name] : typed] as const]
   })
+  const name = given.get('new-name').trim()
+  return Object.fromEntries([...kept, ...(name === '' ? [] : [[name, given.get('new-value')] as const])])
+}
 
 export const contact: Place = {
   path: '/audiences/:audience/contacts/:id',
@@ -98,12 +99,13 @@ export const contact: Place = {
       const gone = await visit.ask('DELETE', `/contacts/${id}`)
       return gone.status === 204 ? lead(visit, `/audiences/${list_id}`, 'removed') : showContact(visit, gone.errors)
     }
+    const { one } = found(await visit.get(`/contacts/${id}`))
     const answer = await visit.ask('PATCH', `/contacts/${id}`, {
       type: 'contacts',
       id,
       attributes: {
         name: given.get('name') || null,
-        custom_fields: Object.fromEntries(fieldsIn(given.get('custom_fields'))),
+        custom_fields: fieldsIn(given, one),
         ...(given.get('status') === '' ? {} : { status: given.get('status') }),
       },
     })

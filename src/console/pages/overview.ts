@@ -50,15 +50,26 @@ const rate = (stats: Thing, name: keyof typeof LIMITS, label: string): Html => {
 const card = (label: string, value: number): Html =>
   html`<div class="figure-card"><span class="soft">${label}</span><strong>${count(value)}</strong></div>`
 
+/** The rates for which receivers distrust or refuse mail. */
+const rates = (stats: Thing): Html[] =>
+  (['bounce_rate', 'complaint_rate'] as const).flatMap((name) => {
+    const value = number(stats, name)
+    const [warn, bad] = LIMITS[name]
+    if (value < warn) return []
+    const why = name === 'bounce_rate' ? 'bounced: the addresses are old, or were never right' : 'was called spam'
+    const mails = value >= bad ? 'Receivers refuse such senders' : 'Receivers begin to distrust such senders'
+    return [html`${percent(value)} of the mail in this period ${why}. ${mails}. <a href="/receivers">See where</a>`]
+  })
+
 /** Problems that a person should look at, each with a link to its page. */
-async function hands(visit: Visit): Promise<Html[]> {
+async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
   const [domains, webhooks, campaigns, server] = await Promise.all([
     visit.get('/domains?page%5Bsize%5D=100'),
     visit.get('/webhooks?page%5Bsize%5D=100'),
     visit.get('/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
     visit.operator && !visit.elsewhere ? visit.get('/server') : undefined,
   ])
-  const found: Html[] = []
+  const found: Html[] = rates(stats)
   for (const domain of domains.many)
     if (text(domain, 'status') !== 'active')
       found.push(
@@ -70,8 +81,9 @@ async function hands(visit: Visit): Promise<Html[]> {
       found.push(html`The webhook <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a> is disabled.`)
   for (const campaign of campaigns.many)
     found.push(
-      html`The campaign <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a> is
-        ${text(campaign, 'status')}.`,
+      html`The campaign
+        <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>
+        ${text(campaign, 'status') === 'failed' ? 'could not be sent' : 'is paused'}.`,
     )
   const findings = (server?.one?.attributes['findings'] ?? []) as { check: string; status: string; detail: string }[]
   for (const { check, detail, status } of findings)
@@ -148,12 +160,12 @@ export const overview: Place = {
   path: '/',
   async show(visit) {
     const period = periodOf(visit)
-    const [{ one }, open, campaigns] = await Promise.all([
+    const [{ one }, campaigns] = await Promise.all([
       visit.get(`/statistics?filter%5Bperiod%5D=${period}`),
-      hands(visit),
       visit.get(`/campaigns?page%5Bsize%5D=${NEWEST}`),
     ])
     const stats = one!
+    const open = await hands(visit, stats)
     const series = objects<Bucket>(stats, 'series')
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
     return page(visit, {

@@ -5,6 +5,7 @@ import { text, type Visit } from '../visit.ts'
 
 /** A link that starts the checks, or their results. */
 export async function slowChecks(visit: Visit, id: string): Promise<Html> {
+  if (visit.reading) return html``
   if (visit.query('look') !== 'closer')
     return html`<p><a href="?look=closer">Check links, pictures and the spam score</a>; this takes a few seconds.</p>`
   const [links, spam] = await Promise.all([

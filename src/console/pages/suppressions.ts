@@ -66,7 +66,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
               ${form(
                 visit,
                 'add',
-                html`${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
+                html`${field({ name: 'domain', label: 'Sending domain', options, required: true, value: typed?.get('domain') ?? '' })}
                   ${field({ name: 'emails', label: 'Addresses, one in a line', lines: 4, value: typed?.get('emails') ?? '' })}
                   ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,text/csv', hint: 'A column "email", and if you like "reason".' })}
                   ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}

@@ -51,7 +51,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
               'add',
               html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
                 ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
-                ${field({ name: 'domain', label: 'Sending domain', options, value: typed?.get('domain') ?? '' })}
+                ${field({ name: 'domain', label: 'Sending domain', options, required: true, value: typed?.get('domain') ?? '' })}
                 ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
                 <button>Add</button>`,
             )}`
