@@ -1,11 +1,13 @@
 // What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so
 // that the load costs little beside what is measured.
 import { fork, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectTls } from 'node:tls'
 import type { Profile } from './profile.ts'
 import type { ConfigInput } from '../../src/base/config.ts'
 
@@ -37,6 +39,8 @@ export interface Server {
   pid: number
   port: number
   smtpPort: number
+  /** HTTPS; undefined where the configuration has none. */
+  tlsPort?: number
   /** Submission with TLS from the first octet; undefined where the configuration has none. */
   submissionPort?: number
   token: string
@@ -68,7 +72,7 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
         resolve(value as never)
       })
     })
-  const facts = (await message()) as Pick<Server, 'port' | 'smtpPort' | 'submissionPort' | 'token'>
+  const facts = (await message()) as Pick<Server, 'port' | 'smtpPort' | 'tlsPort' | 'submissionPort' | 'token'>
   return {
     pid: child.pid!,
     ...facts,
@@ -176,14 +180,21 @@ export interface Posting {
   /** Connections, each with one request under way. */
   posters: number
   body: (index: number) => string
+  /** Whether the port speaks TLS; handshakes are not in the time. */
+  tls?: true
   /** Requests per second of all posters together; absent: as fast as the answers come. */
   rate?: number
 }
 
 /** Posts mails over keep-alive connections. Throws when an answer is not 201. */
-export async function post({ port, token, count, posters, body, rate }: Posting): Promise<Posted> {
+export async function post({ port, token, count, posters, body, rate, tls }: Posting): Promise<Posted> {
   const latencies: number[] = []
   let next = 0
+  const at = { port, host: '127.0.0.1' }
+  const sockets = Array.from({ length: Math.min(posters, count) }, () =>
+    tls ? connectTls({ ...at, rejectUnauthorized: false }) : connect({ ...at, noDelay: true }),
+  )
+  if (tls) await Promise.all(sockets.map((socket) => once(socket.setNoDelay(true), 'secureConnect')))
   const start = performance.now()
   const one = async (socket: Socket): Promise<void> => {
     const answer = answers(socket)
@@ -203,9 +214,6 @@ export async function post({ port, token, count, posters, body, rate }: Posting)
       latencies.push(performance.now() - at)
     }
   }
-  const sockets = Array.from({ length: Math.min(posters, count) }, () =>
-    connect({ port, host: '127.0.0.1', noDelay: true }),
-  )
   await Promise.all(sockets.map(one))
   const wallMs = performance.now() - start
   for (const socket of sockets) socket.destroy()

@@ -81,6 +81,7 @@ process.send!({
   ready: true,
   port: appliance.http.port,
   smtpPort: appliance.smtp[0]!.port,
+  tlsPort: appliance.https[0]?.port,
   submissionPort: appliance.submissions[0]?.port,
   token: plaintext,
   records: recordsOf(store, domain.key).length,

@@ -1,6 +1,6 @@
 // Mails handed in by SMTP (TLS, AUTH, connections kept) and delivered to a loopback sink: DKIM signed, durable, one
-// recipient each. In the same run, in turn: the same mails posted over the API, and Postfix with OpenDKIM, which
-// smtp-source feeds in clear text and without AUTH, for it knows neither.
+// recipient each. In the same run, in turn: the same mails posted over the API with TLS and without, and Postfix with
+// OpenDKIM, which smtp-source feeds in clear text and without AUTH, for it knows neither.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,15 +25,18 @@ const IDLE = 1000
 const STORM = 200
 /** More connections of one address than the default, for all of them come from one. */
 const CONFIG = {
+  http: { listen: '127.0.0.1:0', tls_listen: ['127.0.0.1:0'] },
   submission: { tls_listen: ['127.0.0.1:0'], max_connections: 2 * IDLE, max_connections_per_address: 2 * IDLE },
 }
+
+const POSTING = { posters: POSTERS, body: (index: number) => mailBody(index, { text: `Mail ${index}` }) }
 
 /** The ways in which a mail comes to the server. */
 const WAYS = {
   smtp: (server, count) => submit({ ...at(server), count, posters: POSTERS, pipelined: true }),
   smtp_without_pipelining: (server, count) => submit({ ...at(server), count, posters: POSTERS, pipelined: false }),
-  post: ({ port, token }, count) =>
-    post({ port, token, count, posters: POSTERS, body: (index) => mailBody(index, { text: `Mail ${index}` }) }),
+  post_with_tls: ({ tlsPort, token }, count) => post({ ...POSTING, port: tlsPort!, token, count, tls: true }),
+  post: ({ port, token }, count) => post({ ...POSTING, port, token, count }),
 } as const satisfies Record<string, (server: Server, count: number) => Promise<Posted>>
 type Way = keyof typeof WAYS
 
@@ -86,7 +89,13 @@ export async function submission(count: number): Promise<void> {
       ['mainCpuMsPerMail', 'main_thread_cpu_per_mail', 'ms'],
     ] as const)
       figure(BENCH, `${way}_${title}`, median(way, name), unit)
-  figure(BENCH, 'ratio_to_post', median('smtp', 'deliveredPerSecond') / median('post', 'deliveredPerSecond'), 'times')
+  for (const other of ['post_with_tls', 'post'] as const)
+    figure(
+      BENCH,
+      `ratio_to_${other}`,
+      median('smtp', 'deliveredPerSecond') / median(other, 'deliveredPerSecond'),
+      'times',
+    )
   if (peer) {
     const peerMedian = (name: 'deliveredPerSecond' | 'cpuMsPerMail'): number =>
       percentile(
