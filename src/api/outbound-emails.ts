@@ -2,13 +2,15 @@
 import { MAIL_BODY } from '../jsonapi/body.ts'
 import { z } from 'zod'
 import { iso, isTime } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES } from '../states/outbound-email.ts'
-import { field } from '../jsonapi/resource.ts'
+import { field, type Call } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
+import { db } from '../store/query.ts'
 import type { ListedRow } from '../store/list.ts'
 import { bodyOf } from '../outbound/body.ts'
 import { fillLean, ofLargeCampaign } from '../campaigns/mails.ts'
-import { deliveriesOf } from '../outbound/delivery/queue.ts'
+import { deliveriesOf, moveQueued, retryNow } from '../outbound/delivery/queue.ts'
 import type { Delivery } from '../outbound/delivery/settle.ts'
 import { requireSendingDomain, requireSubscription } from '../outbound/accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from '../outbound/accept/submit.ts'
@@ -89,6 +91,22 @@ function extend(
     row['recipients'] = (deliveries.get(row.key) ?? []).map(show)
     if (single) Object.assign(row, bodyOf(reader, parts.spool, row.key))
   }
+}
+
+const MOVES = [
+  ['hold', 'Hold a mail: nothing is tried until it is released.'],
+  ['release', 'Release a mail that is held.'],
+  ['retry', 'Try a mail that waits now.'],
+  ['drop', 'Give a mail up: its undecided recipients fail.'],
+] as const
+
+/** Moves the undecided recipients of a mail. Throws 422 when none of them can be moved so. */
+async function moveOne(parts: ApiDeps, { id, key }: ListedRow, on: (typeof MOVES)[number][0]): Promise<ListedRow> {
+  const moved = await (on === 'retry' ? retryNow(parts, String(id)) : moveQueued(parts, String(id), on))
+  if (moved === 0)
+    throw refuse('transition_not_allowed', `No recipient of this mail can be moved by "${on}": look at their states.`)
+  parts.bells.queue()
+  return { ...parts.store.first(db.selectFrom('outbound_emails').selectAll().where('key', '=', key))! }
 }
 
 export const outboundEmails = define('outbound-emails', {
@@ -228,6 +246,16 @@ export const outboundEmails = define('outbound-emails', {
       about: 'List your mails.',
     },
     { kind: 'show', path: '/outbound-emails/:outboundEmail', scope: 'emails:read', about: 'Show a mail.' },
+    ...MOVES.map(([on, about]) => ({
+      kind: 'act' as const,
+      path: `/outbound-emails/:outboundEmail/${on}`,
+      id: `${on}Email`,
+      scope: 'emails:write' as const,
+      operator: true as const,
+      refuses: ['transition_not_allowed'] as const,
+      about: `${about} For operators. ${EXTENSION}`,
+      run: async ({ parts, row }: Call<ApiDeps>) => ({ row: await moveOne(parts, row!, on) }),
+    })),
     {
       kind: 'delete',
       path: '/outbound-emails/:outboundEmail',

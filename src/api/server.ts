@@ -18,6 +18,7 @@ import { advisedRecords } from './advised-records.ts'
 import { agents } from './agents.ts'
 import { attempts } from './attempts.ts'
 import { campaignLinks, spamVerdicts } from './campaign-checks.ts'
+import { campaignActivity } from './campaign-activity.ts'
 import { campaignTests } from './campaign-tests.ts'
 import { grants } from './grants.ts'
 import { lanes } from './lanes.ts'
@@ -32,6 +33,7 @@ import { createAuthorize } from './authorize.ts'
 import { createGate } from './auth.ts'
 import { campaigns, campaignStats } from './campaigns.ts'
 import type { ApiDeps } from './deps.ts'
+import { domainReputation } from './domain-reputation.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
@@ -79,8 +81,10 @@ export const resources: readonly Resource<ApiDeps>[] = [
   campaignTests,
   campaignLinks,
   spamVerdicts,
+  campaignActivity,
   agents,
   advisedRecords,
+  domainReputation,
   privacyRequests,
   grants,
   lanes,

@@ -9,7 +9,7 @@ import { findOwned, type ListedRow } from '../store/list.ts'
 import { deliveriesAboutMail } from '../webhooks/about-mail.ts'
 import { isEventType } from '../webhooks/catalogue.ts'
 import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from '../webhooks/endpoints.ts'
-import { attemptsOf, replayDelivery } from '../webhooks/replay.ts'
+import { attemptsOf, deliverSample, replayDelivery } from '../webhooks/replay.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { EXTENSION } from './extension.ts'
 import { line, name } from './schemas.ts'
@@ -152,6 +152,18 @@ export const webhooks = define('webhooks', {
       run: async ({ parts, row, attributes }) => {
         const { webhook, secret } = await changeWebhook(depsOf(parts), row.key, attributes)
         return { row: { ...webhook }, once: secret === undefined ? {} : { secret } }
+      },
+    },
+    {
+      kind: 'act',
+      path: '/webhooks/:webhook/test',
+      id: 'testWebhook',
+      scope: 'webhooks:write',
+      refuses: ['transition_not_allowed'],
+      about: `Deliver an example of the first event type that the webhook hears; it is listed with the deliveries. ${EXTENSION}`,
+      run: async ({ parts, row }) => {
+        await deliverSample({ ...parts, ring: parts.bells.webhooks }, row as never)
+        return { row }
       },
     },
     {

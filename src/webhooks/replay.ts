@@ -1,12 +1,15 @@
-// A replay: a new delivery, with its own id, of an event that was delivered or failed before;
-// the original stays as it is.
-import type { Clock } from '../base/clock.ts'
+// Deliveries that a person asks for: a replay of an event that was delivered or failed before, with an id of its own,
+// while the original stays as it is; and an example event.
+import { iso, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { textsOf } from '../base/json.ts'
+import { isNameIn } from '../base/one-of.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { webhookByKey } from './endpoints.ts'
+import { SAMPLES } from './samples.ts'
 
 export type WebhookDelivery = RowOf<'outbound_webhooks'>
 
@@ -39,6 +42,39 @@ export function replayDelivery(
     )
     tx.afterCommit(ring)
     return tx.first(db.selectFrom('outbound_webhooks').selectAll().where('key', '=', made))!
+  })
+}
+
+/**
+ * Creates the delivery of an example event, due at once: of the first type that the webhook hears. Throws 422 when the
+ * webhook is paused or disabled.
+ */
+export function deliverSample(
+  { store, clock, ring }: { store: Store; clock: Clock; ring: () => void },
+  webhook: Pick<RowOf<'webhooks'>, 'key' | 'user_key' | 'status' | 'events'>,
+): Promise<void> {
+  if (webhook.status !== 'active')
+    throw refuse('transition_not_allowed', `The webhook is ${webhook.status}: resume it first ("active": true).`)
+  const [heard] = textsOf(webhook.events)
+  const event = heard !== undefined && isNameIn(SAMPLES, heard) ? heard : 'email.delivered'
+  return store.write((tx) => {
+    const now = clock.now()
+    tx.run(
+      db.insertInto('outbound_webhooks').values({
+        id: newId(now),
+        user_key: webhook.user_key,
+        webhook_key: webhook.key,
+        event,
+        about: '',
+        payload: JSON.stringify({ type: event, timestamp: iso(now), data: SAMPLES[event] }),
+        status: 'pending',
+        attempts: 0,
+        next_attempt_at: now,
+        created_at: now,
+        updated_at: now,
+      }),
+    )
+    tx.afterCommit(ring)
   })
 }
 

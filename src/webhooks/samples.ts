@@ -1,4 +1,4 @@
-// One example of each event's data, for `postrider webhook test` and the documentation;
+// One example of each event's data, for tests of webhooks and the documentation;
 // a test checks them against the catalogue's schemas.
 import type { EventType } from '../states/events.ts'
 

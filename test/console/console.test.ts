@@ -6,6 +6,7 @@ import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createLog } from '../../src/base/log.ts'
 import { makeLink } from '../../src/accounts/sign-in-links.ts'
 import { addUser } from '../../src/accounts/users.ts'
+import { newId } from '../../src/base/ids.ts'
 import { db, raw } from '../../src/store/query.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -473,6 +474,14 @@ describe('forms', () => {
       const { data } = (await postrider.api('GET', '/webhooks')).body
       const hook = data.find(({ attributes }: { attributes: { url: string } }) => attributes.url === url)
       assert.deepEqual(hook.attributes.events, events)
+      receiver.answer = 200
+      const tested = await ann.send(await ann.open(`/webhooks/${hook.id}`), 'test')
+      assert.match(tested.text, /It is on its way/)
+      const heard = await until(() => receiver.requests.find(({ path }) => path === `/${chosen.length}`))
+      assert.equal(JSON.parse(heard.body).type, chosen[0] ?? 'email.delivered')
+      await ann.send(await ann.open(`/webhooks/${hook.id}`), 'active')
+      assert.doesNotMatch((await ann.open(`/webhooks/${hook.id}`)).text, /Send a test event/)
+      assert.equal((await postrider.api('POST', `/webhooks/${hook.id}/test`)).status, 422)
       await postrider.api('DELETE', `/webhooks/${hook.id}`)
     }
   })
@@ -689,6 +698,43 @@ describe('campaigns', () => {
     assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
     await until(async () => (await ann.open(path)).text.includes('>sent</span'))
     assert.match((await ann.open(path)).text, /<summary>The mail as it looks<\/summary>[^]*\/preview"/)
+    // What readers do is counted by hour and by link, machines apart, and each event once.
+    const { deps } = postrider.appliance
+    const [mail] = (await postrider.api('GET', `/outbound-emails?filter[campaign]=${path.slice('/campaigns/'.length)}`))
+      .body.data
+    const visit = (kind: string, machine: boolean, url?: string) =>
+      deps.store.write((tx) =>
+        tx.run(
+          raw(
+            `insert into events (id, type, user_key, domain_key, email_key, campaign_key, data, created_at)
+             select ?, ?, user_key, domain_key, key, campaign_key, ?, ? from outbound_emails where id = ?`,
+            [
+              newId(deps.clock.now()),
+              `email.${kind}`,
+              JSON.stringify({ delivery: 1, machine, url }),
+              deps.clock.now(),
+              mail.id,
+            ],
+          ),
+        ),
+      )
+    const seen = async () => (await postrider.api('GET', `${path}/activity`)).body.data.attributes
+    assert.deepEqual(await seen(), { series: [], links: [] })
+    await visit('opened', false)
+    await visit('opened', true)
+    await visit('clicked', false, 'https://shop.test/a')
+    await visit('clicked', false, 'https://shop.test/b')
+    assert.equal((await seen()).links.length, 2)
+    await visit('clicked', false, 'https://shop.test/b')
+    const { links, series } = await seen()
+    assert.deepEqual(links, [
+      { url: 'https://shop.test/b', clicks: 2 },
+      { url: 'https://shop.test/a', clicks: 1 },
+    ])
+    assert.deepEqual([series.length, series[0].opens, series[0].clicks], [1, 1, 3])
+    assert.match((await ann.open(path)).text, new RegExp(`href="${path}/activity"`))
+    assert.match((await ann.open(`${path}/activity`)).text, /https:\/\/shop\.test\/b<\/td>/)
+    assert.equal((await bob.open(`${path}/activity`)).status, 404)
     assert.match((await ann.open('/')).text, new RegExp(`Newest campaigns</h2>[^]*href="${path}"`))
     const { headers, text } = await ann.open(`${path}/recipients.csv`)
     assert.match(headers.get('content-disposition')!, /attachment/)
@@ -889,6 +935,17 @@ describe('the rest', () => {
       /data-title="Waiting">1<\/td>\s*<td class="figure" data-title="Of these held">1<\/td>/,
     )
     assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status, 'queued')
+    // One mail by itself, on the same code as the commands.
+    const mail = await ann.open(`/mail/${id}`)
+    await ann.send(mail, 'hold')
+    const refused = await ann.send(await ann.open(`/mail/${id}`), 'retry')
+    assert.match(refused.text, /No recipient of this mail can be moved by &quot;retry&quot;/)
+    await ann.send(await ann.open(`/mail/${id}`), 'release')
+    await ann.send(await ann.open(`/mail/${id}`), 'retry')
+    const dropped = await post({ to: 'dropped@there.test' })
+    await ann.send(await ann.open(`/mail/${dropped}`), 'drop')
+    assert.equal((await postrider.api('GET', `/outbound-emails/${dropped}`)).body.data.attributes.status, 'failed')
+    assert.equal((await postrider.asOther('POST', `/outbound-emails/${id}/hold`)).status, 404)
     await ann.send(await ann.open('/queue'), 'release', { lane: 'there.test' })
     await until(
       async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'delivered',

@@ -394,6 +394,7 @@ describe('time and network', () => {
     'smtp/server.ts setTimeout': 'deadlines of sockets',
     'smtp/session.ts performance.now': 'deadlines of a socket',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
+    'campaigns/activity.ts setImmediate': 'other work runs between its pieces',
     'outbound/search.ts setImmediate': 'between the slices of a search the event loop turns',
     'outbound/notice-mail.ts setTimeout': 'a stop waits so long for notices under way',
     'inbound/reading.ts setTimeout': 'a stop waits so long for the store',

@@ -1,26 +1,14 @@
 // Campaigns: write, test and start them, watch their progress, and list every recipient with the state of the mail.
 import { html } from 'hono/html'
-import { MINUTE, SECOND } from '../../base/clock.ts'
+import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
-import { campaignSender } from '../../message/identity.ts'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import {
-  badge,
-  count,
-  facts,
-  live,
-  pageOf,
-  pager,
-  percent,
-  search,
-  table,
-  time,
-  type Cell,
-  type Html,
-} from '../parts.ts'
+import { badge, count, live, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { answerOf, number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { activity } from './campaign-activity.ts'
+import { domainOf, factsOf, funnel, progress } from './campaign-figures.ts'
 import { copyOf } from './campaign-copy.ts'
 import { download, STATUSES } from './campaign-recipients.ts'
 import { checksOf, type Check } from '../checks.ts'
@@ -57,51 +45,6 @@ const list: Place = {
   },
 }
 
-/** The share of a campaign from which on the rest is mail that receivers put off: no time can be told for it. */
-const TAIL = 0.95
-
-/** The progress of a campaign and, while it is sent, its speed and the remaining time. */
-function progress(campaign: Thing, at: number): Html {
-  const all = number(campaign, 'recipients')
-  const ended = number(campaign, 'concluded')
-  const started = Date.parse(text(campaign, 'started_at'))
-  const going = text(campaign, 'status') === 'sending' && ended > 0 && at - started >= SECOND
-  const pace = going && ended < TAIL * all ? (ended / (at - started)) * MINUTE : 0
-  const left = pace > 0 ? Math.ceil((all - ended) / pace) : 0
-  return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Delivered, or at another end">
-      ${ended} of ${all}
-    </progress>
-    <p>
-      ${count(ended)} of ${count(all)} delivered or at another
-      end${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
-      ${going && pace === 0 ? 'The others wait: their receivers put them off, and they are tried again.' : ''}
-    </p>`
-}
-
-function funnel(campaign: Thing, stats: Thing): Html {
-  const all = number(campaign, 'recipients')
-  const share = (name: string): string => (all === 0 ? '' : percent(number(stats, name) / all))
-  const row = (label: string, name: string, status?: string): readonly [Cell, string, string] => [
-    status === undefined ? label : html`<a href="/campaigns/${campaign.id}?status=${status}#recipients">${label}</a>`,
-    stats.attributes[name] === null ? 'not tracked' : count(number(stats, name)),
-    stats.attributes[name] === null ? '' : share(name),
-  ]
-  return table(
-    'What became of it',
-    ['', { title: 'Mails', figure: true }, { title: 'Share', figure: true }],
-    [
-      ['To all recipients', count(all), ''],
-      row('Delivered, also those that bounced later', 'deliveries'),
-      row('Opened by people', 'unique_opens'),
-      row('Followed a link', 'unique_clicks'),
-      row('Bounced', 'bounces', 'bounced'),
-      row('Complained', 'complaints', 'complained'),
-      row('Unsubscribed', 'unsubscribes'),
-    ],
-    '',
-  )
-}
-
 const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -127,7 +70,15 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     body: html`${live(
       visit,
       html`${factsOf(one, included[0], domain)}
-      ${mails && stats.one ? html`${status === 'sending' || status === 'paused' ? progress(one, visit.now()) : ''} ${funnel(one, stats.one)}` : ''}`,
+      ${
+        mails && stats.one
+          ? html`${status === 'sending' || status === 'paused' ? progress(one, visit.now()) : ''}
+              ${funnel(one, stats.one)}
+              <p>
+                <a href="/campaigns/${id}/activity">Opens and clicks over time, and the links that were followed</a>
+              </p>`
+          : ''
+      }`,
     )}
     ${visit.reading ? '' : actions(visit, one, included[0], checks)}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
@@ -141,25 +92,6 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     }
     ${mails ? recipients(visit, id, filter, mails) : ''}`,
   })
-}
-
-/** The name of the sending domain of an audience; '' when it is gone. */
-async function domainOf(visit: Visit, audience: Thing | undefined): Promise<string> {
-  const { included } = audience ? await visit.get(`/audiences/${audience.id}?include=domain`) : { included: [] }
-  return included[0] ? text(included[0], 'name') : ''
-}
-
-function factsOf(campaign: Thing, audience: Thing | undefined, domain: string): Html {
-  return facts([
-    ['Status', badge(text(campaign, 'status'))],
-    ['Subject', text(campaign, 'subject')],
-    ['Audience', audience ? html`<a href="/audiences/${audience.id}">${nameOf(audience)}</a>` : ''],
-    ['From', campaignSender(text(campaign, 'from_address') || null, domain)],
-    ...(text(campaign, 'failure') === '' ? [] : ([['Why', text(campaign, 'failure')]] as const)),
-    ...(campaign.attributes['scheduled_at'] === null
-      ? []
-      : ([['Starts', time(campaign.attributes['scheduled_at'])]] as const)),
-  ])
 }
 
 const checksOfDraft = (checks: readonly Check[], slow: Html): Html =>
@@ -213,8 +145,6 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
     )}
     ${pager(visit, mails)}`
 }
-
-const nameOf = (audience: Thing): string => text(audience, 'name') || 'its contacts'
 
 function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): Html {
   const { id } = campaign
@@ -294,4 +224,4 @@ const one: Place = {
   },
 }
 
-export const campaignPlaces = [download, one, list]
+export const campaignPlaces = [download, activity, one, list]

@@ -67,11 +67,13 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
       <h2>Mails</h2>
       ${table(
         'Mails',
-        ['When', 'Subject', 'Status'],
+        ['When', 'Subject', 'Status', 'Opened', 'Followed a link'],
         mails.many.map((mail) => [
           time(mail.attributes['created_at']),
           html`<a href="/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
           badge(text(mail, 'status')),
+          time(mail.attributes['first_opened_at']),
+          time(mail.attributes['first_clicked_at']),
         ]),
         'Nothing was sent there yet.',
       )}

@@ -3,9 +3,9 @@ import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, lead, type Form, type Place } from '../place.ts'
-import { faultIn, flag, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { badge, count, facts, live, pageOf, pager, percent, table, time, type Html } from '../parts.ts'
+import { done, found, lead, type Form, type Place } from '../place.ts'
+import { faultIn, flag, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const LABELS = { name: 'Domain', purpose: 'For' } as const
 
@@ -100,9 +100,10 @@ const copy = (id: string, value: string): Html =>
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const domain = await domainNamed(visit)
-  const [records, advised] = await Promise.all([
+  const [records, advised, days] = await Promise.all([
     visit.all(`/domains/${domain.id}/records`),
     visit.all(`/domains/${domain.id}/advised-records`),
+    visit.get(`/domains/${domain.id}/reputation`),
   ])
   return page(visit, {
     title: text(domain, 'name'),
@@ -117,6 +118,8 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
           ${recordsTable(domain, records)}`,
       )}
       ${advisedRecords(advised)}
+      <h2>Reputation</h2>
+      ${reputation(objects<Day>(found(days).one, 'series'))}
       <h2>Settings</h2>
       ${settings(visit, domain)}
       ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
@@ -145,6 +148,31 @@ const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
     ]),
     'None.',
   )
+
+interface Day {
+  at: string
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+/** How the mail did, the newest day first; receivers judge a domain by these shares. */
+function reputation(days: readonly Day[]): Html {
+  const share = (part: number, whole: number): string => (whole === 0 ? '–' : percent(part / whole))
+  return table(
+    'Reputation',
+    ['Day', ...['Delivered', 'Bounced', 'Complaints'].map((title) => ({ title, figure: true as const }))],
+    days
+      .toReversed()
+      .map(({ at, bounces, complaints, deliveries }) => [
+        at.slice(0, 10),
+        count(deliveries),
+        `${count(bounces)} (${share(bounces, deliveries + bounces)})`,
+        `${count(complaints)} (${share(complaints, deliveries)})`,
+      ]),
+    'No mail was sent from it in 30 days.',
+  )
+}
 
 const advisedRecords = (advised: readonly Thing[]): Html =>
   html`<details>

@@ -2,22 +2,9 @@
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import {
-  badge,
-  count,
-  exactTime,
-  facts,
-  live,
-  looks,
-  octets,
-  pageOf,
-  pager,
-  search,
-  table,
-  time,
-  type Html,
-} from '../parts.ts'
+import { badge, count, exactTime, facts, live, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
+import { contents } from './mail-contents.ts'
 import { answerOf, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const HINT =
@@ -151,53 +138,14 @@ function recipients(mail: Thing): Html {
   )
 }
 
-function contents(visit: Visit, mail: Thing): Html {
-  const body = text(mail, 'html')
-  const words = text(mail, 'text')
-  const files = (mail.attributes['attachments'] ?? []) as { filename: string; size: number; content_type: string }[]
-  const headers = Object.entries((mail.attributes['headers'] ?? {}) as Record<string, string>)
-  if (body === '' && words === '')
-    return html`<p class="soft">
-      The text is no longer kept here. The text of a campaign’s mail is on the page of its campaign.
-    </p>`
-  return html`${
-    body === ''
-      ? ''
-      : html`<h3>As it looks</h3>
-          ${looks(visit, body, `/mail/${mail.id}/html`, 'The mail as it looks')}`
-  }
-  ${
-    words === ''
-      ? ''
-      : html`<details>
-          <summary>Plain text</summary>
-          <pre tabindex="0">${words}</pre>
-        </details>`
-  }
-  ${
-    body === ''
-      ? ''
-      : html`<details>
-          <summary>HTML source</summary>
-          <pre tabindex="0">${body}</pre>
-        </details>`
-  }
-  ${
-    headers.length === 0
-      ? ''
-      : html`<details>
-          <summary>Headers of your own</summary>
-          <pre tabindex="0">${headers.map(([name, value]) => `${name}: ${value}\n`).join('')}</pre>
-        </details>`
-  }
-  ${
-    files.length === 0
-      ? ''
-      : html`<h3>Attachments</h3>
-          <ul>
-            ${files.map(({ content_type, filename, size }) => html`<li>${filename} <span class="soft">${content_type}, ${octets(size)}</span></li>`)}
-          </ul>`
-  }`
+/** What an operator can do with a mail that waits. */
+function inQueue(visit: Visit, mail: Thing): Html | '' {
+  const waits = objects<Recipient>(mail, 'recipients').some(({ status }) => status === 'queued')
+  if (!visit.operator || !waits) return ''
+  return html`<div class="row">
+    ${button(visit, 'retry', 'Try now')} ${button(visit, 'hold', 'Hold')} ${button(visit, 'release', 'Release')}
+    ${button(visit, 'drop', 'Give up', { danger: true, confirm: 'The recipients that still wait fail. This cannot be taken back.' })}
+  </div>`
 }
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -237,6 +185,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
           <h2>Delivery</h2>
           ${timeline(one, attempts, told)} ${recipients(one)}`,
       )}
+      ${inQueue(visit, one)}
       <h2>Contents</h2>
       ${contents(visit, one)}
       ${
@@ -267,6 +216,10 @@ const one: Place = {
     if (given.action === 'remove') {
       const gone = await visit.ask('DELETE', `/outbound-emails/${id}`)
       return gone.status === 204 ? lead(visit, '/mail', 'removed') : showOne(visit, gone.errors)
+    }
+    if (['retry', 'hold', 'release', 'drop'].includes(given.action)) {
+      const moved = await visit.ask('POST', `/outbound-emails/${id}/${given.action}`)
+      return moved.status === 202 ? lead(visit, `/mail/${id}`, 'moved') : showOne(visit, moved.errors)
     }
     const { one: mail } = found(await visit.get(`/outbound-emails/${id}`))
     const answer = await visit.ask('POST', '/outbound-emails', {

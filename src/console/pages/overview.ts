@@ -1,4 +1,5 @@
 // Overview: the figures of the account's mail, and problems that need attention.
+import { DAY } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
@@ -61,6 +62,9 @@ const rates = (stats: Thing): Html[] =>
     return [html`${percent(value)} of the mail in this period ${why}. ${mails}. <a href="/receivers">See where</a>`]
   })
 
+/** The age from which on a backup is called too old. */
+const OLD_BACKUP = 8 * DAY
+
 /** Problems that a person should look at, each with a link to its page. */
 async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
   const [domains, webhooks, campaigns, server] = await Promise.all([
@@ -90,6 +94,11 @@ async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
     if (status !== 'ok') found.push(html`<a href="/server">Server, ${check}</a>: ${detail}`)
   if (server?.one && server.one.attributes['last_backup_at'] === null)
     found.push(html`No backup was made yet; <code>postrider backup FILE</code> makes one. <a href="/server">More</a>`)
+  const backup = Date.parse(server?.one ? text(server.one, 'last_backup_at') : '')
+  if (visit.now() - backup > OLD_BACKUP)
+    found.push(
+      html`The last backup is ${count(Math.floor((visit.now() - backup) / DAY))} days old. <a href="/server">More</a>`,
+    )
   if (domains.many.length === 0)
     found.push(html`Nothing can be sent yet: <a href="/domains">add your first domain</a>.`)
   return found

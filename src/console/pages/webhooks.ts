@@ -97,6 +97,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
       ])}
       <div class="row">
         ${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
+        ${active ? button(visit, 'test', 'Send a test event', { to }) : ''}
         ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'For 24 hours both secrets sign.' })}
         ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
       </div>
@@ -132,6 +133,10 @@ const one: Place = {
       case 'rotate': {
         const answer = await patch({ rotate_secret: true })
         return showOne(visit, id, answer.errors, answer.one && text(answer.one, 'secret'))
+      }
+      case 'test': {
+        const answer = await visit.ask('POST', `/webhooks/${id}/test`)
+        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
       }
       case 'remove': {
         const gone = await visit.ask('DELETE', `/webhooks/${id}`)

@@ -70,6 +70,15 @@ export function agentFigures(reader: Reader, userKey: number, agentId: string, s
   )!
 }
 
+/** A domain's figures by day (UTC, days since 1970) since a time; days without mail are left out. */
+export const domainDays = (reader: Reader, domainKey: number, since: number): (Figures & { day: number })[] =>
+  reader.all(
+    raw<Figures & { day: number }>(
+      `select hour / 24 as day, ${sums} from tallies where domain_key = ? and hour >= ? group by 1 order by 1`,
+      [domainKey, Math.ceil(since / HOUR)],
+    ),
+  )
+
 /** A domain's figures since a time, of mail with and without an agent. */
 export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
   return reader.first(
