@@ -23,6 +23,8 @@ export const time = (iso: unknown): Html => pointInTime(iso, MINUTES)
 export const exactTime = (iso: unknown): Html => pointInTime(iso, SECONDS)
 
 export const count = (value: number): string => value.toLocaleString('en')
+/** A number with its noun: "1 row", "2 rows". */
+export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`
 export const percent = (share: number): string => `${(share * 100).toFixed(share > 0 && share < 0.01 ? 2 : 1)} %`
 
 /** A number of octets with its unit. */

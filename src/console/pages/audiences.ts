@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import { badge, count, pageOf, pager, search, table, time, type Html } from '../parts.ts'
+import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { bring, preview, readingOf } from './contacts-import.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Thing, type Visit } from '../visit.ts'
@@ -89,7 +89,7 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
   )
   return page(visit, {
     title: text(one, 'name'),
-    about: `${count(number(one, 'contacts_count'))} contacts.`,
+    about: `${counted(number(one, 'contacts_count'), 'contact')}, those who left included.`,
     errors: [...errors, ...answer.errors],
     done: done(visit),
     body: html`${extra} ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}

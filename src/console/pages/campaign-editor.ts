@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
 import { page } from '../frame.ts'
 import { field, form } from '../forms.ts'
-import { count, type Html } from '../parts.ts'
+import { counted, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
 
@@ -29,6 +29,8 @@ interface Editing {
   /** The edited campaign; undefined for a new one. */
   campaign?: Thing | undefined
   errors?: Answer['errors']
+  /** Somebody else has saved another version. */
+  clash?: true
   extra?: Html | ''
   /** The ETag of the version that the form shows. */
   tag?: string
@@ -42,7 +44,7 @@ async function editor(visit: Visit, editing: Editing): Promise<Response> {
   return page(visit, {
     title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
     about: 'Nothing is sent from here: a draft is started on its page.',
-    status: errors.some(({ code }) => code === 'changed_meanwhile') ? 409 : errors.length > 0 ? 422 : 200,
+    status: editing.clash ? 409 : errors.length > 0 ? 422 : 200,
     errors,
     labels: LABELS,
     done: done(visit),
@@ -90,7 +92,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: 'Audience', required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${count(number(each, 'contacts_count'))} contacts)`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: 'Audience', required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>
@@ -182,7 +184,9 @@ const edit: Place = {
     return editor(visit, {
       campaign: now.one,
       typed: given,
-      errors: answer.errors,
+      // The two versions say what the API's sentence about ETags says to a program.
+      errors: clash ? [] : answer.errors,
+      ...(clash ? { clash } : {}),
       extra,
       tag: now.headers.get('etag') ?? '',
     })

@@ -4,7 +4,7 @@ import { MINUTE } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import { badge, count, live, pageOf, pager, search, table, time, type Html } from '../parts.ts'
+import { counted, badge, count, live, pageOf, pager, search, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { answerOf, number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { activity } from './campaign-activity.ts'
@@ -179,7 +179,9 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, che
 function sentence(campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): string {
   const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nCheck: ${words}`)
   return `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
-    audience ? `"${text(audience, 'name')}" (${count(number(audience, 'contacts_count'))} contacts)` : 'the audience'
+    audience
+      ? `"${text(audience, 'name')}" (${counted(number(audience, 'contacts_count'), 'contact')}, those who left included)`
+      : 'the audience'
   }.${doubts.join('')}`
 }
 

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { parseAddress } from '../../message/address.ts'
 import { readTable, type Sheet } from '../csv.ts'
 import { form } from '../forms.ts'
-import { badge, count, table, type Html } from '../parts.ts'
+import { counted, badge, count, table, type Html } from '../parts.ts'
 import type { Form } from '../place.ts'
 import { number, type Visit } from '../visit.ts'
 
@@ -17,8 +17,6 @@ export interface Imported {
   skipped: number
   problems: { line: number; reason: string }[]
 }
-
-const rowsOf = (number: number): string => `${count(number)} ${number === 1 ? 'row' : 'rows'}`
 
 /** The most rows without a valid address that the preview names. */
 const MAX_NAMED = 10
@@ -58,7 +56,7 @@ export function preview(visit: Visit, { email, name, sheet }: Reading): Html {
   const uses = sheet.titles.map((title, at) => (at === email ? 'address' : at === name ? 'name' : `field {{${title}}}`))
   return html`<section class="alert">
     <h2>What is in the file</h2>
-    <p>${rowsOf(sheet.rows.length)}.</p>
+    <p>${counted(sheet.rows.length, 'row')}.</p>
     ${
       bad.length === 0
         ? ''
@@ -83,7 +81,7 @@ export function preview(visit: Visit, { email, name, sheet }: Reading): Html {
       sheet.rows.slice(0, 5).map((row) => sheet.titles.map((_, at) => row[at] ?? '')),
       'No rows.',
     )}
-    ${form(visit, 'import', html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${sheet.source}`}</textarea><button>Import ${rowsOf(sheet.rows.length - bad.length)}</button>`)}
+    ${form(visit, 'import', html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${sheet.source}`}</textarea><button>Import ${counted(sheet.rows.length - bad.length, 'row')}</button>`)}
   </section>`
 }
 

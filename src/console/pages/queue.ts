@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { button } from '../forms.ts'
-import { badge, count, live, pageOf, pager, table, time } from '../parts.ts'
+import { counted, badge, count, live, pageOf, pager, table, time } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
 import { flag, number, text, type Answer, type Visit } from '../visit.ts'
 
@@ -25,7 +25,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
         ${button(visit, 'drop', 'Give up', {
           fields,
           danger: true,
-          confirm: `${count(waiting)} recipients at ${text(lane, 'domain')} fail, and their senders are told. This cannot be taken back.`,
+          confirm: `${counted(waiting, 'recipient')} at ${text(lane, 'domain')} will fail, and the senders are told. This cannot be taken back.`,
         })}
       </div>`,
     ]

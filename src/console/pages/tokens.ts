@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
 import { button, choices, field, form } from '../forms.ts'
-import { pageOf, pager, table, time, type Html } from '../parts.ts'
+import { counted, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
 
@@ -73,7 +73,7 @@ function tokensTable(visit: Visit, tokens: readonly Thing[]): Html {
   const rows = tokens.map((token) => [
     html`${text(token, 'name')} <span class="soft">…${text(token, 'last_four')}</span>`,
     html`<details>
-      <summary>${texts(token, 'scopes').length} scopes</summary>
+      <summary>${counted(texts(token, 'scopes').length, 'scope')}</summary>
       ${texts(token, 'scopes').join(', ')}
     </details>`,
     time(token.attributes['expires_at']),
