@@ -1,16 +1,7 @@
 // A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
 // tracking and no working unsubscribe link. The mail that is really sent is made by message/campaign.ts.
 import { withFooter } from '../message/footer.ts'
-import {
-  cutTemplate,
-  escapeHtml,
-  fill,
-  oneLine,
-  strayBraces,
-  tagsOf,
-  valueOf,
-  type Values,
-} from '../message/template.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, strayBraces, valueOf, type Values } from '../message/template.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -56,23 +47,25 @@ export function render({ body_html, body_text, subject }: Content, values: Value
 
 const textsIn = ({ body_html, body_text, subject }: Content): string[] => [subject, body_html, body_text ?? '']
 
-/** The tags that a campaign uses. */
-export function tagsIn({ body_html, body_text, subject }: Content): string[] {
-  const tags = textsIn({ body_html, body_text, subject }).flatMap((text) => tagsOf(cutTemplate(text)))
-  return [...new Set(tags)]
-}
+/** The tags that say nothing for contacts without a value. */
+const bareTags = (content: Content): string[] => [
+  ...new Set(
+    textsIn(content).flatMap((text) =>
+      cutTemplate(text).flatMap((piece) =>
+        typeof piece === 'string' || piece.otherwise !== undefined ? [] : [piece.tag],
+      ),
+    ),
+  ),
+]
 
 /** The tags of a campaign for which no contact of the audience has a value. */
 export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
-  tagsIn(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))
+  bareTags(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))
 
 /** The tags that are empty for some of these contacts and say nothing for this case, with the number of contacts. */
 export function emptyTags(content: Content, contacts: readonly Values[]): { tag: string; contacts: number }[] {
-  const pieces = textsIn(content).flatMap((text) => cutTemplate(text))
-  const bare = pieces.flatMap((piece) =>
-    typeof piece === 'string' || piece.otherwise !== undefined || LEAVE.includes(piece.tag) ? [] : [piece.tag],
-  )
-  return [...new Set(bare)].flatMap((tag) => {
+  return bareTags(content).flatMap((tag) => {
+    if (LEAVE.includes(tag)) return []
     const without = contacts.filter((values) => valueOf(values, { tag }, (value) => value) === '').length
     return without === 0 || without === contacts.length ? [] : [{ tag, contacts: without }]
   })

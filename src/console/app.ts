@@ -159,16 +159,18 @@ async function act(shared: Shared, context: Context, place: Place): Promise<Resp
       </p>`,
     })
   if (place.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
-  if (given.get('question') !== '' && given.get('sure') !== 'yes') return questionPage(visit, given)
+  if (given.get('question') !== '' && given.get('sure') !== 'yes')
+    return questionPage(visit, given, place.also?.(given) ?? '')
   return place.act!(visit, given)
 }
 
 /** The question of a form that a browser without scripts did not ask; its answer sends the form. */
-function questionPage(visit: Visit, given: Form): Response | Promise<Response> {
+function questionPage(visit: Visit, given: Form, more: string): Response | Promise<Response> {
   const fields = given.entries().filter(([name]) => name !== 'action' && name !== 'sure' && name !== 'question')
   return page(visit, {
     title: 'Are you sure?',
     body: html`<p>${given.get('question')}</p>
+      <p>${more}</p>
       ${form(
         visit,
         given.action,

@@ -69,7 +69,8 @@ export function readTable(bytes: Uint8Array): Sheet | string {
       return new TextDecoder('windows-1252').decode(bytes)
     }
   }
-  const text = textOf()
+  // The library counts a line end of CR and LF inside quotes twice.
+  const text = textOf().replaceAll('\r\n', '\n')
   if (text.includes('\0')) return 'The file is no text; export the list as CSV.'
   const [line = ''] = text.split(/\r?\n/, 1)
   const delimiter = [',', ';', '\t'].toSorted((one, other) => line.split(other).length - line.split(one).length)[0]!

@@ -51,6 +51,8 @@ export interface Field {
   options?: readonly (readonly [value: string, label: string])[]
   accept?: string
   error?: string | undefined
+  /** Where it differs from the name. */
+  id?: string
 }
 
 /** A labelled field; when the API refused its value, the API's sentence is shown with it. */
@@ -61,15 +63,14 @@ export function field({
   label,
   lines,
   name,
+  id = name,
   options,
   required,
   type = 'text',
   value = '',
 }: Field): Html {
-  const described = [hint === undefined ? '' : `${name}-hint`, error === undefined ? '' : `${name}-error`].filter(
-    Boolean,
-  )
-  const shared = html`id="${name}" name="${name}" ${required ? html`required` : ''}
+  const described = [hint === undefined ? '' : `${id}-hint`, error === undefined ? '' : `${id}-error`].filter(Boolean)
+  const shared = html`id="${id}" name="${name}" ${required ? html`required` : ''}
   ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
   ${error === undefined ? '' : html`aria-invalid="true"`}`
   // A choice with consequences is made by the person, not by the order of the list.
@@ -90,9 +91,9 @@ export function field({
           ${accept === undefined ? '' : html`accept="${accept}"`}
         />`
   return html`<div class="field">
-    <label for="${name}">${label}</label>
-    ${control} ${hint === undefined ? '' : html`<p class="soft" id="${name}-hint">${hint}</p>`}
-    ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
+    <label for="${id}">${label}</label>
+    ${control} ${hint === undefined ? '' : html`<p class="soft" id="${id}-hint">${hint}</p>`}
+    ${error === undefined ? '' : html`<p class="bad" id="${id}-error">${error}</p>`}
   </div>`
 }
 

@@ -66,9 +66,12 @@ const head = (title: string, scripts: readonly string[]): Html =>
     ${['console.js', ...scripts].map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
   </head>`
 
-function menu({ context, operator }: Visit): Html {
+/** Places that show only to the owner of an account what they hold. */
+const OWN = new Set(['/tokens', '/privacy'])
+
+function menu({ context, operator, reading }: Visit): Html {
   const here = context.req.path
-  const places = PLACES.filter(([, , forOperators]) => !forOperators || operator)
+  const places = PLACES.filter(([path, , forOperators]) => (!forOperators || operator) && !(reading && OWN.has(path)))
   const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
   return html`<nav aria-label="Places">
     <details class="menu" open>

@@ -46,6 +46,8 @@ export interface Place {
   operator?: true
   show: (visit: Visit) => Shown
   act?: (visit: Visit, form: Form) => Shown
+  /** What a form's question says more about what was typed, where no script asks it. */
+  also?: (form: Form) => string
 }
 
 /**

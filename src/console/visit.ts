@@ -59,6 +59,8 @@ interface Document {
 const READING = new Set(SCOPES.filter((scope) => scope.endsWith(':read')))
 const ALL: ReadonlySet<string> = new Set(SCOPES)
 
+const READS = 'You may look at this account, and change nothing in it.'
+
 export class Visit {
   readonly context: Context
   readonly person: Person
@@ -151,8 +153,8 @@ export class Visit {
       previous: body.meta?.prev_cursor ?? null,
       errors: (body.errors ?? []).map(({ code, detail, source }) => ({
         code,
-        detail,
-        field: /^\/data\/attributes\/([^/]+)/.exec(source?.pointer ?? '')?.[1],
+        detail: this.reading && code === 'insufficient_scope' ? READS : detail,
+        field: /^\/data\/(?:attributes|relationships)\/([^/]+)/.exec(source?.pointer ?? '')?.[1],
       })),
     }
   }

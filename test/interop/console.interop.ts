@@ -144,6 +144,26 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     assert.match(body_html, /<img src="https:\/\/pictures\.example\/a\.png" alt="A picture"><p>Behind the Picture\./)
     // The editor reads its own mail again, and shows pictures through this server.
     await open(`/campaigns/${ids.draft}/edit`)
+    // A button is edited as a whole, and HTML that the editor would lose is not lost without a question.
+    await browser.click('.ProseMirror p[data-button]')
+    await browser.run(`const said = ['https://sandbox.example/more', 'More']; window.prompt = () => said.shift()`)
+    await press('Button')
+    assert.match(
+      await browser.run('return document.querySelector("#body_html").value'),
+      /more" style="[^"]+">More<\/a><\/p>/,
+    )
+    await press('HTML source')
+    await browser.run(
+      `document.querySelector('#body_html').value += '<table><tr><td>x</td></tr></table>'; window.asked = 0
+       window.confirm = () => { window.asked++; return false }`,
+    )
+    await browser.run(
+      `[...document.querySelectorAll('.toolbar button')].find((each) => each.textContent === 'Editor').click()`,
+    )
+    assert.equal(await browser.run('return window.asked'), 1)
+    assert.match(await browser.run('return document.querySelector("#body_html").value'), /<table>/)
+    await browser.run('window.onbeforeunload = null')
+    await open(`/campaigns/${ids.draft}/edit`)
     assert.equal(await browser.run('return document.querySelector("#body_html").hidden'), true)
     assert.match(
       await browser.run('return document.querySelector(".ProseMirror img").getAttribute("src")'),

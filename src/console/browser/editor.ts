@@ -1,33 +1,34 @@
 // The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It opens only text that it
 // can show and save without a change of meaning. Other HTML (tables, styles) is edited as source, so that none of it is
 // lost.
-import { Editor, Node, mergeAttributes } from '@tiptap/core'
+import { Editor, Node } from '@tiptap/core'
 import Image from '@tiptap/extension-image'
 import StarterKit from '@tiptap/starter-kit'
 
 const BUTTON =
   'display:inline-block;padding:12px 20px;border-radius:6px;background:#1f5fd6;color:#ffffff;text-decoration:none'
 
-/** A link that looks like a button in every mail program. */
+/** A link that looks like a button in every mail program. It is edited as a whole, by its words and its address. */
 const ButtonLink = Node.create({
   name: 'buttonLink',
   group: 'block',
-  content: 'text*',
-  marks: '',
-  addAttributes: () => ({ href: { default: '' } }),
+  atom: true,
+  addAttributes: () => ({ href: { default: '' }, label: { default: '' } }),
   parseHTML: () => [
     {
       tag: 'p[data-button]',
       // Before the rule of paragraphs.
       priority: 60,
-      getAttrs: (element) => ({ href: element.querySelector('a')?.getAttribute('href') ?? '' }),
-      contentElement: 'a',
+      getAttrs: (element) => {
+        const link = element.querySelector('a')
+        return { href: link?.getAttribute('href') ?? '', label: link?.textContent ?? '' }
+      },
     },
   ],
-  renderHTML: ({ HTMLAttributes, node }) => [
+  renderHTML: ({ node }) => [
     'p',
     { 'data-button': '' },
-    ['a', mergeAttributes({ href: String(node.attrs['href']), style: BUTTON }, HTMLAttributes), 0],
+    ['a', { href: String(node.attrs['href']), style: BUTTON }, String(node.attrs['label'])],
   ],
 })
 
@@ -63,6 +64,8 @@ function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
       StarterKit.configure({
         link: {
           openOnClick: false,
+          // Words typed behind a link are not part of it.
+          autolink: false,
           protocols: ['http', 'https', 'mailto', 'tel'],
           HTMLAttributes: { rel: null, target: null },
         },
@@ -87,7 +90,7 @@ function actionsOf(editor: Editor): readonly Action[] {
     ['List', () => chain().toggleBulletList().run(), () => editor.isActive('bulletList')],
     ['Quote', () => chain().toggleBlockquote().run(), () => editor.isActive('blockquote')],
     ['Link', () => askLink(editor), () => editor.isActive('link')],
-    ['Button', () => askButton(editor)],
+    ['Button', () => askButton(editor), () => editor.isActive('buttonLink')],
     ['Picture', () => askPicture(editor)],
     ['Undo', () => chain().undo().run()],
   ]
@@ -134,9 +137,12 @@ function insertBlock(editor: Editor, block: object): void {
 }
 
 function askButton(editor: Editor): void {
-  const href = askAddress('Where does the button lead?')
-  const label = href ? prompt('What stands on it?', 'Read more') : null
-  if (label) insertBlock(editor, { type: 'buttonLink', attrs: { href }, content: [{ type: 'text', text: label }] })
+  const chosen = editor.isActive('buttonLink') ? editor.getAttributes('buttonLink') : undefined
+  const href = askAddress('Where does the button lead?', chosen && String(chosen['href']))
+  const label = href ? prompt('What stands on it?', chosen ? String(chosen['label']) : 'Read more') : null
+  if (!label) return editor.commands.focus() as unknown as void
+  if (chosen) editor.chain().focus().updateAttributes('buttonLink', { href, label }).run()
+  else insertBlock(editor, { type: 'buttonLink', attrs: { href, label } })
 }
 
 function askPicture(editor: Editor): void {
@@ -176,13 +182,15 @@ function tagChoice(editor: Editor, names: readonly string[]): HTMLSelectElement 
 
 /** Whether the editor may open the source: it keeps all of it, or the person agrees to lose a part. */
 function mayShow(editor: Editor, source: HTMLTextAreaElement): boolean {
-  editor.commands.setContent(source.value)
-  return (
-    plain(editor.getHTML()) === plain(source.value) ||
+  const typed = source.value
+  editor.commands.setContent(typed, { emitUpdate: false })
+  const may =
+    plain(editor.getHTML()) === plain(typed) ||
     confirm(
       'The editor does not know all of this HTML; what it does not know is lost when you change something. Go on?',
     )
-  )
+  source.value = typed
+  return may
 }
 
 function start(box: HTMLElement): void {

@@ -8,7 +8,7 @@ import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { csv } from '../csv.ts'
 
-const LABELS = { name: 'Name' } as const
+const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const [answer, domains] = await Promise.all([
@@ -40,7 +40,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
               visit,
               'add',
               html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'domain', label: 'Sending domain', options, required: true, value: typed?.get('domain') ?? '' })}
+                ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
                 <button>Make it</button>`,
             )}`
     }`,
@@ -91,6 +91,7 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
     title: text(one, 'name'),
     about: `${counted(number(one, 'contacts_count'), 'contact')}, those who left included.`,
     errors: [...errors, ...answer.errors],
+    labels: LABELS,
     done: done(visit),
     body: html`${extra} ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}
       <nav class="tabs" aria-label="Status">

@@ -9,18 +9,19 @@ import { faultIn, number, text, type Answer, type Thing, type Visit, record } fr
 
 const LABELS = {
   name: 'Name',
+  audience: 'Audience',
   subject: 'Subject',
   body_html: 'Text',
   body_text: 'Plain text',
   from_address: 'From',
   reply_to: 'Replies go to',
 } as const
-type Name = keyof typeof LABELS
+type Name = Exclude<keyof typeof LABELS, 'audience'>
 
 /** The value of a field: as typed in a form that failed, else as stored. */
 const valueOf = (name: Name, campaign: Thing | undefined, typed: Form | undefined): string => {
   if (typed) return typed.get(name)
-  if (!campaign) return name === 'body_html' ? '<p>Hello {{name}},</p>\n<p></p>' : ''
+  if (!campaign) return name === 'body_html' ? '<p>Hello {{name|friend}},</p>\n<p></p>' : ''
   const value = campaign.attributes[name]
   return Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : ''
 }
@@ -92,7 +93,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: 'Audience', required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>

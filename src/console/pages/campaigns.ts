@@ -45,6 +45,7 @@ const list: Place = {
   },
 }
 
+const LABELS = { email: 'Send one mail to', at: 'When' } as const
 const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -66,6 +67,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   return page(visit, {
     title: text(one, 'name'),
     errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${live(
       visit,
@@ -104,7 +106,8 @@ const checksOfDraft = (checks: readonly Check[], slow: Html): Html =>
 const preview = (id: string): Html =>
   html`<h2>Preview</h2>
     <p class="soft">
-      With the data of the audience’s first contact. The links to unsubscribe are made when it is sent.
+      With the data of the audience’s newest contact. The links to unsubscribe are made when it is sent, and style
+      blocks (&lt;style&gt;) are not shown here.
     </p>
     <div class="previews">
       <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
@@ -161,12 +164,12 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, che
     ${
       status === 'draft'
         ? html`<h2>Try it</h2>
-            ${form(visit, 'test', html`${field({ name: 'email', label: 'Send one mail to', type: 'email', value: visit.person.user.email, required: true })}<button class="plain">Send the test</button>`)}
+            ${form(visit, 'test', html`${field({ name: 'email', label: LABELS.email, type: 'email', value: visit.person.user.email, required: true })}<button class="plain">Send the test</button>`)}
             <h2>Start it</h2>
             ${form(
               visit,
               'start',
-              html`${field({ name: 'at', label: 'When', type: 'datetime-local', hint: 'In UTC. Leave it empty to start now.' })}<button>
+              html`${field({ name: 'at', label: LABELS.at, type: 'datetime-local', hint: 'In UTC. Leave it empty to start now.' })}<button>
                   Start or schedule
                 </button>`,
               { confirm: sentence(campaign, audience, checks) },
@@ -188,6 +191,12 @@ function sentence(campaign: Thing, audience: Thing | undefined, checks: readonly
 const one: Place = {
   path: '/campaigns/:id',
   show: (visit) => showOne(visit),
+  also: (given) =>
+    given.action !== 'start'
+      ? ''
+      : given.get('at') === ''
+        ? 'It starts now.'
+        : `It starts on ${given.get('at').replace('T', ' ')} UTC.`,
   async act(visit, given) {
     const id = visit.context.req.param('id')!
     const here = `/campaigns/${id}`
@@ -206,7 +215,7 @@ const one: Place = {
         // The API starts a campaign with a past time at once (D43). In this form a past time is treated as a typing
         // mistake.
         if (at.scheduled_at !== undefined && Date.parse(at.scheduled_at) < visit.now() - MINUTE)
-          return showOne(visit, [{ detail: PAST, field: undefined, code: 'invalid_value' }])
+          return showOne(visit, [{ detail: PAST, field: 'at', code: 'invalid_value' }])
         const answer = await patch({ ...at, status: 'scheduled' })
         return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
       }

@@ -8,6 +8,7 @@ import { done, lead, type Form, type Place } from '../place.ts'
 import { text, type Answer, type Visit } from '../visit.ts'
 import { csv, readTable } from '../csv.ts'
 
+const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
 const MAX_FILE = 5 * 1024 * 1024
 /** Why an entry is not taken back here. */
@@ -46,6 +47,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
     title: 'Suppressions',
     about: 'Addresses that your domains do not write to, and why.',
     errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${search(visit, 'Search an address')}
       ${table('Suppressions', ['Address', 'Reason', 'Stops', 'Domain', 'Since', 'Until', ''], rows, q === '' ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.' : 'No address holds that.')}
@@ -66,8 +68,8 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
               ${form(
                 visit,
                 'add',
-                html`${field({ name: 'domain', label: 'Sending domain', options, required: true, value: typed?.get('domain') ?? '' })}
-                  ${field({ name: 'emails', label: 'Addresses, one in a line', lines: 4, value: typed?.get('emails') ?? '' })}
+                html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+                  ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
                   ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,text/csv', hint: 'A column "email", and if you like "reason".' })}
                   ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
                   <button>Add</button>`,
@@ -119,7 +121,7 @@ const list: Place = {
     const rows = await rowsOf(given)
     if (typeof rows === 'string' || rows.length === 0) {
       const detail = typeof rows === 'string' ? rows : 'Give at least one address.'
-      return show(visit, [{ code: 'invalid', field: undefined, detail }], given)
+      return show(visit, [{ code: 'invalid', field: 'emails', detail }], given)
     }
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       const answer = await visit.ask('POST', '/suppression-imports', {

@@ -7,7 +7,7 @@ import { badge, exactTime, facts, live, pageOf, pager, table, type Html } from '
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Thing, type Visit } from '../visit.ts'
 
-const LABELS = { name: 'Name', url: 'Address', events: 'Events' } as const
+const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
 
 const secretShown = (secret: string): Html =>
   html`<div class="done" role="status">
@@ -51,7 +51,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
               'add',
               html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
                 ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
-                ${field({ name: 'domain', label: 'Sending domain', options, required: true, value: typed?.get('domain') ?? '' })}
+                ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
                 ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
                 <button>Add</button>`,
             )}`
