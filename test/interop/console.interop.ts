@@ -3,9 +3,13 @@
 // POSTRIDER_SHOTS names a folder for pictures.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { seeded } from '../kit/seeded.ts'
 import { until } from '../kit/until.ts'
 import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
 import { withPrograms } from './rig/need.ts'
@@ -13,6 +17,60 @@ import { withPrograms } from './rig/need.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const BUILT = join(ROOT, 'dist/postrider')
 const MEDIA = 'application/vnd.api+json'
+/** The contacts of the campaign, and the hostile mails. */
+const CONTACTS = 2000
+const MAILS = 500
+
+/** Attacks on whoever looks at a mail; THERE is the address of a server that must not be asked. */
+const ATTACKS = [
+  '<img src="THERE/1.gif">',
+  '<script>window.hacked = 1; parent.hacked = 1; fetch("THERE/2")</script>',
+  '<svg onload="window.hacked = 1"><image href="THERE/3"/><use href="THERE/4#a"/></svg>',
+  '<style>@import "THERE/5"; body { background: url(THERE/6) }</style>',
+  '<iframe src="THERE/7" srcdoc="<script>top.hacked = 1</script>"></iframe>',
+  '<form action="THERE/8"><button autofocus>x</button></form>',
+  '<link rel=preconnect href="THERE/9"><link rel=stylesheet href="THERE/10"><link rel=prefetch href="THERE/11">',
+  '<meta http-equiv=refresh content="0;url=THERE/12">',
+  '<p style="background:url(THERE/13);list-style:url(THERE/14)">x</p>',
+  '<body background="THERE/15" onload="window.hacked = 1">',
+  '<img src=x onerror="window.hacked = 1" srcset="THERE/16 2x" lowsrc="THERE/17">',
+  '<video src="THERE/18" poster="THERE/19" autoplay><source src="THERE/20"></video>',
+  '<object data="THERE/21"><embed src="THERE/22"></object>',
+  '<a href="javascript:window.hacked = 1" ping="THERE/23">x</a>',
+  '<math><mtext><table><mglyph><style><img src="THERE/24" onerror="window.hacked = 1"></style></table></mtext></math>',
+  '<table background="THERE/25"><td background="THERE/26">x</td></table>',
+  '<base href="THERE/"><img src="27.gif"><a href="28">x</a>',
+  '<noscript><img src="THERE/29"></noscript><template><img src="THERE/30"></template>',
+  '<input type=image src="THERE/31"><details open ontoggle="window.hacked = 1">x</details>',
+  '<!--[if mso]><img src="THERE/32"><![endif]--><picture><source srcset="THERE/33"><img src="THERE/34"></picture>',
+  '<svg><animate attributeName=href values="THERE/35" begin=0s /><set onbegin="window.hacked = 1" /></svg>',
+  '<audio src="THERE/36" autoplay></audio><track src="THERE/37"><bgsound src="THERE/38">',
+]
+
+/** Mails of one to four attacks, damaged as filters are tried: letter case, characters inside tags, tags left open. */
+function hostileMails(there: string, count: number): string[] {
+  const random = seeded(18)
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
+  const damages: ((html: string) => string)[] = [
+    (html) => html,
+    (html) => html.toUpperCase().replaceAll('HTTP://', 'http://'),
+    (html) => html.replace(/<(\w)/g, '<\x0b$1'),
+    (html) => html.replaceAll(' ', '/'),
+    (html) => html.replaceAll(' ', '\t\n'),
+    (html) => html.replaceAll('"', ''),
+    (html) => html.replaceAll('=', ' = '),
+    (html) => html.slice(0, -1 - Math.floor(random() * 12)),
+    (html) => `<<${html}`,
+    (html) => `<p title="--><${html}">x</p>`,
+    (html) => html.replaceAll('http:', '').replaceAll('javascript:', 'java&#10;script:'),
+    (html) => html.replace(/(href|src)="/g, '$1="&#32;'),
+  ]
+  return Array.from({ length: count }, () =>
+    Array.from({ length: 1 + Math.floor(random() * 4) }, () =>
+      pick(damages)(pick(ATTACKS).replaceAll('THERE', there)),
+    ).join(pick(['', ' ', '<p>', '</p>', '<div>', '<select>', '<textarea>', '<title>'])),
+  )
+}
 
 withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
   let server: ChildProcess
@@ -76,12 +134,15 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const [domain] = await api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
     ids.audience = (await api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })).id
-    const contacts = Array.from({ length: 200 }, (_, n) => ({
-      email: `${n % 50 === 7 ? 'refuse' : `reader${n}`}@friend${n % 5}.example`,
-      name: `Reader ${n}`,
-      custom_fields: { city: 'Bergen' },
-    }))
-    await api('POST', `/audiences/${ids.audience}/contacts/import`, 'contacts', { contacts })
+    for (let from = 0; from < CONTACTS; from += 500) {
+      const contacts = Array.from({ length: 500 }, (_, at) => ({
+        email:
+          (from + at) % 50 === 7 ? `refuse@friend${from + at}.example` : `reader${from + at}@friend${at % 5}.example`,
+        name: `Reader ${from + at}`,
+        custom_fields: { city: 'Bergen' },
+      }))
+      await api('POST', `/audiences/${ids.audience}/contacts/import`, 'contacts', { contacts })
+    }
     await api(
       'POST',
       '/webhooks',
@@ -263,28 +324,76 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   })
 
   test('hostile mails load nothing and run nothing', async () => {
-    const hostile = [
-      '<img src="http://localhost:1/pixel.gif"><script>parent.hacked = 1; alert(1)</script>',
-      '<svg onload="alert(1)"><image href="http://localhost:1/a"/></svg><style>@import "http://localhost:1/b"</style>',
-      '<iframe src="http://localhost:1/c"></iframe><form action="http://localhost:1/d"><button>x</button></form>',
-      '<link rel=preconnect href="http://localhost:1"><meta http-equiv=refresh content="0;url=http://localhost:1/e">',
-    ]
-    for (const html of hostile) {
-      const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: 'x', html }
-      const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+    const asked: string[] = []
+    const stranger = createServer((request, response) => {
+      asked.push(request.url!)
+      response.end()
+    })
+    await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve))
+    const there = `http://127.0.0.1:${(stranger.address() as AddressInfo).port}`
+    try {
       await browser.cdp('Network.enable', {})
-      await open(`/mail/${id}/html`)
-      const loaded: string[] = await browser.run(
-        'return performance.getEntriesByType("resource").map((each) => each.name)',
-      )
-      assert.deepEqual(
-        loaded.filter((url) => !url.endsWith('/assets/frame.css')),
-        [],
-        html,
-      )
-      assert.equal(await browser.run('return typeof window.hacked'), 'undefined')
-      assert.match(await browser.at(), new RegExp(`/mail/${id}/html$`))
+      for (const [at, html] of hostileMails(there, MAILS).entries()) {
+        const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: `x ${at}`, html }
+        const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+        await open(`/mail/${id}/html`)
+        const [loaded, hacked] = (await browser.run(
+          'return [performance.getEntriesByType("resource").map((each) => each.name), typeof window.hacked]',
+        )) as [string[], string]
+        assert.deepEqual(
+          loaded.filter((url) => !url.endsWith('/assets/frame.css')),
+          [],
+          html,
+        )
+        assert.equal(hacked, 'undefined', html)
+        assert.match(await browser.at(), new RegExp(`/mail/${id}/html$`), html)
+      }
+      assert.deepEqual(asked, [])
+    } finally {
+      stranger.close()
     }
+  })
+
+  test('contacts come from a file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'postrider-csv-'))
+    const file = join(folder, 'list.csv')
+    writeFileSync(file, 'email;name;city\r\nimported@there.example;Zoë;Köln\r\nwrong;;\r\n')
+    await open(`/audiences/${ids.audience}`)
+    await browser.type('#file', file)
+    await press('Look at it first')
+    await says(/One row has no valid address and will be left out: line 3/)
+    await press('Import 1 row')
+    await says(/1 added, 1 skipped/)
+    await open(`/audiences/${ids.audience}?q=imported`)
+    await says(/Zoë/)
+    rmSync(folder, { recursive: true })
+  })
+
+  test('a domain is added, and is seen to become active', async () => {
+    await open('/domains')
+    await browser.type('#name', 'shop.example')
+    await press('Add')
+    await until(async () => (await heading()) === 'shop.example')
+    await press('Check now')
+    await says(/active\s+All required records are in DNS/)
+  })
+
+  test('another account’s pages are refused', async () => {
+    await open('/people')
+    await browser.type('#email', 'bob@there.example')
+    await press('Add')
+    await says(/bob@there\.example/)
+    await browser.run(
+      `[...document.querySelectorAll('tr')].find((row) => row.textContent.includes('bob@there.example')).querySelector('button').click()`,
+    )
+    await says(/You look at the account of bob@there\.example/)
+    for (const path of [`/mail/${ids.mail}`, `/campaigns/${ids.draft}`, `/audiences/${ids.audience}`]) {
+      await open(path)
+      await says(/There is nothing here/)
+    }
+    await press('Back to yours')
+    await open(`/mail/${ids.mail}`)
+    await says(/Receipt for refuse@corp\.example|RCPT|550 5\.1\.1/)
   })
 
   test('a mail’s pictures are asked of this server alone, and only when somebody wants them', async () => {
