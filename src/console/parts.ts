@@ -161,6 +161,19 @@ export const search = (visit: Visit, label: string, hint = '', hidden: Record<st
     ${hint === '' ? '' : html`<p class="soft">${hint}</p>`}
   </form>`
 
+/** A line of one figure over time: pairs of a time in seconds and a value. `span`: it covers at least these seconds. */
+export const lineChart = (
+  title: string,
+  { points, span, unit }: { unit: string; span: number; points: readonly (readonly [at: number, value: number])[] },
+): Html =>
+  html`<figure
+    class="chart"
+    data-line="${JSON.stringify(points)}"
+    data-unit="${unit}"
+    data-span="${span}"
+    aria-label="${title}"
+  ></figure>`
+
 /** A list of names and values. */
 export const facts = (rows: readonly (readonly [name: string, value: Cell])[]): Html =>
   html`<dl class="facts">

@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
-import { count, table, time, type Html } from '../parts.ts'
+import { count, lineChart, table, time, type Html } from '../parts.ts'
 import { found, type Place } from '../place.ts'
 import { objects, text } from '../visit.ts'
 
@@ -14,13 +14,7 @@ interface Point {
 
 const line = (title: string, unit: string, points: readonly (readonly [at: string, value: number])[]): Html =>
   html`<h2>${title}</h2>
-    <figure
-      class="chart"
-      data-line="${JSON.stringify(points.map(([at, value]) => [Date.parse(at) / SECOND, value]))}"
-      data-unit="${unit}"
-      data-span="${24 * 3600}"
-      aria-label="${title}"
-    ></figure>`
+    ${lineChart(title, { unit, span: 24 * 3600, points: points.map(([at, value]) => [Date.parse(at) / SECOND, value]) })}`
 
 export const activity: Place = {
   path: '/campaigns/:id/activity',

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
-import { badge, count, exactTime, facts, live, octets, table, time, type Html } from '../parts.ts'
+import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../visit.ts'
 
@@ -87,13 +87,7 @@ function hour(samples: readonly Thing[]): Html {
     return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
   const line = (title: string, unit: string, value: (sample: Thing) => number): Html =>
     html`<h3>${title}</h3>
-      <figure
-        class="chart"
-        data-line="${JSON.stringify(samples.map((sample) => [Date.parse(String(sample.attributes['at'])) / SECOND, value(sample)]))}"
-        data-unit="${unit}"
-        data-span="3600"
-        aria-label="${title}"
-      ></figure>`
+      ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(String(sample.attributes['at'])) / SECOND, value(sample)]) })}`
   const number =
     (name: string, per = 1) =>
     ({ attributes }: Thing): number =>
