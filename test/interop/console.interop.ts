@@ -448,7 +448,15 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const fixed = '/ /mail /receivers /queue /campaigns /campaigns/new /audiences /inboxes /suppressions /domains'
     const more = '/domains/sandbox.example /webhooks /tokens /agents /privacy /server /people /account'
     const own = [`/mail/${ids.mail}`, `/campaigns/${ids.draft}`, `/audiences/${ids.audience}`, `/inboxes/${ids.inbox}`]
-    const places = [...fixed.split(' '), ...more.split(' '), ...own]
+    const [contact] = await api('GET', `/audiences/${ids.audience}/contacts`)
+    const [webhook] = await api('GET', '/webhooks')
+    const parts = [
+      `/campaigns/${ids.draft}/activity`,
+      `/audiences/${ids.audience}/contacts/${contact.id}`,
+      `/webhooks/${webhook.id}`,
+      '/nonsense',
+    ]
+    const places = [...fixed.split(' '), ...more.split(' '), ...own, ...parts]
     for (const [scheme, width] of LOOKS) {
       await browser.emulate(scheme, width)
       for (const path of places) {
