@@ -1,7 +1,7 @@
 // The users of this server, for operators (D76).
 import { z } from 'zod'
 import { OperatorError, refuseAttribute } from '../base/errors.ts'
-import { isInbox } from '../inbound/recipients.ts'
+import { isReadHere } from '../inbound/recipients.ts'
 import { parseAddress } from '../message/address.ts'
 import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'
 import type { Reader } from '../store/database.ts'
@@ -61,11 +61,11 @@ export const people = define('people', {
       about: `Add a person. ${EXTENSION}`,
       async run({ attributes, parts }) {
         const { email, name: called, operator, reads_for } = attributes
-        if (isInbox(parts, parseAddress(email)?.address ?? ''))
+        if (isReadHere(parts, parseAddress(email)?.address ?? ''))
           throw refuseAttribute(
             'invalid',
             'email',
-            `${email} is an inbox of this server, so no link to sign in is mailed there: others may read it. Give another address, or run "postrider user add" and "postrider user passwd".`,
+            `Mail to ${email} comes to this server, where others may read it, so no link to sign in is mailed there. Give another address, or run "postrider user add" and "postrider user passwd".`,
           )
         const given = {
           email,

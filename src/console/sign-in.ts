@@ -14,7 +14,7 @@ import { rateKey } from '../api/client-address.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import type { People } from '../api/person.ts'
 import { readObject, readText } from '../api/pages.ts'
-import { isInbox } from '../inbound/recipients.ts'
+import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from './frame.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
@@ -204,14 +204,14 @@ async function addPasskey({ ours, passkeys, people }: Shared, context: Context):
 }
 
 /**
- * Mails a link when the address has an account. The answer does not reveal whether it has one. No link goes to an inbox
- * of this server: everybody who may read the inbox could sign in with it.
+ * Mails a link when the address has an account. The answer does not reveal whether it has one. No link goes to an
+ * address whose mail comes to this server: everybody who may read that mail could sign in with it.
  */
 async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
   const user = findUser(deps.store, email)
   if (!user) return
-  if (isInbox(deps, user.email)) {
-    const mend = `The address is an inbox here, which others may read. Set a password: postrider user passwd ${user.email}`
+  if (isReadHere(deps, user.email)) {
+    const mend = `Mail to the address comes to this server, where others may read it. Set a password: postrider user passwd ${user.email}`
     return deps.log.warn('sign-in link not mailed', { email: user.email, mend })
   }
   const now = deps.clock.now()

@@ -90,7 +90,7 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
  * Whether mail to an address comes to an inbox of this server, or to the people of a domain (postmaster, abuse). Others
  * may read that mail, so it must hold no secret of the address's owner.
  */
-export const isInbox = (deps: RecipientDeps, address: string): boolean => {
+export const isReadHere = (deps: RecipientDeps, address: string): boolean => {
   const judged = judgeRecipient(deps, address)
   return !isRefusal(judged) && (judged.kind === 'inbox' || judged.kind === 'role')
 }

@@ -241,9 +241,12 @@ describe('signing in', () => {
       name: '',
       reads_for: '',
     })
-    assert.match(added.text, /eve\+me@here\.test is an inbox of this server, so no link to sign in is mailed there/)
+    assert.match(
+      added.text,
+      /Mail to eve\+me@here\.test comes to this server, where others may read it, so no link to sign in is mailed there/,
+    )
     const role = await ann.send(await ann.open('/people'), 'add', { email: 'abuse@here.test', name: '', reads_for: '' })
-    assert.match(role.text, /abuse@here\.test is an inbox of this server/)
+    assert.match(role.text, /Mail to abuse@here\.test comes to this server/)
     await postrider.api('DELETE', `/inboxes/${inbox.body.data.id}`)
   })
 
@@ -701,12 +704,23 @@ describe('campaigns', () => {
     const test = await until(() => exchanger.heard.find(({ message }) => message.includes('Subject: [Test]')))
     assert.match(test.message, /Subject: \[Test\] For (?:ann|ben|=cmd|dora)\r\n/)
     assert.match(test.message, /a friend/)
+    // A token that may not see contacts learns nothing of them by a test.
+    const blind = await postrider.tokenFor(postrider.user, ['campaigns:write'])
+    const asked = document('campaign-tests', { email: 'blind@there.test' })
+    assert.equal((await postrider.api('POST', `${path}/test`, asked, { authorization: `Bearer ${blind}` })).status, 201)
+    const unfilled = await until(() => exchanger.heard.find(({ message }) => message.includes('blind@there.test')))
+    assert.match(unfilled.message, /Subject: \[Test\] For ?\r\n/)
     assert.equal(
       (await postrider.api('GET', `/campaigns${path.slice('/campaigns'.length)}`)).body.data.attributes.status,
       'draft',
     )
     assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
     await until(async () => (await ann.open(path)).text.includes('>sent</span'))
+    const reputation = `/domains/${await domainId()}/reputation`
+    await until(
+      async () => (await postrider.api('GET', reputation)).body.data.attributes.series.at(-1)?.deliveries >= 4,
+    )
+    assert.match((await ann.open('/domains/here.test')).text, /Reputation<\/h2>[^]*data-title="Delivered">\d+<\/td>/)
     assert.match((await ann.open(path)).text, /<summary>The mail as it looks<\/summary>[^]*\/preview"/)
     // What readers do is counted by hour and by link, machines apart, and each event once.
     const { deps } = postrider.appliance

@@ -140,8 +140,8 @@ function askButton(editor: Editor): void {
   const chosen = editor.isActive('buttonLink') ? editor.getAttributes('buttonLink') : undefined
   const href = askAddress('Where does the button lead?', chosen && String(chosen['href']))
   const label = href ? prompt('What stands on it?', chosen ? String(chosen['label']) : 'Read more') : null
-  if (!label) return editor.commands.focus() as unknown as void
-  if (chosen) editor.chain().focus().updateAttributes('buttonLink', { href, label }).run()
+  if (!label) editor.commands.focus()
+  else if (chosen) editor.chain().focus().updateAttributes('buttonLink', { href, label }).run()
   else insertBlock(editor, { type: 'buttonLink', attrs: { href, label } })
 }
 

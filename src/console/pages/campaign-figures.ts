@@ -26,7 +26,7 @@ export function factsOf(campaign: Thing, audience: Thing | undefined, domain: st
 
 const nameOf = (audience: Thing): string => text(audience, 'name') || 'its contacts'
 
-/** The share of a campaign from which on the rest is mail that receivers put off: no time can be told for it. */
+/** From this share on no time is told: the rest may be mail that receivers put off, which is tried again much later. */
 const TAIL = 0.95
 
 /** The progress of a campaign and, while it is sent, its speed and the remaining time. */
@@ -43,7 +43,7 @@ export function progress(campaign: Thing, at: number): Html {
     <p>
       ${count(ended)} of ${count(all)} delivered or at another
       end${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
-      ${going && pace === 0 ? 'The others wait: their receivers put them off, and they are tried again.' : ''}
+      ${going && pace === 0 ? 'Mail that a receiver puts off is tried again, so no time can be told for the last ones.' : ''}
     </p>`
 }
 
