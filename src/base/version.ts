@@ -1,5 +1,5 @@
 // The version of this program, the same as in package.json; a test checks it.
-export const version = '0.2.0'
+export const version = '0.3.0'
 
 declare const POSTRIDER_COMMIT: string | undefined
 
