@@ -50,6 +50,7 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         maxRecipients: submission.max_recipients,
         login: (password, client) => senders.login(password, client),
         welcome: (_, who) => submissions.welcome(who),
+        data: (who) => submissions.data(who),
         recipient: (recipient, from, who) => submissions.recipient(recipient, from, who),
         message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
         fault: (thrown) => void log.fault('submission', thrown),

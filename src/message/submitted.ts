@@ -2,7 +2,7 @@
 // for the fields that must be removed or added (D75, D77).
 import { rfc5322Date } from './compose.ts'
 import { AI_DISCLOSURE } from './custom-headers.ts'
-import { formatAddress, parseAddress, type Address } from './address.ts'
+import { formatAddress, parseAddress, toAscii, type Address } from './address.ts'
 import { MAX_FIELDS } from './mime-tree.ts'
 import { decoded, splitAddresses, utf8 } from './parse.ts'
 
@@ -48,7 +48,7 @@ export interface SubmittedHeader {
    * The header to send, octets as latin1 characters, without the empty line.
    * `messageId` is used when the mail has none.
    */
-  edited: (given: { messageId: string; now: number; ownSelectors: readonly string[] }) => string
+  edited: (given: { messageId: string; now: number }) => string
 }
 
 const WISHES = {
@@ -85,9 +85,9 @@ export function readSubmitted(header: Buffer): SubmittedHeader {
     subject: subject === undefined ? '' : decoded(subject),
     messageId: messageId ?? null,
     wishes,
-    edited: ({ messageId: made, now, ownSelectors }) => {
+    edited: ({ messageId: made, now }) => {
       const has = (name: string): boolean => fields.some((field) => field.name === name)
-      const kept = fields.filter((field) => !GOES.has(field.name) && !isOwnSignature(field, from.domain, ownSelectors))
+      const kept = fields.filter((field) => !GOES.has(field.name) && !isOwnSignature(field, from.domain))
       return [
         ...(has('date') ? [] : [`Date: ${rfc5322Date(now)}\r\n`]),
         ...(messageId === undefined ? [`Message-ID: ${made}\r\n`] : []),
@@ -169,12 +169,15 @@ function wishesOf(fields: readonly RawField[]): Wishes {
   return wishes
 }
 
-/** A signature with a selector of ours, from an earlier pass of the mail through this server: it is no longer valid. */
-function isOwnSignature({ name, raw }: RawField, domain: string, selectors: readonly string[]): boolean {
+/**
+ * A signature of the sending domain, whoever made it: the mail is changed here and signed again for this domain, so that
+ * the old one no longer holds (D123). Signatures of other domains stay.
+ */
+function isOwnSignature({ name, raw }: RawField, domain: string): boolean {
   if (name !== 'dkim-signature') return false
   const tags = raw
     .slice(raw.indexOf(':') + 1)
     .replace(/\s+/g, '')
     .split(';')
-  return tags.includes(`d=${domain}`) && selectors.some((selector) => tags.includes(`s=${selector}`))
+  return tags.some((tag) => tag.startsWith('d=') && toAscii(utf8(tag.slice(2)).replace(/\.$/, '')) === domain)
 }

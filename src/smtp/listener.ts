@@ -47,6 +47,8 @@ export interface ListenerOptions<Who = unknown> {
   login?: (password: string, client: string) => Promise<{ who: Who } | SmtpRefusal>
   /** Refuses a sender, or all mail for the moment; undefined: accepted. */
   welcome?: (from: string, who: Who) => SmtpRefusal | undefined
+  /** Refuses a message before it is sent (at DATA); undefined: the sender may still send. */
+  data?: (who: Who) => SmtpRefusal | undefined
   /** Refuses a recipient; undefined: accepted. */
   recipient: (address: string, from: string, who: Who) => Promise<SmtpRefusal | undefined> | SmtpRefusal | undefined
   /** Keeps the message. `bytes` gives the octets as they arrive, a little more than `maxBytes` at most; it ends without
@@ -170,7 +172,12 @@ function handlersOf<Who>(
     // commands too early by then.
     onConnect: (_, done) => done(),
     onSecure: (_, __, done) => done(),
-    onMailFrom: (_, session, done) => judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session))),
+    onMailFrom(_, session, done) {
+      const own = sessionOf(session.id)
+      const { data } = options
+      if (own && data) own.mayData = (said) => judge(said, fault, () => data(whoOf(session)))
+      judge(done, fault, () => options.welcome?.(senderOf(session), whoOf(session)))
+    },
     onRcptTo(address, session, done) {
       judge(done, fault, () => options.recipient(address.address, senderOf(session), whoOf(session)))
     },

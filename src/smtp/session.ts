@@ -48,6 +48,8 @@ export interface Patience {
 }
 
 export class InboundSession extends SMTPConnection {
+  /** Asked at DATA: whether the message may be sent. Undefined: it may. */
+  mayData: ((done: (error?: Error | null) => void) => void) | undefined
   #errors = 0
   #refused = 0
   #junk = 0
@@ -92,6 +94,27 @@ export class InboundSession extends SMTPConnection {
   override handler_RCPT(command: Buffer, callback: () => void): void {
     if (this.session.envelope.mailFrom && this.#refuses('rcpt to', command, [])) callback()
     else super.handler_RCPT(command, callback)
+  }
+
+  /**
+   * AUTH with "=" is an empty initial response (RFC 4954 §4), which the library takes for missing data. PLAIN: empty
+   * credentials, which are wrong. LOGIN: an empty user name, which is ignored here.
+   */
+  override handler_AUTH(command: Buffer, callback: () => void): void {
+    const [, mechanism] = /^AUTH\s+(PLAIN|LOGIN)\s+=\s*$/i.exec(command.toString('latin1')) ?? []
+    if (mechanism === undefined) return super.handler_AUTH(command, callback)
+    const response = /plain/i.test(mechanism) ? '\0\0' : '-'
+    super.handler_AUTH(Buffer.from(`AUTH ${mechanism} ${Buffer.from(response).toString('base64')}`), callback)
+  }
+
+  /** DATA is refused when the sender may no longer send: 354 is not given. */
+  override handler_DATA(command: Buffer, callback: () => void): void {
+    if (!this.mayData || this.session.envelope.rcptTo.length === 0) return super.handler_DATA(command, callback)
+    this.mayData((error) => {
+      if (!error) return super.handler_DATA(command, callback)
+      this.send((error as { responseCode?: number }).responseCode ?? 451, error.message)
+      callback()
+    })
   }
 
   /** NOOP counts as a command without mail (RFC 5321 §4.1.1.9). */

@@ -16,7 +16,7 @@ import { suppressedFor } from '../outbound/suppressions/stops.ts'
 import type { NewEmail } from '../outbound/accept/email.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
-import { db, sql, statement } from '../store/query.ts'
+import { db, statement } from '../store/query.ts'
 import { Intake, type Held } from '../store/intake.ts'
 import { SPOOL_ABOVE } from '../store/spool.ts'
 import { rolesOf } from './envelope.ts'
@@ -59,16 +59,6 @@ const activeDomains = statement<{ user_key: number }>()((arg) =>
     .where('deleted_at', 'is', null),
 )
 
-/** The selectors of a domain, with spaces between them. */
-const selectors = statement<{ user_key: number; name: string }>()((arg) =>
-  db
-    .selectFrom('dkim_keys as k')
-    .innerJoin('domains as d', 'd.key', 'k.domain_key')
-    .select(sql<string | null>`group_concat(k.selector, ' ')`.as('all'))
-    .where('d.user_key', '=', arg.user_key)
-    .where('d.name', '=', arg.name),
-)
-
 /** A message while it arrives. */
 interface Coming {
   id: string
@@ -94,6 +84,11 @@ export class Submissions {
   /** At MAIL: whether this sender may send now. The given return path is not used; our own replaces it. */
   welcome(sender: Sender): SmtpRefusal | undefined {
     return this.#deps.space.low ? FULL : this.#deps.senders.mayBegin(sender)
+  }
+
+  /** At DATA: whether this sender may still send. */
+  data(sender: Sender): SmtpRefusal | undefined {
+    return this.#deps.senders.stillThere(sender)
   }
 
   /** At RCPT: checks a recipient. Suppressions can be checked here only when the sending domain is known (D77). */
@@ -141,8 +136,8 @@ export class Submissions {
       refusal: undefined,
     }
     try {
-      for await (const chunk of bytes) await this.#take(coming, chunk, sender)
-      if (!coming.header && !coming.refusal) await this.#readHeader(coming, Buffer.concat(coming.head), sender)
+      for await (const chunk of bytes) await this.#take(coming, chunk)
+      if (!coming.header && !coming.refusal) await this.#readHeader(coming, Buffer.concat(coming.head))
       const refusal = sound() ?? coming.refusal ?? senders.stillThere(sender)
       return refusal ?? (await this.#submit(coming, envelope, sender))
     } finally {
@@ -151,7 +146,7 @@ export class Submissions {
   }
 
   /** Reads to the end even after a fault: the answer comes after the final dot. */
-  async #take(coming: Coming, chunk: Buffer, sender: Sender): Promise<void> {
+  async #take(coming: Coming, chunk: Buffer): Promise<void> {
     coming.size += chunk.length
     if (coming.size > this.#deps.maxBytes) coming.refusal = TOO_LARGE
     coming.octets.add(chunk)
@@ -163,17 +158,12 @@ export class Submissions {
     const head = Buffer.concat(coming.head)
     const [end, body] =
       head.indexOf('\r\n') === 0 ? [0, 2] : [head.indexOf('\r\n\r\n') + 2, head.indexOf('\r\n\r\n') + 4]
-    if (body > 3 || end === 0) await this.#readHeader(coming, head.subarray(0, end), sender, head.subarray(body))
+    if (body > 3 || end === 0) await this.#readHeader(coming, head.subarray(0, end), head.subarray(body))
     else if (head.length > MAX_HEADER) coming.refusal = unsendable(`The header is larger than ${MAX_HEADER / 1024} KB.`)
   }
 
-  async #readHeader(
-    coming: Coming,
-    header: Buffer,
-    { userKey }: Sender,
-    rest: Buffer = Buffer.alloc(0),
-  ): Promise<void> {
-    const { clock, store } = this.#deps
+  async #readHeader(coming: Coming, header: Buffer, rest: Buffer = Buffer.alloc(0)): Promise<void> {
+    const { clock } = this.#deps
     coming.head = []
     try {
       coming.header = readSubmitted(header)
@@ -186,8 +176,7 @@ export class Submissions {
     }
     const { domain } = coming.header.from
     coming.messageId = coming.header.messageId ?? `<${coming.id}@${domain}>`
-    const ownSelectors = store.fact(selectors({ user_key: userKey, name: domain }))?.all?.split(' ') ?? []
-    const edited = coming.header.edited({ messageId: coming.messageId, now: clock.now(), ownSelectors })
+    const edited = coming.header.edited({ messageId: coming.messageId, now: clock.now() })
     await coming.intake.add(Buffer.from(`${edited}\r\n`, 'latin1'))
     await coming.intake.add(rest)
   }

@@ -7,8 +7,11 @@ import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { findToken, liveToken, noteUse, scopesOf, type KnownToken } from '../accounts/tokens.ts'
+import { isSubscribed, UNSUBSCRIBED } from '../outbound/accept/admit.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { Store } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import { wordsOf } from './refusals.ts'
 
 export interface SendersDeps {
   store: Store
@@ -33,6 +36,15 @@ const MAX_KNOWN = 10_000
 const WRONG: SmtpRefusal = { code: 535, text: '5.7.8 The password is no API token of this server that may send mail' }
 const EXPIRED: SmtpRefusal = { code: 535, text: '5.7.8 The token has expired; create a new one' }
 const GONE: SmtpRefusal = { code: 530, text: '5.7.0 The token was revoked, has expired, or may no longer send mail' }
+
+const pausedAgent = statement<{ user_key: number; agent_id: string }>()((arg) =>
+  db
+    .selectFrom('agents')
+    .select('key')
+    .where('user_key', '=', arg.user_key)
+    .where('agent_id', '=', arg.agent_id)
+    .where('paused_at', 'is not', null),
+)
 
 export class Senders {
   readonly #deps: SendersDeps
@@ -59,9 +71,9 @@ export class Senders {
    * Never throws; a refusal because of the rate limit says how long to wait.
    */
   mayBegin(sender: Sender): SmtpRefusal | undefined {
-    const token = this.tokenOf(sender)
-    if (!token) return GONE
-    const { allowed, reset } = this.#deps.rates.take(token.id)
+    const gone = this.stillThere(sender)
+    if (gone) return gone
+    const { allowed, reset } = this.#deps.rates.take(this.tokenOf(sender)!.id)
     return allowed ? undefined : { code: 450, text: `4.7.1 Too many mails; try again in ${reset} s` }
   }
 
@@ -71,8 +83,15 @@ export class Senders {
     return token && maySend(token) && this.#deps.clock.now() < token.expires_at ? token : undefined
   }
 
+  /** Asked at MAIL, RCPT, DATA and the final dot: what was taken away holds at the next command (D77). */
   stillThere(sender: Sender): SmtpRefusal | undefined {
-    return this.tokenOf(sender) ? undefined : GONE
+    const { store } = this.#deps
+    const token = this.tokenOf(sender)
+    if (!token) return GONE
+    if (!isSubscribed(store, token.user_key)) return { code: 550, text: `5.7.1 ${UNSUBSCRIBED}` }
+    const { agent_id, user_key } = token
+    if (agent_id === null || !store.first(pausedAgent({ user_key, agent_id }))) return undefined
+    return { code: 550, text: `5.7.1 ${wordsOf(`The agent ${agent_id} of this token is paused`)}` }
   }
 
   #slowly(client: string): Promise<void> {

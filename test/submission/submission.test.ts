@@ -11,6 +11,7 @@ import { simpleParser } from 'mailparser'
 import { createTransport } from 'nodemailer'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { changeToken, createToken } from '../../src/accounts/tokens.ts'
+import { pauseAgent } from '../../src/outbound/reputation/agents.ts'
 import { suppress } from '../../src/outbound/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import { Senders } from '../../src/submission/senders.ts'
@@ -214,6 +215,81 @@ test('wrong, scopeless and expired tokens: 535, later each time; revoked and exp
   await appliance.deps.store.write((tx) => tx.run(raw('delete from tokens where id = ?', [short.token.id])))
   assert.equal(await holder.said('MAIL FROM:<shop@here.test>'), '530 5.7.0')
   holder.destroy()
+})
+
+test('a token that was revoked, paused or lost its subscription after RCPT is refused at DATA, before 354 (D77)', async () => {
+  const { deps } = postrider.appliance
+  const changes: Record<
+    string,
+    { gone: string; back?: string; parameter: (token: string) => string | number; code: string }
+  > = {
+    revoked: { gone: 'delete from tokens where id = ?', parameter: (token) => token, code: '530 5.7.0' },
+    expired: { gone: 'update tokens set expires_at = 1 where id = ?', parameter: (token) => token, code: '530 5.7.0' },
+    'without its scope': {
+      gone: `update tokens set scopes = '["emails:read"]' where id = ?`,
+      parameter: (token) => token,
+      code: '530 5.7.0',
+    },
+    'of an account without a subscription': {
+      gone: "update users set subscription_state = 'revoked' where key = ?",
+      back: "update users set subscription_state = 'active' where key = ?",
+      parameter: () => domain.user_key,
+      code: '550 5.7.1',
+    },
+  }
+  for (const [name, { back, code, gone, parameter }] of Object.entries(changes)) {
+    const { plaintext, token } = await tokenWith()
+    const client = await signedIn(plaintext)
+    assert.equal((await client.ask('MAIL FROM:<a@here.test>')).code, 250)
+    assert.equal((await client.ask('RCPT TO:<ada@there.test>')).code, 250)
+    await deps.store.write((tx) => tx.run(raw(gone, [parameter(token.id)])))
+    assert.equal(await client.said('DATA'), code, name)
+    assert.equal(await client.said('RCPT TO:<bob@there.test>'), code, name)
+    client.destroy()
+    if (back !== undefined) await deps.store.write((tx) => tx.run(raw(back, [parameter(token.id)])))
+  }
+})
+
+test('the agent of a token is paused after RCPT: DATA is refused, and goes on once it is resumed (D77)', async () => {
+  const { clock, store } = postrider.appliance.deps
+  const pause = (paused: boolean) =>
+    store.write((tx) => pauseAgent(tx, domain.user_key, 'courier', paused, clock.now()))
+  const { plaintext } = await tokenWith({ agentId: 'courier' })
+  const client = await signedIn(plaintext)
+  assert.equal((await client.ask('MAIL FROM:<a@here.test>')).code, 250)
+  assert.equal((await client.ask('RCPT TO:<ada@there.test>')).code, 250)
+  await pause(true)
+  assert.equal(await client.said('DATA'), '550 5.7.1')
+  await pause(false)
+  assert.equal((await client.ask('DATA')).code, 354)
+  client.destroy()
+})
+
+test('"=" is an empty initial response (RFC 4954 §4): wrong credentials for PLAIN, an empty user name for LOGIN', async () => {
+  const client = await secured()
+  let answer: string | undefined
+  void client.said('AUTH PLAIN =').then((said) => (answer = said))
+  const refused = await until(() => {
+    if (answer === undefined) postrider.clock.advance(100)
+    return answer
+  }, 'an answer')
+  assert.equal(refused, '535 5.7.8')
+  assert.equal((await client.ask('AUTH LOGIN =')).code, 334)
+  assert.equal(await client.said(Buffer.from(postrider.token).toString('base64')), '235 2.7.0')
+  client.destroy()
+})
+
+test('a DKIM-Signature of the sending domain goes, whatever its selector; one of another domain stays (D123)', async () => {
+  const signature = (d: string, s: string): string =>
+    `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${d}; s=${s};\r\n h=from:subject; bh=eA==; b=eA==\r\n`
+  const kept = signature('list.test', 'theirs') + signature('sub.here.test', 'below')
+  const gone = signature('here.test', 'older') + signature('HERE.test', 'other')
+  const message = `${gone}${kept}From: Shop <shop@here.test>\r\nTo: ada@there.test\r\nSubject: Signed before\r\n\r\nx`
+  await become(idOf(await answered(message)), 'delivered')
+  const { message: sent } = await arrived('Signed before')
+  assert.ok(sent.includes(kept), sent)
+  assert.doesNotMatch(sent, /s=(?:older|other);/)
+  assert.equal([...sent.matchAll(/\bd=here\.test;/gi)].length, 1)
 })
 
 /** What AUTH is answered, while the clock is turned on. */
@@ -605,7 +681,10 @@ test('every mail that went out is signed so that an independent verifier agrees'
   assert.ok(exchanger.heard.length > 10)
   for (const { message } of exchanger.heard) {
     const { results } = await dkimVerify(Buffer.from(message), { resolver, minBitLength: 512 })
-    const verdicts = results.map(({ status }) => status.result)
+    // Signatures of other domains were sent on as they came; their keys are not here.
+    const verdicts = results
+      .filter(({ signingDomain }) => signingDomain === 'here.test')
+      .map(({ status }) => status.result)
     assert.deepEqual(verdicts, ['pass'], message.slice(0, 2000))
   }
 })
