@@ -88,24 +88,30 @@ class LongLine extends Error {}
 export async function judge(job: JudgeJob): Promise<Judgement> {
   const { content, unjudged } = job
   const { header, start } = content ? await headerOf(content) : { header: '', start: 0 }
-  const { beyond, header: shown } = evidenceOf(header)
+  const { beyond, header: shown, unusable } = evidenceOf(header)
   if (unjudged !== undefined) beyond.unjudged = unjudged
   const signed = /^(?:dkim-signature|arc-message-signature)[ \t]*:/im.test(shown)
   try {
-    return await verdictsOf(job, signed ? Readable.from(signedMessage(shown, content!, start)) : whole(shown), beyond)
+    const message = signed ? Readable.from(signedMessage(shown, content!, start)) : whole(shown)
+    return await verdictsOf(job, message, beyond, unusable)
   } catch (thrown) {
     if (!(thrown instanceof LongLine)) throw thrown
     const unsigned = evidenceOf(
       header.replace(/^(?:dkim-signature|arc-message-signature)(?=[ \t\r\n]*:)/gim, 'x-beyond'),
     )
     const reason = `line over ${MAX_LINE / 1024} KB`
-    return verdictsOf(job, whole(unsigned.header), { ...beyond, signatures: reason, chain: reason })
+    return verdictsOf(job, whole(unsigned.header), { ...beyond, signatures: reason, chain: reason }, unusable)
   }
 }
 
 const whole = (header: string): Buffer => Buffer.from(`${header}\r\n`, 'latin1')
 
-async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Beyond): Promise<Judgement> {
+async function verdictsOf(
+  job: JudgeJob,
+  message: Readable | Buffer,
+  beyond: Beyond,
+  unusable: string | undefined,
+): Promise<Judgement> {
   const { client, dnsTime = DNS_PATIENCE, helo, hostname, mailFrom } = job
   const result = await authenticate(message, {
     ip: client,
@@ -122,7 +128,9 @@ async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Bey
   const dkim = passed?.status.result ?? 'none'
   const dmarc = result.dmarc ? result.dmarc.status.result : 'none'
   const arc = result.arc ? (result.arc.status?.result ?? 'none') : 'none'
-  const lacks = lackingOf(beyond)
+  // Whatever the library makes of such a From: a domain that is not the only author proves nothing.
+  const author = unusable ?? (result.dmarc ? undefined : 'From without one domain')
+  const lacks = lackingOf(beyond, author)
   const verdicts = {
     spf: result.spf ? result.spf.status.result : 'none',
     dkim: dkim === 'pass' ? dkim : (lacks.dkim?.result ?? dkim),
@@ -134,7 +142,7 @@ async function verdictsOf(job: JudgeJob, message: Readable | Buffer, beyond: Bey
     verdicts,
     field: field === undefined ? null : marked(field, lacks),
     beyond: reasonOf(beyond),
-    proven: isProven(result),
+    proven: lacks.dmarc === undefined && isProven(result),
   }
 }
 
@@ -144,7 +152,7 @@ type Method = 'dkim' | 'dmarc' | 'arc'
 type Lacks = Partial<Record<Method, { result: string; why: string }>>
 
 /** The methods without complete evidence, and the results that they get. */
-function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lacks {
+function lackingOf({ author, chain, header, signatures, unjudged }: Beyond, unusable: string | undefined): Lacks {
   const lacks: Lacks = {}
   const put = (method: Method, result: string, why: string | undefined): void => {
     if (why !== undefined) lacks[method] ??= { result, why }
@@ -152,7 +160,7 @@ function lackingOf({ author, chain, header, signatures, unjudged }: Beyond): Lac
   put('dkim', 'temperror', unjudged)
   put('dmarc', 'temperror', unjudged)
   put('dkim', 'policy', header ?? signatures)
-  put('dmarc', 'permerror', header ?? author)
+  put('dmarc', 'permerror', header ?? author ?? unusable)
   put('arc', 'fail', header ?? chain)
   return lacks
 }

@@ -36,6 +36,8 @@ export interface Evidence {
   /** Fields with their line ends, without the empty line. */
   header: string
   beyond: Beyond
+  /** Why the header names no author domain, or more than one: then DMARC cannot be judged (RFC 9989 §5.3.1). */
+  unusable: string | undefined
 }
 
 interface Row {
@@ -49,9 +51,11 @@ const SIGNATURES = new Set(['dkim-signature', 'arc-message-signature'])
 
 /** Selects the evidence. `header` is in latin1, up to the empty line. When it exceeds a limit, `beyond` says so. */
 export function evidenceOf(header: string): Evidence {
-  if (header.length > MAX_HEADER) return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` } }
+  if (header.length > MAX_HEADER)
+    return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` }, unusable: undefined }
   const rows = rowsOf(header)
-  if (rows.length > MAX_FIELDS) return { header: '', beyond: { header: `more than ${MAX_FIELDS} fields` } }
+  if (rows.length > MAX_FIELDS)
+    return { header: '', beyond: { header: `more than ${MAX_FIELDS} fields` }, unusable: undefined }
   const beyond: Beyond = {}
   const dropped = new Set([
     ...beyondSignatures(rows, beyond),
@@ -59,12 +63,13 @@ export function evidenceOf(header: string): Evidence {
     ...beyondAuthors(rows, beyond),
   ])
   const wanted = relevant(rows.filter((row) => !dropped.has(row)))
+  const unusable = beyond.author === undefined ? unusableAuthor(rows) : undefined
   const simple = wanted.filter((row) => SIGNATURES.has(row.key) && isSimple(row))
-  if (simple.length === 0) return { header: wanted.map(relaxed).join(''), beyond }
-  if (isTame(wanted)) return { header: wanted.map(asItCame).join(''), beyond }
+  if (simple.length === 0) return { header: wanted.map(relaxed).join(''), beyond, unusable }
+  if (isTame(wanted)) return { header: wanted.map(asItCame).join(''), beyond, unusable }
   beyond.signatures ??= 'simple signature over folds without end'
   const others = relevant(wanted.filter((row) => !simple.includes(row)))
-  return { header: others.map(relaxed).join(''), beyond }
+  return { header: others.map(relaxed).join(''), beyond, unusable }
 }
 
 const FIELD = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*:/
@@ -174,4 +179,31 @@ function beyondAuthors(rows: readonly Row[], beyond: Beyond): Row[] {
   if (authors.length <= MAX_AUTHORS && authors.every(({ octets }) => octets <= MAX_AUTHOR)) return []
   beyond.author = authors.length > MAX_AUTHORS ? `more than ${MAX_AUTHORS} From` : `From over ${MAX_AUTHOR / 1024} KB`
   return authors
+}
+
+/** Why the From fields name no single author domain; undefined when they do. */
+function unusableAuthor(rows: readonly Row[]): string | undefined {
+  const [author, second] = rows.filter(({ key }) => key === 'from')
+  if (!author) return 'no From'
+  if (second) return 'several From'
+  const domains = new Set(authorDomains(author))
+  if (domains.has('')) return 'From cannot be read'
+  return domains.size === 1 ? undefined : domains.size === 0 ? 'From without an address' : 'From of several domains'
+}
+
+/** The domains of the mailboxes in a From field; '' for a mailbox that cannot be read. */
+function authorDomains(row: Row): string[] {
+  const value = unfolded(row).slice(unfolded(row).indexOf(':') + 1)
+  return Buffer.from(value, 'latin1')
+    .toString()
+    .replace(/"(?:[^"\\]|\\.)*"/g, 'q')
+    .replace(/\([^()]*\)/g, ' ')
+    .split(/[,;]/)
+    .map((mailbox) => mailbox.trim())
+    .filter((mailbox) => mailbox !== '' && !/^[^<>@]*:$/.test(mailbox))
+    .map((mailbox) => {
+      const address = /<([^<>]*)>/.exec(mailbox)?.[1] ?? mailbox
+      const domain = /^[^@]*[^@\s:]\s*@\s*([\p{L}\p{N}\p{M}_.-]+)$/u.exec(address.trim())?.[1] ?? ''
+      return domain.toLowerCase().replace(/\.$/, '')
+    })
 }

@@ -53,6 +53,43 @@ describe('SPF', () => {
   })
 })
 
+describe('DMARC without a usable author (RFC 9989 §5.3.1, D124)', () => {
+  const UNUSABLE: Record<string, string> = {
+    none: '',
+    'two fields': 'From: ann@there.test\nFrom: bob@there.test\n',
+    'two domains': 'From: ann@there.test, bob@elsewhere.test\n',
+    empty: 'From:\n',
+    'no address': 'From: Ann\n',
+    'an address literal': 'From: ann@[192.0.2.1]\n',
+    'an empty group': 'From: Hidden:;\n',
+    'a name that looks like an address': 'From: ann@there.test <Ann>\n',
+    'an address without a local part': 'From: <@there.test>\n',
+  }
+  for (const [name, from] of Object.entries(UNUSABLE))
+    test(`${name}: permerror, never none`, async () => {
+      threads.look = zone({ 'TXT there.test': PASS_SPF, 'TXT _dmarc.there.test': ['v=DMARC1; p=reject'] })
+      const judged = await threads.judge({ from: 'ann@there.test', message: `${from}Subject: x\n\nx\n` })
+      assert.equal(judged.verdicts.dmarc, 'permerror')
+      assert.match(judged.field!, /\bdmarc=permerror \([^()]+\)/)
+      assert.equal([...judged.field!.matchAll(/dmarc=/g)].length, 1)
+      assert.equal(judged.proven, false)
+      assert.equal(judged.beyond, null)
+    })
+  const USABLE: Record<string, string> = {
+    'two mailboxes of one domain': 'ann@there.test, "Bob, too" <bob@THERE.test>',
+    'a name with an address in quotes': '"ceo@bank.test" <ann@there.test>',
+    'a comment': 'ann@there.test (Ann; of there, <x>)',
+    'a group': 'Us: ann@there.test;',
+    folded: 'Ann\n <ann@there.test>',
+  }
+  for (const [name, from] of Object.entries(USABLE))
+    test(`${name}: is judged`, async () => {
+      threads.look = zone({ 'TXT there.test': PASS_SPF, 'TXT _dmarc.there.test': ['v=DMARC1; p=reject'] })
+      const { verdicts } = await threads.judge({ from: 'ann@there.test', message: `From: ${from}\nSubject: x\n\nx\n` })
+      assert.equal(verdicts.dmarc, 'pass')
+    })
+})
+
 describe('DKIM', () => {
   /** What each signature says; the fifth mail's has an expiry that has passed. */
   const SIGNED: Record<string, string[]> = {
