@@ -132,13 +132,13 @@ export const outboundEmails = define('outbound-emails', {
       create: 'required',
       read: 'single',
       answer: z.string().nullable(),
-      about: `The HTML body; ${UNKEPT}`,
+      about: `The HTML body; with an empty one only the text is sent; ${UNKEPT}`,
       example: '<p>It is on its way.</p>',
     }),
     text: field(text(5 * MEGABYTE).nullable(), {
       create: 'optional',
       read: 'single',
-      about: `The plain text body; ${UNKEPT}`,
+      about: `The plain text body; made from the HTML when absent or empty; ${UNKEPT}`,
     }),
     idempotency_key: field(line(256, 'characters').min(1, 'must not be empty').nullable(), {
       create: 'optional',

@@ -35,12 +35,11 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
           throw new OperatorError(
             `No user has the domain ${parseAddress(from)!.domain}; register it with "postrider domain add".`,
           )
-        const html = `<p>${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</p>`
         const { email } = await submitEmail({ ...deps, fetching: fetchingOf(deps) }, domain.user_key, {
           from,
           to,
           subject,
-          html,
+          html: '',
           text,
         })
         const mail = await followed(deps, email.id)

@@ -2,7 +2,7 @@
 // mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, a soft
 // one where the text has none (RFC 2045 §6.7), so that pieces can be joined without counting columns.
 import type { Address } from './address.ts'
-import { plainText, rfc5322Date } from './compose.ts'
+import { isBlank, rfc5322Date, textFor } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
 import {
@@ -53,7 +53,8 @@ export interface CompiledCampaign {
   template: CampaignTemplate
   subject: Piece[]
   head: string
-  html: BodyPiece[]
+  /** Null: the mail has only the text. */
+  html: BodyPiece[] | null
   text: BodyPiece[]
 }
 
@@ -72,8 +73,8 @@ export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
       (replyTo.length > 0 ? addressField('Reply-To', replyTo) : '') +
       'MIME-Version: 1.0\r\n' +
       extra.map(([name, value]) => headerField(name, value)).join(''),
-    html: encodePieces(htmlPieces(html, tracking)),
-    text: encodePieces(cutTemplate(text ?? plainText(html))),
+    html: isBlank(html) ? null : encodePieces(htmlPieces(html, tracking)),
+    text: encodePieces(cutTemplate(textFor(html, text))),
   }
 }
 
@@ -113,6 +114,10 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
   const { date, extra, messageId, to, values } = recipient
   const { head, html, subject, template, text } = compiled
   const boundary = `=_alt_${template.seed}`
+  const plain = part(
+    'plain',
+    fillBody(compiled, text, recipient, (value) => value),
+  )
   return (
     addressField('To', [to]) +
     unstructured('Subject', fill(subject, values, oneLine)) +
@@ -120,19 +125,15 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
     `Date: ${rfc5322Date(date)}\r\n` +
     extra.map(([name, value]) => headerField(name, value)).join('') +
     head +
-    `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n\r\n` +
-    part(
-      boundary,
-      'plain',
-      fillBody(compiled, text, recipient, (value) => value),
-    ) +
-    part(boundary, 'html', fillBody(compiled, html, recipient, escapeHtml)) +
-    `--${boundary}--\r\n`
+    (html === null
+      ? plain
+      : `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n\r\n--${boundary}\r\n${plain}` +
+        `--${boundary}\r\n${part('html', fillBody(compiled, html, recipient, escapeHtml))}--${boundary}--\r\n`)
   )
 }
 
-const part = (boundary: string, subtype: string, body: string): string =>
-  `--${boundary}\r\nContent-Type: text/${subtype}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${body === '' ? SOFT : body}\r\n`
+const part = (subtype: string, body: string): string =>
+  `Content-Type: text/${subtype}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${body === '' ? SOFT : body}\r\n`
 
 function fillBody(
   { template: { tracking } }: CompiledCampaign,

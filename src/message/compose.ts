@@ -44,15 +44,28 @@ export function* compose(mail: Mail): Iterable<string> {
   yield* root.body()
 }
 
-/** mixed( alternative( text, related( html, inline files ) ), other files ); a level with one part only is left out. */
+/** Whether a body shows nothing: mail programs would show an empty page instead of the other body. */
+export const isBlank = (body: string): boolean => !/\S/.test(body)
+
+/** The plain text of a mail: its own, or made from the html when there is none. */
+export const textFor = (html: string, text: string | null): string =>
+  text === null || isBlank(text) ? plainText(html) : text
+
+/**
+ * mixed( alternative( text, related( html, inline files ) ), other files ); a level with one part only is left out, and
+ * so is an html part that shows nothing.
+ */
 function structure({ attachments, html, messageId, text, tracking }: Mail): Part {
   const seed = messageId.replace(/[^A-Za-z0-9]/g, '').slice(0, 32)
+  const plain = textPart('plain', textFor(html, text))
+  if (isBlank(html))
+    return multipart('mixed', seed, [plain, ...attachments.map((each) => attachmentPart(each, each.bytes))])
   const shown = attachments.filter(({ contentId, disposition }) => contentId !== null && disposition === 'inline')
   const attached = attachments.filter((attachment) => !shown.includes(attachment))
   const part = (attachment: Mail['attachments'][number]): Part => attachmentPart(attachment, attachment.bytes)
   const page = textPart('html', tracking ? track(html, tracking) : html)
   const related = multipart('related', seed, [page, ...shown.map(part)])
-  const alternative = multipart('alternative', seed, [textPart('plain', text ?? plainText(html)), related])
+  const alternative = multipart('alternative', seed, [plain, related])
   return multipart('mixed', seed, [alternative, ...attached.map(part)])
 }
 

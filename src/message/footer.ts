@@ -1,6 +1,6 @@
 // The footer with an unsubscribe link, for a campaign's mail whose author gave it none (D61): a small line at the end
 // of the html, and a last line of the text, in the language of the mail.
-import { plainText } from './compose.ts'
+import { isBlank, plainText, textFor } from './compose.ts'
 import { hasUnsubscribeLink } from './leave-link.ts'
 import { cutTemplate, tagsOf } from './template.ts'
 import { endOfBody } from './tracking.ts'
@@ -70,11 +70,13 @@ export function withFooter(
   { html, text }: { html: string; text: string | null },
   live: boolean,
 ): { html: string; text: string } {
-  const language = languageOf(html)
+  const plain = textFor(html, text)
+  // An html body of nothing but the footer would hide the text.
+  const textOnly = isBlank(html)
+  const language = languageOf(textOnly ? plain : html)
   const { ask, link } = WORDS[language]
-  const plain = text ?? plainText(html)
   return {
-    html: hasUnsubscribeLink(html) ? html : insert(html, footerOf(language, live)),
+    html: textOnly ? '' : hasUnsubscribeLink(html) ? html : insert(html, footerOf(language, live)),
     text: links(plain) ? plain : `${plain.trimEnd()}\n\n${ask} ${link}${live ? `: ${LINK}` : ''}\n`,
   }
 }

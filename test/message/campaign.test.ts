@@ -11,6 +11,7 @@ import {
   type CampaignTemplate,
 } from '../../src/message/campaign.ts'
 import { sign } from '../../src/message/dkim.ts'
+import { withFooter } from '../../src/message/footer.ts'
 import { stuffDots } from '../../src/message/compose.ts'
 import { track, readClickToken } from '../../src/message/tracking.ts'
 import { cutTemplate, escapeHtml, fill, strayBraces, textOfValue } from '../../src/message/template.ts'
@@ -402,4 +403,16 @@ test('a tag with a text of its own gives it to contacts without the value, as it
   assert.equal(filled({ name: 'A & B', city: 'Bergen', a: '<' }), 'Dear A &amp; B, Bergen&lt;!')
   assert.equal(filled({ 'a|b|c': 'field', a: 'x' }), 'Dear friend &amp; reader, field!')
   assert.deepEqual(strayBraces(cutTemplate('{{a}} {{ b<p>x {{c|d}} }} {{')), ['{{ b', '{{'])
+})
+
+test('a campaign with an empty html body is one text/plain part, with its way to leave', () => {
+  for (const html of ['', ' \r\n']) {
+    const bodies = withFooter({ html, text: 'Hello {{name}}' }, true)
+    const message = fillCampaign(compileCampaign(template(bodies)), recipient({ name: 'Ann', unsubscribe_url: LEAVE }))
+    assert.match(message, /^Content-Type: text\/plain; charset=utf-8\r$/m)
+    assert.doesNotMatch(message, /multipart|text\/html/)
+    assert.match(message, /Hello Ann[^]*unsubscribe/i)
+  }
+  const made = withFooter({ html: '<p>Hi</p>', text: ' ' }, true)
+  assert.match(made.text, /^Hi/)
 })

@@ -532,3 +532,22 @@ test('fields of ours cannot be used to smuggle another', () => {
   assert.ok(!names.includes('bcc'))
   assert.ok(!names.includes('sender'))
 })
+
+test('a body that shows nothing has no part: html "" is text alone, text "" is made from the html', async () => {
+  const file = { filename: 'a.txt', contentType: 'text/plain', contentId: 'a', disposition: 'inline' as const }
+  const attachments = [{ ...file, bytes: () => Buffer.from('file') }]
+  for (const html of ['', ' \r\n\t', '\u00a0\ufeff']) {
+    const raw = whole({
+      ...model,
+      html,
+      tracking: { base: 'https://t.test/', key: 'a', opens: true, clicks: true } as never,
+    })
+    assert.match(raw, /^Content-Type: text\/plain; charset=utf-8\r$/m, JSON.stringify(html))
+    assert.doesNotMatch(raw, /multipart|text\/html/)
+    assert.equal((await simpleParser(raw)).text, 'Hello\n')
+    const both = await simpleParser(whole({ ...model, html, attachments }))
+    assert.deepEqual([both.text?.trim(), both.html, both.attachments.length], ['Hello', false, 1])
+  }
+  for (const text of ['', ' \n']) assert.equal((await simpleParser(whole({ ...model, text }))).text, 'Hello\n')
+  assert.doesNotMatch(whole({ ...model, html: '', text: null }), /multipart|text\/html/)
+})
