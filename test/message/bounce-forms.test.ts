@@ -2,9 +2,16 @@
 // each is about, and what it means for the address (D35, D63). Each is about bob@there.test.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { wordsOf } from '../../src/message/bounce-text.ts'
 import { parseTree } from '../../src/message/mime-tree.ts'
 import { readReport, type Report } from '../../src/message/report.ts'
 import { classify, type BounceClass } from '../../src/smtp/bounce-class.ts'
+
+/** Says only that it is given up after five days of deferrals. */
+const UNSEEN = ['rfc3464-36.eml']
 
 const read = (message: string): Report | undefined => {
   const bytes = Buffer.from(message)
@@ -81,6 +88,103 @@ ${COPY}`,
 bob@there.test: Domain does not exist
 
     Below is a copy of the original message:
+`,
+  },
+  'OpenSMTPD 5, our mail in the copy speaks of success': {
+    from: 'Mailer Daemon <MAILER-DAEMON@mx.there.test>',
+    subject: 'Delivery status notification: error',
+    means: 'hard',
+    body: `    Hi!
+
+    This is the MAILER-DAEMON, please DO NOT REPLY to this e-mail.
+
+    An error has occurred while attempting to deliver a message for
+    the following list of recipients:
+
+bob@there.test: 550 5.1.1 No such user
+
+    Below is a copy of the original message:
+
+List-Id: <orders.here.test>
+Subject: Delayed: your order
+
+It was successfully delivered.
+`,
+  },
+  'OpenSMTPD 4, recipient and reason': {
+    from: 'Mailer Daemon <MAILER-DAEMON@mx.there.test>',
+    subject: 'Delivery attempt failed',
+    means: 'hard',
+    body: `    Hi !
+
+    This is the MAILER-DAEMON, please DO NOT REPLY to this e-mail it is
+    just a notification to let you know that an error has occured.
+
+Recipient: bob@there.test
+Reason:
+550 5.1.1 No such user
+
+    Below is a copy of your message:
+
+DKIM-Signature: v=1; d=here.test
+Subject: Hello
+`,
+  },
+  'OpenSMTPD 5, not allowed': {
+    from: 'Mailer Daemon <MAILER-DAEMON@mx.there.test>',
+    subject: 'Delivery status notification: error',
+    means: 'policy',
+    body: `    Hi!
+
+    You are not allowed to send a message to the following
+    list of recipients:
+
+bob@there.test: 550 5.7.1 Access denied
+`,
+  },
+  'Exim, the copy begins without a line that says so': {
+    from: 'Mail Delivery System <Mailer-Daemon@mx.there.test>',
+    subject: 'Mail delivery failed: returning message to sender',
+    means: 'hard',
+    body: `A message that you sent could not be delivered to one or more of its
+recipients. This is a permanent error. The following address(es) failed:
+
+  bob@there.test
+    550 5.1.1 No such user
+
+DKIM-Signature: v=1; d=here.test
+Subject: Your order
+
+Your order was successfully delivered.
+`,
+  },
+  McAfee: {
+    from: '<MAILER-DAEMON@gateway.there.test>',
+    subject: 'Delivery Status',
+    means: 'hard',
+    body: `    --- The following addresses had delivery problems ---
+
+<bob@there.test>   (Unknown user bob@there.test)
+`,
+  },
+  'PowerMTA, its words alone': {
+    from: 'postmaster@mta.there.test',
+    subject: 'Delivery report',
+    means: 'hard',
+    body: `Hello, this is the mail server on mta.there.test.
+
+  <bob@there.test>  delivery failed; will not continue trying
+550 5.1.1 User unknown
+`,
+  },
+  'Exchange, its words alone, in French': {
+    from: '<postmaster@there.test>',
+    subject: 'Non remis : Hello',
+    means: 'hard',
+    body: `Échec de la remise pour ces destinataires ou groupes :
+
+bob@there.test
+550 5.1.1 RESOLVER.ADR.RecipNotFound; not found
 `,
   },
   'OpenSMTPD, a warning': {
@@ -553,6 +657,29 @@ The following message could not be delivered.
 `,
   },
 }
+
+const EML = join(
+  process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url)),
+  'bounces/handover/eml',
+)
+const skip = existsSync(EML) ? false : `no corpus at ${EML}; set POSTRIDER_CORPORA`
+
+test('real reports are seen by their words alone, without their fields for programs (D63)', { skip }, () => {
+  const unseen = readdirSync(EML).filter((name) => {
+    const bytes = Buffer.from(readFileSync(join(EML, name), 'latin1').replace(/\r?\n/g, '\r\n'), 'latin1')
+    const tree = parseTree(bytes)
+    const words = wordsOf(bytes, tree).filter(
+      (line) => !/^(?:[A-Z][a-z]+-){1,2}[A-Z]\w+:|^(?:Action|Status):/i.test(line),
+    )
+    if (readReport(bytes, tree)?.kind !== 'bounce' || words.filter((line) => line.trim() !== '').length < 2)
+      return false
+    const header = tree.fields
+      .filter(({ name: field }) => !/^(?:content-|mime-|return-path|auto-sub|x-failed)/i.test(field))
+      .map(({ name: field, value }) => `${field}: ${value.replace(/\r?\n/g, ' ')}`)
+    return read([...header, '', ...words].join('\r\n'))?.kind !== 'bounce'
+  })
+  assert.deepEqual(unseen, UNSEEN)
+})
 
 describe('bounces in free words, by the servers that write them', () => {
   for (const [name, { body, from, means, more, subject }] of Object.entries(FORMS))
