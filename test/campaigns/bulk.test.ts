@@ -48,3 +48,46 @@ test('a transactional mail overtakes 2,500 mails of a campaign for the same doma
   assert.equal(exchanger.heard.length, 2505)
   assert.equal((await kit.stats(campaign))['deliveries'], 2500)
 })
+
+for (const [name, most] of [
+  ['one', 1],
+  ['two', 2],
+] as const)
+  test(`at an exchanger that takes ${name} at once, a mail goes between the mails of a campaign, without a pause (D34, D64)`, async () => {
+    const place = `narrow-${name}.test`
+    postrider.dns.set(place, 'MX', [`10 mx.${place}`])
+    postrider.dns.set(`mx.${place}`, 'A', ['127.0.0.1'])
+    const domain = await postrider.activeDomain(`from-${name}.test`)
+    const audience = await kit.audience(domain)
+    await kit.fill(
+      audience,
+      Array.from({ length: 400 }, (_, n) => `n${n}@${place}`),
+    )
+    // The connections of the test before are idle: they end by the clock.
+    await postrider.clock.advance(10_000)
+    const before = exchanger.heard.length
+    exchanger.script.greeting = (open) => (open > most ? '421 4.7.0 Too many connections' : '220 mx.test ESMTP')
+    const campaign = await kit.draft(audience)
+    assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
+    for (let n = 0; n < 3; n++) {
+      await until(() => exchanger.heard.length >= before + 30 * (n + 1), `${30 * (n + 1)} mails`)
+      const to = `somebody${n}@${place}`
+      const sent = document('outbound-emails', {
+        from: `a@from-${name}.test`,
+        to,
+        subject: 'Now',
+        html: '<p>x</p>',
+      })
+      const { body } = await postrider.api('POST', '/outbound-emails', sent)
+      // No clock is turned: neither mail waits for a pause.
+      await until(() => exchanger.heard.some((mail) => mail.to[0] === to), 'the mail')
+      const { id } = body.data as { id: string }
+      const attempts = async () =>
+        (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.recipients[0]
+      await until(async () => (await attempts()).status === 'delivered', 'its verdict')
+      assert.equal((await attempts()).attempts, 1)
+    }
+    assert.ok(exchanger.heard.length < before + 403, 'the campaign had not ended before')
+    await until(() => exchanger.heard.length === before + 403, 'the campaign goes on')
+    exchanger.script.greeting = '220 mx.test ESMTP'
+  })

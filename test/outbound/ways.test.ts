@@ -236,3 +236,26 @@ test('a lane brings along what it learned of its exchangers, and leaves with wha
   ways.take(one, route([host('b')]), () => limits)
   assert.equal(before.lanes.has(one), false)
 })
+
+test('campaign mail leaves one learned connection to other mail, yields the only one, and its pause lets one mail try (D34)', () => {
+  const ways = new Ways()
+  const [news, receipt] = [bulkLane('one.test'), 'one.test'].map((name) => new Lane(name, limits)) as [Lane, Lane]
+  const bulk = ways.take(news, route([host('a')]), () => limits)
+  const single = ways.take(receipt, route([host('a')]), () => limits)
+  assert.equal(bulk.most, single.most)
+  bulk.senders = 4
+  bulk.width.refused(4, 1000)
+  assert.deepEqual([bulk.width.allowed, bulk.most, single.most, bulk.yields], [2, 1, 0, true])
+  bulk.senders = 1
+  assert.deepEqual([bulk.most, single.most, bulk.yields], [1, 1, false])
+  bulk.width.refused(2, 5000)
+  assert.deepEqual([bulk.most, bulk.yields], [1, false], 'the only connection, and nobody else wants it')
+  receipt.waiting.push(mail)
+  single.offer(receipt)
+  assert.deepEqual([bulk.most, bulk.yields, bulk.isAwaited], [0, true, true])
+  bulk.senders = 0
+  bulk.backOff(news, 6000)
+  assert.deepEqual([single.most, receipt.pausedUntil], [1, 0])
+  assert.equal(single.succeeded(7000), true)
+  assert.equal(news.pausedUntil, 7000)
+})

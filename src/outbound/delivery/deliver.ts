@@ -153,10 +153,13 @@ export class DeliveryEngine {
         way.senders--
         this.#senders--
         this.#shaping.closed(way.limits)
-        for (const other of this.#lanes.ways()) this.#staff(other)
+        const ways = [...this.#lanes.ways()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
+        for (const each of ways) this.#staff(each)
       })
       this.#track(sent, `sender, first for ${work?.lane.domain}`)
     }
+    // An idle connection of the other kind of mail to the same exchangers ends when this mail needs its place.
+    if (way.hasWork && way.senders === 0 && way.most === 0) way.other?.idle.shift()?.(undefined)
     // An idle connection ends when another way needs its place.
     if (this.#idle > 0 && way.senders < way.most && way.hasWork)
       someIdle(this.#lanes.ways(), this.#senders >= max_connections ? undefined : way.limits)?.(undefined)
@@ -213,6 +216,7 @@ export class DeliveryEngine {
         if (used === 'narrowed') return void (connection = undefined)
         connection = used
         if (lane.due !== null) this.#loop.ring()
+        if (way.yields) return
         work = way.next() ?? (await this.#nextFor(way, connection))
       }
     } finally {
@@ -223,7 +227,7 @@ export class DeliveryEngine {
   /** Waits a little with an open connection for more mail; undefined when none came. */
   #nextFor(way: Way, connection: Connection | undefined): Promise<Work | undefined> | undefined {
     const { clock, config } = this.#deps
-    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(way.limits)
+    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(way.limits) || way.isAwaited
     if (!connection || this.#stopping || full) return undefined
     this.#idle++
     return way.idleFor(clock).finally(() => void this.#idle--)

@@ -23,7 +23,7 @@ const MAX_REFUSALS = 2
  * to change, and `open` is the present number of connections.
  */
 function concerned({ lane, way }: Place, about: readonly Verdict[]): { width: Width; open: number } {
-  return about.some(aboutTheDomain) ? { width: lane.width, open: lane.inHand } : { width: way.width, open: way.senders }
+  return about.some(aboutTheDomain) ? { width: lane.width, open: lane.inHand } : { width: way.width, open: way.open }
 }
 
 /** Whether a mail is sent over another connection instead. If the mail may be the cause, only a few are tried. */

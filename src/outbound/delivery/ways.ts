@@ -1,6 +1,7 @@
 // A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one way: its connections carry the
 // mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one provider
-// need few connections. Campaign mail has separate ways, as it has separate lanes.
+// need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts for
+// both together, and other mail goes first.
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Limits } from '../shaping.ts'
 import type { Route } from './connect.ts'
@@ -20,8 +21,12 @@ export interface Work {
 export class Way {
   readonly bulk: boolean
   readonly limits: Limits
-  /** The number of connections that the exchangers accept, as learned. */
-  readonly width = new Width()
+  /** The number of connections that the exchangers accept, as learned; one for the way and its other. */
+  readonly width: Width
+  /** The way to the same exchangers for the other kind of mail: campaign mail, or all else. */
+  other: Way | undefined
+  /** No connection worked, and no mail was accepted since. */
+  #closed = false
   /** Running senders. */
   senders = 0
   /** The pause of the way: no connection works. */
@@ -33,15 +38,48 @@ export class Way {
   /** Lanes that may have waiting mail; the first is the next. */
   readonly #turns = new Set<Lane>()
 
-  constructor(limits: Limits, bulk: boolean) {
+  constructor(limits: Limits, bulk: boolean, other?: Way) {
     this.limits = limits
     this.bulk = bulk
+    this.width = other?.width ?? new Width()
+    this.other = other
+    if (other) other.other = this
   }
 
-  /** The most connections of the way. A known provider has a limit for all domains together. */
+  /**
+   * The most connections of the way. A known provider has a limit for all domains together. What was learned counts for
+   * both ways to the exchangers. Campaign mail leaves one of these connections to other mail, or yields the only one
+   * while other mail waits. While campaign mail finds no connection, a single other mail tries first.
+   */
   get most(): number {
     const { domain_connections, provider_connections } = this.limits
-    return this.width.of(provider_connections || domain_connections)
+    const most = this.width.of(provider_connections || domain_connections)
+    const { other } = this
+    if (!this.bulk && other !== undefined && other.#closed) return Math.min(most, 1)
+    if (this.width.allowed === Infinity) return most
+    const left = Math.max(0, this.width.allowed - (other?.senders ?? 0))
+    if (!this.bulk) return Math.min(most, left)
+    const share = this.width.allowed > 1 ? this.width.allowed - 1 : other !== undefined && other.#wants ? 0 : 1
+    return Math.min(most, left, share)
+  }
+
+  /** The connections to the exchangers, of both ways. */
+  get open(): number {
+    return this.senders + (this.other?.senders ?? 0)
+  }
+
+  /** Whether a sender must end after its mail, because other mail needs its connection. */
+  get yields(): boolean {
+    return this.bulk && this.senders > this.most
+  }
+
+  /** Whether the other way has mail that waits for a connection of this one. */
+  get isAwaited(): boolean {
+    return this.other?.hasWork === true && this.open >= this.width.allowed
+  }
+
+  get #wants(): boolean {
+    return this.hasWork || this.senders > this.idle.length
   }
 
   /** Adds a lane with its waiting mail, and with the limits that were learned of its exchangers before. */
@@ -57,13 +95,24 @@ export class Way {
   /** Pauses all lanes of the way, and lanes that join later, because mail of `finder` found no working connection. */
   backOff(finder: Lane, now: number): void {
     finder.backOff(now)
+    this.#closed = true
     this.#pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until) }
     for (const lane of this.lanes) lane.pausedWith(this.#pause)
   }
 
-  /** Call it when a mail was accepted: a pause of the way ends for all its lanes. Returns whether there was a pause. */
+  /**
+   * Call it when a mail was accepted: a pause of the way, and of its other, ends for all lanes. Returns whether there was
+   * a pause.
+   */
   succeeded(now: number): boolean {
     this.width.succeeded(now)
+    const own = this.#reopen(now)
+    const others = this.other !== undefined && this.other.#reopen(now)
+    return own || others
+  }
+
+  #reopen(now: number): boolean {
+    this.#closed = false
     const paused = this.#pause.until > now
     if (paused) for (const lane of this.lanes) lane.reopen(this.#pause, now)
     this.#pause = { at: 0, until: 0 }
@@ -136,8 +185,10 @@ export class Ways {
 
   /** Puts a lane on the way of a route. `limits` is used when no other lane is on that way yet. */
   take(lane: Lane, route: Route, limits: () => Limits): Way {
-    const name = `${lane.bulk ? 'bulk' : ''}\n${nameOf(route)}`
-    const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk)
+    const exchangers = nameOf(route)
+    const nameFor = (bulk: boolean): string => `${bulk ? 'bulk' : ''}\n${exchangers}`
+    const name = nameFor(lane.bulk)
+    const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk, this.#ways.get(nameFor(!lane.bulk)))
     this.#ways.set(name, way)
     this.leave(lane)
     this.#taken.set(lane, way)
@@ -157,7 +208,11 @@ export class Ways {
 
   /** Forgets ways that no lane uses. */
   sweep(): void {
-    for (const [name, { lanes, senders }] of this.#ways) if (lanes.size === 0 && senders === 0) this.#ways.delete(name)
+    for (const [name, { lanes, other, senders }] of this.#ways) {
+      if (lanes.size > 0 || senders > 0) continue
+      this.#ways.delete(name)
+      if (other) other.other = undefined
+    }
   }
 }
 
