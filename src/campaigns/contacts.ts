@@ -5,7 +5,7 @@ import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
-import { parseAddrSpec } from '../message/address.ts'
+import { comparableOf } from '../message/address.ts'
 import { suppress, takeAll } from '../outbound/suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -31,7 +31,7 @@ export type ContactChange = Partial<NewContact> & { status?: Contact['status'] |
 
 /** The address trimmed, in lower case, with the domain as A-label; undefined when the text is not an address. */
 export function contactAddress(text: string): string | undefined {
-  return parseAddrSpec(text.trim())?.address.toLowerCase()
+  return comparableOf(text.trim())
 }
 
 const insertContact = statement<{

@@ -1,6 +1,7 @@
 // Mail addresses as people and programs write them: "Ann" <ann@b.example> (RFC 5322 §3.4, narrowed). Domains are kept
 // as lower-case A-labels (UTS 46), local parts as given. Refused on purpose: groups, comments, two addresses in one
 // text, address literals, quoted local parts, a final dot. The addresses of real people use none of these forms.
+import { comparable } from '../base/recipient-hash.ts'
 import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 
@@ -44,6 +45,12 @@ export function parseAddrSpec(text: string): Omit<Address, 'name'> | undefined {
   const domain = toAscii(text.slice(at + 1))
   if (domain === undefined || !domain.includes('.') || octets(local) + domain.length + 3 > 256) return undefined
   return { address: `${local}@${domain}`, local, domain }
+}
+
+/** A bare address in the form in which addresses are compared; undefined when the text is not one. */
+export function comparableOf(text: string): string | undefined {
+  const parsed = parseAddrSpec(text)
+  return parsed && comparable(parsed.address)
 }
 
 /** One address with an optional display name; undefined when the text is anything else. */

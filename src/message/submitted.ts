@@ -1,5 +1,6 @@
 // The header of a mail from SMTP submission, read field by field from its octets: the mail is sent on unchanged, except
 // for the fields that must be removed or added (D75, D77).
+import { comparable } from '../base/recipient-hash.ts'
 import { rfc5322Date } from './compose.ts'
 import { AI_DISCLOSURE } from './custom-headers.ts'
 import { formatAddress, parseAddress, toAscii, type Address } from './address.ts'
@@ -37,7 +38,7 @@ export interface SubmittedHeader {
   from: Address
   /** As the API shows it. */
   fromText: string
-  /** Mailboxes of To and Cc, by their address in lower case, as the API shows them. */
+  /** Mailboxes of To and Cc, by their comparable address, as the API shows them. */
   to: ReadonlyMap<string, string>
   cc: ReadonlyMap<string, string>
   subject: string
@@ -138,7 +139,7 @@ function listed(fields: readonly RawField[], name: string): Map<string, string> 
   for (const field of fields.filter((each) => each.name === name))
     for (const text of splitAddresses(valueOf(field))) {
       const address = parseAddress(text) ?? parseAddress(/<[^<>]*>/.exec(text)?.[0] ?? '')
-      const key = address?.address.toLowerCase()
+      const key = address && comparable(address.address)
       if (key !== undefined && !mailboxes.has(key))
         mailboxes.set(key, formatAddress({ name: decoded(address!.name), address: address!.address }))
     }

@@ -1,6 +1,7 @@
 // Erases an address from outbound mail: bodies are deleted, recipients become marks, suppressions keep only a hash.
 // Rows stay, so that figures stay correct. Mail that waits for the address is not sent; mail for other recipients is
 // still sent, without the address.
+import { comparable } from '../base/recipient-hash.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
 import { deliveryMachine } from '../states/delivery.ts'
@@ -66,7 +67,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
       [mail.key],
     ),
   )
-  const itsOwn = ({ address: to }: Waiting): boolean => to.toLowerCase() === address
+  const itsOwn = ({ address: to }: Waiting): boolean => comparable(to) === address
   if (deliveries.some((delivery) => itsOwn(delivery) && delivery.status === 'active')) return undefined
   const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
   const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))

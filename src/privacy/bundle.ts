@@ -1,5 +1,6 @@
 // Writes all data about a recipient as a zip:
 // records.json with every record, and each received mail as it arrived (D57).
+import { comparable } from '../base/recipient-hash.ts'
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -73,7 +74,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
   const written = reader.all(
     raw<{ key: number; address: string }>(`select key, address from deliveries where email_key in ${mails}`),
   )
-  const own = KEYS(written.flatMap((row) => (row.address.toLowerCase() === address ? [row.key] : [])))
+  const own = KEYS(written.flatMap((row) => (comparable(row.address) === address ? [row.key] : [])))
   return {
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',

@@ -1,7 +1,7 @@
 // The columns in which an account may hold a recipient's address. They show whether an account has data about a
 // recipient, and are searched when a ledger names addresses only by hash. The scrub searches more: files, and names
 // that people chose for audiences, agents and the like.
-import { parseAddrSpec } from '../message/address.ts'
+import { comparableOf } from '../message/address.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
@@ -108,7 +108,7 @@ export function addressesOf(reader: Reader, userKey: number): Set<string> {
 export function* addressesIn(text: string): Iterable<string> {
   for (const [word] of text.matchAll(/[^\s"<>,;:()[\]\\]+/g)) {
     if (!word.includes('@')) continue
-    const address = parseAddrSpec(word.replace(/(?<![.'}])[.'}]+$/, ''))?.address.toLowerCase()
+    const address = comparableOf(word.replace(/(?<![.'}])[.'}]+$/, ''))
     if (address !== undefined) yield address
   }
 }

@@ -7,7 +7,7 @@ import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
-import { parseAddrSpec } from '../message/address.ts'
+import { comparableOf } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -27,7 +27,7 @@ export interface RequestDeps {
 
 /** The address in a path, in the form used for searching. Throws 422. */
 export function recipientNamed(text: string): string {
-  const address = parseAddrSpec(text.trim())?.address.toLowerCase()
+  const address = comparableOf(text.trim())
   if (address === undefined)
     throw refuse(
       'invalid',

@@ -57,7 +57,9 @@ function characterForm(character: string, octets: boolean): string {
 function spellings(address: string): string[] {
   const at = address.lastIndexOf('@')
   const own = domainToUnicode(address.slice(at + 1))
-  return own === '' || address.endsWith(`@${own}`) ? [address] : [address, `${address.slice(0, at)}@${own}`]
+  const both = own === '' || address.endsWith(`@${own}`) ? [address] : [address, `${address.slice(0, at)}@${own}`]
+  // The letters of a local part may be stored as they were given, in their decomposed form.
+  return [...new Set(both.flatMap((each) => [each, each.normalize('NFD')]))]
 }
 
 const looseForm = (address: string, octets: boolean): string =>

@@ -1,4 +1,5 @@
 // The recipients of a submitted mail come from the envelope; the header only gives the role of each recipient (D75).
+import { comparable } from '../base/recipient-hash.ts'
 import type { SubmittedHeader } from '../message/submitted.ts'
 
 export interface Roles {
@@ -12,7 +13,7 @@ export interface Roles {
  * are visible, all others are hidden (bcc). An address in the header is written as the header writes it.
  */
 export function rolesOf(recipients: readonly string[], { cc, to }: Pick<SubmittedHeader, 'to' | 'cc'>): Roles {
-  const key = (address: string): string => address.toLowerCase()
+  const key = comparable
   const primary = recipients.find((address) => to.has(key(address))) ?? recipients[0]!
   const rest = recipients.filter((address) => key(address) !== key(primary))
   const [seen, unseen] = [

@@ -1,5 +1,6 @@
 // Receives mail that programs submit by SMTP: the same rules and the same queue as POST /outbound-emails (D75). When
 // `message` returns `accepted` the mail is on the disk.
+import { comparable } from '../base/recipient-hash.ts'
 import { createHash, type Hash } from 'node:crypto'
 import { DAY } from '../base/clock.ts'
 import { codeOf, Refusal } from '../base/errors.ts'
@@ -285,5 +286,5 @@ async function read(
 
 function distinct(addresses: readonly string[]): string[] {
   const seen = new Set<string>()
-  return addresses.filter((address) => !seen.has(address.toLowerCase()) && seen.add(address.toLowerCase()))
+  return addresses.filter((address) => !seen.has(comparable(address)) && seen.add(comparable(address)))
 }

@@ -5,6 +5,10 @@ import { after, before, test } from 'node:test'
 import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/outbound/suppressions/stops.ts'
 import { suppress, type NewSuppression } from '../../src/outbound/suppressions/suppressions.ts'
 import type { Domain } from '../../src/domains/find.ts'
+import { recipientHash } from '../../src/base/recipient-hash.ts'
+import { contactAddress } from '../../src/campaigns/contacts.ts'
+import { recipientsOf } from '../../src/outbound/accept/recipients.ts'
+import { names } from '../../src/store/erasing.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 
 let postrider: TestAppliance
@@ -72,4 +76,26 @@ test('an entry that was found is read again: it may have expired', async () => {
   const found = known(['eve'])
   assert.deepEqual(reasons(found, ['eve'], NOW + 999), ['soft_bounce'])
   assert.deepEqual(reasons(found, ['eve'], NOW + 1000), [undefined])
+})
+
+test('an address is one in every spelling of its letters: suppressed, erased and named twice (D36, D56, RFC 6532 §3.1)', async () => {
+  const { keyring, store } = postrider.appliance.deps
+  const [composed, decomposed] = ['zo\u00eb', 'ZOE\u0308'] as const
+  for (const [kept, asked] of [
+    [composed, decomposed],
+    [decomposed, composed],
+  ] as const) {
+    await stop(`${kept}.${asked === composed ? 1 : 2}`)
+    const [found] = stopsOf(store, keyring, wanted(`${asked}.${asked === composed ? 1 : 2}`), NOW)
+    assert.equal(found?.reason, 'hard_bounce')
+  }
+  assert.equal(recipientHash(keyring, `${composed}@there.test`), recipientHash(keyring, `${decomposed}@there.test`))
+  assert.equal(contactAddress(`${decomposed}@there.test`), `${composed}@there.test`)
+  const recipients = recipientsOf({ to: `${decomposed}@there.test`, cc: `${composed}@there.test` })
+  assert.deepEqual(
+    recipients.map(({ address }) => address.address),
+    [`${decomposed}@there.test`],
+    'sent as it was given',
+  )
+  assert.ok(names(`Dear ${decomposed}@there.test,`, `${composed}@there.test`))
 })

@@ -1,5 +1,6 @@
 // The recipients of a mail: the primary recipient, then cc, then bcc. An address that was named before is dropped
 // (specification "Outbound email"): a repeat within a list, a repeat of `to`, and in bcc a repeat of cc.
+import { comparable } from '../../base/recipient-hash.ts'
 import { parseAddress, type Address } from '../../message/address.ts'
 
 export type Role = 'to' | 'cc' | 'bcc'
@@ -34,7 +35,7 @@ export function listed(field: string, value: OneOrMore): { text: string; pointer
  * Local parts are compared without case:
  * in practice no two mailboxes differ by case alone, and one would get two copies.
  */
-export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => address.toLowerCase()
+export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => comparable(address)
 
 export function recipientsOf({ to, cc, bcc }: Addressed): Recipient[] {
   const seen = new Set<string>()

@@ -1,7 +1,7 @@
 // Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. This is
 // checked when a mail is accepted, when it is claimed, and again before it is sent.
 import type { Keyring } from '../../base/keyring.ts'
-import { erasedForm } from '../../base/recipient-hash.ts'
+import { comparable, erasedForm } from '../../base/recipient-hash.ts'
 import type { Reader } from '../../store/database.ts'
 import { db, sql, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/tables.ts'
@@ -10,7 +10,7 @@ import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 type Suppression = RowOf<'suppressions'>
 
 /** The form in which addresses are compared; the domain of `address` is an A-label already. */
-export const normalised = (address: string): string => address.trim().toLowerCase()
+export const normalised = comparable
 
 /** Entries of pairs of domain and address, given as JSON. A campaign is stopped by entries of every scope. */
 const entries = statement<{ pairs: string; scope: Suppression['scope']; now: number }>()((arg) =>
