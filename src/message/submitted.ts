@@ -171,8 +171,8 @@ function wishesOf(fields: readonly RawField[]): Wishes {
 }
 
 /**
- * A signature of the sending domain, whoever made it: the mail is changed here and signed again for this domain, so that
- * the old one no longer holds (D123). Signatures of other domains stay.
+ * A signature of the sending domain, whoever made it: the mail is changed here and signed again for this domain, so
+ * that the old one no longer holds (D123). Signatures of other domains stay.
  */
 function isOwnSignature({ name, raw }: RawField, domain: string): boolean {
   if (name !== 'dkim-signature') return false

@@ -64,7 +64,8 @@ for (const [name, most] of [
       Array.from({ length: 400 }, (_, n) => `n${n}@${place}`),
     )
     // The connections of the test before are idle: they end by the clock.
-    await postrider.clock.advance(10_000)
+    postrider.clock.advance(10_000)
+    await until(() => exchanger.open === 0, 'no connection')
     const before = exchanger.heard.length
     exchanger.script.greeting = (open) => (open > most ? '421 4.7.0 Too many connections' : '220 mx.test ESMTP')
     const campaign = await kit.draft(audience)

@@ -153,8 +153,7 @@ export class DeliveryEngine {
         way.senders--
         this.#senders--
         this.#shaping.closed(way.limits)
-        const ways = [...this.#lanes.ways()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
-        for (const each of ways) this.#staff(each)
+        for (const other of this.#lanes.ways()) this.#staff(other)
       })
       this.#track(sent, `sender, first for ${work?.lane.domain}`)
     }

@@ -63,8 +63,9 @@ export class LaneSet {
     return this.#ways.of(lane)
   }
 
-  ways(): IterableIterator<Way> {
-    return this.#ways.values()
+  /** All ways; those of campaign mail last, because other mail goes first. */
+  ways(): Way[] {
+    return [...this.#ways.values()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
   }
 
   /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */

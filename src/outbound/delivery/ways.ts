@@ -1,7 +1,7 @@
 // A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one way: its connections carry the
 // mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one provider
-// need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts for
-// both together, and other mail goes first.
+// need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts
+// for both together, and other mail goes first.
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Limits } from '../shaping.ts'
 import type { Route } from './connect.ts'
@@ -101,8 +101,8 @@ export class Way {
   }
 
   /**
-   * Call it when a mail was accepted: a pause of the way, and of its other, ends for all lanes. Returns whether there was
-   * a pause.
+   * Call it when a mail was accepted: a pause of the way, and of its other, ends for all lanes. Returns whether there
+   * was a pause.
    */
   succeeded(now: number): boolean {
     this.width.succeeded(now)
