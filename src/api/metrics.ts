@@ -36,6 +36,11 @@ async function text(deps: MetricsDeps): Promise<string> {
 }
 
 const LOOPBACK = /^(?:127\.|::1$)/
+/** A Host header of a request that was made for this machine; a proxy that sets nothing else keeps its public name. */
+const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])?(?::\d+)?$/i
+/** Fields that a proxy adds (RFC 9110 §7.6.3, RFC 7239), the usual ones and those of the large providers. */
+const PASSED_ON =
+  /^(?:via|forwarded|x-forwarded(?:-.*)?|x-real-ip|x-original-.*|x-client-ip|x-cluster-client-ip|true-client-ip|cf-.*|cdn-loop|fastly-.*|fly-.*|x-amzn-trace-id|x-envoy-.*)$/i
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
 
 export function createMetrics(deps: MetricsDeps): Hono {
@@ -43,7 +48,8 @@ export function createMetrics(deps: MetricsDeps): Hono {
   // A request through a proxy comes from another machine, even when the proxy is on this machine.
   const isHere = (context: Context): boolean =>
     LOOPBACK.test(clientAddress(context)) &&
-    ['x-forwarded-for', 'forwarded', 'x-real-ip'].every((name) => context.req.header(name) === undefined)
+    LOCAL_HOST.test(context.req.header('host') ?? '') &&
+    !Object.keys(context.req.header()).some((name) => PASSED_ON.test(name))
   app.get('/metrics', async (context) => {
     const { token } = deps.config.metrics
     const [, given] = /^bearer +(\S+)$/i.exec(context.req.header('authorization') ?? '') ?? []

@@ -1,16 +1,9 @@
-// The HTTP application as one function Request -> Response, and the listener that serves it on a socket.
-import type { Server } from 'node:http'
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
-import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
-import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
-import { Hono, type MiddlewareHandler } from 'hono'
-import { ACME_TLS } from '../acme/alpn.ts'
-import type { Certificate } from '../base/certificate.ts'
-import type { Clock } from '../base/clock.ts'
-import { codeOf, OperatorError, refuse } from '../base/errors.ts'
+// The HTTP application as one function Request -> Response; api/listen.ts serves it on sockets.
+import { createHash } from 'node:crypto'
+import type { HttpBindings } from '@hono/node-server'
+import { Hono, type Handler, type MiddlewareHandler } from 'hono'
+import { codeOf, refuse } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
-import { formatEndpoint, portOf } from '../base/network.ts'
-import { TLS_POLICY } from '../base/tls.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { createRouter } from '../jsonapi/routes.ts'
@@ -117,7 +110,7 @@ export function createApp(deps: ApiDeps): App {
     return context.json({ status: 'degraded', reasons: troubles.map(({ sentence }) => sentence) })
   })
   app.use(`${API_PATH}/*`, beginAnswer)
-  app.get(`${API_PATH}/openapi.json`, (context) => context.json(openApi(deps.config.http.public_url)))
+  app.get(`${API_PATH}/openapi.json`, describe(deps))
   app.route(
     API_PATH,
     createRouter({
@@ -147,6 +140,25 @@ export function createApp(deps: ApiDeps): App {
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
   return app
+}
+
+/**
+ * Answers with the OpenAPI document. It is made once for each public URL, which may be set after the start; a client
+ * that has it already gets 304 (RFC 9110 §13.1.2).
+ */
+function describe({ config }: ApiDeps): Handler {
+  let made = { url: '', body: '', tag: '' }
+  return (context) => {
+    const url = config.http.public_url
+    if (made.url !== url) {
+      const body = JSON.stringify(openApi(url))
+      made = { url, body, tag: `"${createHash('sha256').update(body).digest('base64url')}"` }
+    }
+    const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'public, max-age=300', ETag: made.tag }
+    const known = (context.req.header('if-none-match') ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''))
+    if (known.includes(made.tag) || known.includes('*')) return context.body(null, 304, headers)
+    return context.body(made.body, 200, headers)
+  }
 }
 
 type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
@@ -193,106 +205,4 @@ const timesSent = (bindings: Partial<HttpBindings> | undefined, name: string): n
 function isEncrypted(bindings: Partial<HttpBindings> | undefined): boolean {
   const socket = bindings?.incoming?.socket
   return socket !== undefined && 'encrypted' in socket && socket.encrypted === true
-}
-
-export interface HttpListener {
-  host: string
-  port: number
-  /** Uses another certificate for new connections; for HTTPS. */
-  renew(certificate: Certificate): void
-  /** Accepts no new connections; waits at most `patience` ms for requests in progress. */
-  close(patience: number): Promise<void>
-}
-
-/** Milliseconds for a request's header, and for the whole request with its body. */
-const HEADER_TIME = 30_000
-const REQUEST_TIME = 10 * 60_000
-
-/** The certificates for TLS handshakes. */
-export interface Shown {
-  certificate: Certificate
-  /** The certificate for a host that the client names (SNI); undefined: the default certificate. */
-  contextOf: (host: string) => SecureContext | undefined
-  /** The certificate that proves a name to a certificate authority (RFC 8737). */
-  proofFor?: (host: string) => Certificate | undefined
-}
-
-/**
- * Only a client that offers acme-tls/1 and nothing else gets the proof certificate. All other clients get HTTP/1.1 or
- * no protocol (RFC 7301 §3.2).
- */
-const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
-  function agree(this: TLSSocket, { protocols, servername }) {
-    const proof = protocols.length === 1 && protocols[0] === ACME_TLS ? proofFor?.(servername) : undefined
-    if (proof) this.setKeyCert(proof)
-    return protocols.find((each) => each === (proof ? ACME_TLS : 'http/1.1'))
-  }
-
-/**
- * Makes the application listen on a socket, over TLS when there is a certificate. Throws an OperatorError when it
- * cannot listen on the address.
- */
-export async function listen(
-  app: { fetch: App['fetch'] },
-  { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
-  clock: Clock,
-  key = 'http.listen',
-  tls?: Shown,
-): Promise<HttpListener> {
-  const limits = { headersTimeout: HEADER_TIME, requestTimeout: REQUEST_TIME, keepAliveTimeout: 65_000 }
-  const server = createAdaptorServer(
-    tls
-      ? {
-          fetch: app.fetch,
-          createServer: createTlsServer,
-          serverOptions: {
-            ...limits,
-            ...tls.certificate,
-            ...TLS_POLICY,
-            handshakeTimeout: HEADER_TIME,
-            SNICallback: (host, done) => done(null, tls.contextOf(host)),
-            ALPNCallback: protocolOf(tls),
-          },
-        }
-      : { fetch: app.fetch, serverOptions: limits },
-  ) as Server | TlsServer
-  // The handshake itself is the proof: the connection ends after it, without data (RFC 8737 §3).
-  server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
-    server.listen({ port, host, ipv6Only }, resolve)
-  })
-  return {
-    host,
-    port: portOf(server),
-    renew: (renewed) => (server as TlsServer).setSecureContext({ ...renewed, ...TLS_POLICY }),
-    close: (patience) =>
-      new Promise((resolve) => {
-        const inTime = clock.wake(clock.now() + patience, () => server.closeAllConnections())
-        server.close(() => {
-          inTime()
-          resolve()
-        })
-        server.closeIdleConnections()
-      }),
-  }
-}
-
-/** An error with one sentence about an address on which the server cannot listen; the system's error is its cause. */
-export function listenError(thrown: unknown, key: string, host: string, port: number): OperatorError {
-  const where = formatEndpoint(host, port)
-  const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
-  switch (codeOf(thrown)) {
-    case 'EADDRINUSE':
-      return said(`${where} is in use by another program; end it or choose another "${key}".`)
-    case 'EACCES':
-      return said(
-        `${where} needs rights that this user lacks; choose a port above 1023 or grant CAP_NET_BIND_SERVICE ("${key}").`,
-      )
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-      return said(`${where} is not an address of this machine; correct "${key}".`)
-    default:
-      return said(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
-  }
 }

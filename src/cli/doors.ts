@@ -2,7 +2,9 @@
 import type { Certificate } from '../base/certificate.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../api/clear-text.ts'
-import { listen, type App, type HttpListener } from '../api/server.ts'
+import { listen, type HttpListener } from '../api/listen.ts'
+import { Places } from '../api/places.ts'
+import type { App } from '../api/server.ts'
 import { openEach, type Address } from './families.ts'
 import type { Inbound } from './inbound.ts'
 import { openSubmission, type SubmissionParts } from './submission.ts'
@@ -36,6 +38,7 @@ export interface Doors {
 /** Opens all listeners, or none. Throws an OperatorError that names the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
   const { app, certificates, clearText, clock, config, inbound, keys, log } = parts
+  const places = new Places(config.http)
   const closing: ((patience: number) => Promise<void>)[] = []
   const stop = async (patience: number): Promise<void> => {
     await Promise.all(closing.map((close) => close(patience)))
@@ -46,7 +49,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
       contextOf: (host: string) => certificates.contextOf(host),
       proofFor: parts.proofFor,
     }
-    const listener = await listen(app, endpoint, clock, key, shown || undefined)
+    const listener = await listen(app, endpoint, { clock, key, places, tls: shown || undefined })
     if (tls) certificates.follow('https', (certificate) => listener.renew(certificate))
     closing.push((patience) => listener.close(patience))
     return listener
@@ -58,7 +61,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
     const { acme, http: web80 } = config
     if (acme.enabled || web80.tls_listen.length > 0)
       await openEach(acme.listen, log, async (address) => {
-        const listener = await listen(createClearText(clearText), address, clock, 'acme.listen')
+        const listener = await listen(createClearText(clearText), address, { clock, key: 'acme.listen', places })
         closing.push((patience) => listener.close(patience))
       })
     // Opened before the queue starts: mail to this server's own domains is delivered to this listener.

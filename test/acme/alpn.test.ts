@@ -13,7 +13,7 @@ import { proofCertificate } from '../../src/acme/alpn.ts'
 import type { CaAnswer } from '../../src/acme/http.ts'
 import { Renewals } from '../../src/acme/renewals.ts'
 import { Shelf } from '../../src/acme/shelf.ts'
-import { listen, type HttpListener } from '../../src/api/server.ts'
+import { listen, type HttpListener } from '../../src/api/listen.ts'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { HOUR } from '../../src/base/clock.ts'
 import { silentLog } from '../../src/base/log.ts'
@@ -30,9 +30,11 @@ before(async () => {
   listener = await listen(
     { fetch: () => new Response('here') },
     { host: '127.0.0.1', port: 0 },
-    new ManualClock(),
-    'http.tls_listen',
-    { certificate: own, contextOf: () => undefined, proofFor: (name) => proofs.get(name) },
+    {
+      clock: new ManualClock(),
+      key: 'http.tls_listen',
+      tls: { certificate: own, contextOf: () => undefined, proofFor: (name) => proofs.get(name) },
+    },
   )
 })
 after(async () => {

@@ -1,6 +1,7 @@
 // /metrics: Prometheus' text format, true figures, and for this machine alone.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
+import { request } from 'node:http'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -206,3 +207,26 @@ test('with metrics.token a Prometheus elsewhere reads them, and nobody else', as
   assert.equal((await fetch(url)).status, 200, 'this machine needs none')
   postrider.config.metrics.token = ''
 })
+
+for (const [name, value] of [
+  ['Via', '1.1 caddy'],
+  ['Forwarded', 'for=192.0.2.7'],
+  ['X-Forwarded-For', '192.0.2.7'],
+  ['X-Forwarded-Host', 'mail.example.com'],
+  ['X-Real-IP', '192.0.2.7'],
+  ['CF-Connecting-IP', '192.0.2.7'],
+  ['True-Client-IP', '192.0.2.7'],
+  ['Host', 'mail.example.com'],
+  ['Host', '127.0.0.1.example.com'],
+] as const)
+  test(`a request that a proxy passed on (${name}: ${value}) is not one of this machine`, async () => {
+    const { port } = postrider.appliance.http
+    const status = await new Promise((resolve, reject) => {
+      const asked = request({ port, host: '127.0.0.1', path: '/metrics', headers: { [name]: value } }, (response) => {
+        response.resume()
+        resolve(response.statusCode)
+      })
+      asked.on('error', reject).end()
+    })
+    assert.equal(status, 404)
+  })

@@ -1,0 +1,59 @@
+// The places for HTTP connections, of all listeners together and of one address (D113). They are a part of the
+// descriptors that the process has, so that SMTP, deliveries and the store keep theirs.
+import { readFileSync } from 'node:fs'
+import { BlockList, isIP, type Socket } from 'node:net'
+import type { Config } from '../base/config.ts'
+import { addNetwork, customerOf } from '../base/network.ts'
+
+/** The descriptors of a process for which the system tells no limit. */
+const USUAL_DESCRIPTORS = 1024
+const MOST = 4096
+
+/** The descriptors that this process may have open. */
+export function descriptors(): number {
+  try {
+    const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+    return Number(soft ?? USUAL_DESCRIPTORS)
+  } catch {
+    return USUAL_DESCRIPTORS
+  }
+}
+
+export class Places {
+  readonly #most: number
+  readonly #perAddress: number
+  readonly #trusted = new BlockList()
+  readonly #byAddress = new Map<string, number>()
+  #taken = 0
+
+  /**
+   * A quarter of the descriptors for all connections, and a quarter of these for one address. This machine and trusted
+   * proxies are one address for many people: only the limit of all holds for them.
+   */
+  constructor({ trusted_proxies }: Pick<Config['http'], 'trusted_proxies'>, available = descriptors()) {
+    this.#most = Math.min(MOST, Math.floor(available / 4))
+    this.#perAddress = Math.floor(this.#most / 4)
+    for (const network of ['127.0.0.0/8', '::1/128', ...trusted_proxies]) addNetwork(this.#trusted, network)
+  }
+
+  /** Gives a connection a place until it closes; false when there is none. */
+  take(socket: Pick<Socket, 'remoteAddress' | 'once'>): boolean {
+    const address = (socket.remoteAddress ?? '').replace(/^::ffff:/i, '')
+    const customer = customerOf(address)
+    const open = (this.#byAddress.get(customer) ?? 0) + 1
+    if (this.#taken >= this.#most || (open > this.#perAddress && !this.#isTrusted(address))) return false
+    this.#taken++
+    this.#byAddress.set(customer, open)
+    socket.once('close', () => {
+      this.#taken--
+      const left = this.#byAddress.get(customer)! - 1
+      if (left > 0) this.#byAddress.set(customer, left)
+      else this.#byAddress.delete(customer)
+    })
+    return true
+  }
+
+  #isTrusted(address: string): boolean {
+    return isIP(address) !== 0 && this.#trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
+  }
+}
