@@ -18,6 +18,7 @@ import { encodedSize } from '../../src/message/size.ts'
 import { fetchFile } from '../../src/outbound/accept/fetch.ts'
 import { typeOf } from '../../src/message/file-type.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { dkimOf, fieldsOf, heardAs, judgeAll, readByPython, shapeOf, withoutPython } from './captured.ts'
 import { mailsOf } from './mails.ts'
@@ -32,6 +33,8 @@ let dir: string
 /** Paths that the file server was asked for, and TCP connections it took, on whatever address. */
 const asked: string[] = []
 let connections = 0
+/** Answers that a test ends. */
+const holding: ServerResponse[] = []
 const { become, post, receiver, tryPost } = mailsOf(() => postrider)
 
 /** What the file server answers, by path. */
@@ -54,6 +57,8 @@ const ANSWERS: Record<string, (request: IncomingMessage, response: ServerRespons
     response.on('drain', more)
     more()
   },
+  '/part': (_, response) => response.end(Buffer.alloc(12 * MEGABYTE, 'part')),
+  '/held': (_, response) => void holding.push(response),
   '/cut': (_, response) => {
     response.writeHead(200, { 'content-length': '100' }).write('x')
     setImmediate(() => response.destroy())
@@ -547,6 +552,34 @@ test('path: anything but https, credentials, and what is no URL', async () => {
     ...bad.map((_, index) => `attachment_unavailable /${index}/path`),
   )
   assert.equal(connections, before)
+})
+
+test('path: files that are too much together are refused while they arrive, a few at a time (D112)', async () => {
+  const { bodies } = postrider.appliance.deps
+  const before = asked.length
+  const many = Array.from({ length: 20 }, () => ({ filename: 'a.txt', path: `https://files.test:${port}/part` }))
+  const { status, body } = await tryPost({ attachments: many })
+  assert.equal(status, 422)
+  assert.equal(body.errors[0].code, 'message_too_large')
+  assert.ok(asked.length - before <= 8, `${asked.length - before} files were fetched`)
+  assert.equal(bodies.taken, 0)
+})
+
+test('path: an account fetches four files at once, and what has arrived stands in the budget (D112)', async () => {
+  const { bodies } = postrider.appliance.deps
+  const held = { filename: 'a.txt', path: `https://files.test:${port}/held` }
+  const posts = [tryPost({ attachments: Array(3).fill(held) }), tryPost({ attachments: Array(3).fill(held) })]
+  await until(() => holding.length === 4)
+  const before = bodies.taken
+  holding[0]!.write('x'.repeat(50_000))
+  await until(() => bodies.taken >= before + 100_000)
+  for (let ended = 0; ended < 6; ended++) {
+    await until(() => holding.length > ended)
+    assert.ok(holding.length <= ended + 4)
+    holding[ended]!.end('y')
+  }
+  for (const { status } of await Promise.all(posts)) assert.equal(status, 201)
+  assert.equal(bodies.taken, 0)
 })
 
 test('path: what is not there, not whole, too large, or not who it says it is', async () => {

@@ -1,11 +1,12 @@
 // Receives attachments: decodes or fetches them, checks their type, and stores them for the composer. Small attachments
 // go into the body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
-import { release } from '../../base/memory.ts'
+import { Held, ownerOf, release, type Budget } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
+import { semaphore } from '../../base/semaphore.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
 import type { StoredAttachment } from '../../message/letters.ts'
 import type { Spool } from '../../store/spool.ts'
-import { fetchFile, type FetchDeps } from './fetch.ts'
+import { fetchFile, RULES, type FetchDeps } from './fetch.ts'
 
 export interface NewAttachment {
   content?: string | undefined
@@ -24,15 +25,83 @@ export interface Received extends Omit<StoredAttachment, 'content'> {
 /** An attachment of up to this many bytes is kept inside the body's JSON. */
 const INLINE_UP_TO = 16 * 1024
 
-/** Decodes or fetches all attachments; fetches run at the same time. Throws 422 with every problem found. */
-export async function receiveAttachments(deps: FetchDeps, given: readonly NewAttachment[]): Promise<Received[]> {
-  const results = await Promise.all(given.map((attachment, index) => receive(deps, attachment, index)))
+export interface ReceiveDeps {
+  fetching: FetchDeps
+  /** Fetched octets stand here beside the bodies of requests; for a command, which has a process to itself, nowhere. */
+  bodies?: Budget | undefined
+}
+
+/** A mail that becomes as large as this while its attachments are fetched is refused at once. */
+export interface Receiving {
+  userKey: number
+  /** Refuses octets with which the mail would be too large. */
+  fits: (octets: number) => void
+}
+
+/** The fetches at once of each account, kept while it has some. */
+const FETCHES = 4
+const fetches = new Map<number, { oneOf: ReturnType<typeof semaphore>; waiting: number }>()
+
+/** Runs a fetch when the account has fewer than FETCHES under way. */
+async function inTurn<T>(userKey: number, run: () => Promise<T>): Promise<T> {
+  const turn = fetches.get(userKey) ?? { oneOf: semaphore(FETCHES), waiting: 0 }
+  fetches.set(userKey, turn)
+  turn.waiting++
+  try {
+    return await turn.oneOf(run)
+  } finally {
+    turn.waiting--
+    if (turn.waiting === 0) fetches.delete(userKey)
+  }
+}
+
+/**
+ * Runs `use` with all attachments, decoded or fetched, a few at a time. What is fetched stands in the budget until
+ * `use` ends, and counts against the size of the mail while it arrives (D112). Throws 422 with every problem found, 503
+ * when too many bodies are under way.
+ */
+export async function withAttachments<T>(
+  deps: ReceiveDeps,
+  given: readonly NewAttachment[],
+  { fits, userKey }: Receiving,
+  use: (received: Received[]) => Promise<T>,
+): Promise<T> {
+  const held = deps.bodies && new Held(deps.bodies, ownerOf(userKey))
+  let ended: unknown
+  let fetched = 0
+  const arrived = (octets: number): void => {
+    fetched += octets
+    fits(fetched)
+    // While the pieces are joined to one buffer, they are in memory twice.
+    held?.more(octets * 2)
+  }
+  const load = (url: string) =>
+    inTurn(userKey, async () => {
+      if (ended !== undefined) throw ended
+      return fetchFile(deps.fetching, url, { ...RULES, arrived })
+    })
+  try {
+    const received = given.map((attachment, index) => receive(load, attachment, index))
+    for (const each of received) each.catch((thrown: unknown) => (ended ??= thrown))
+    // Every fetch has ended before the budget is given back.
+    await Promise.allSettled(received)
+    return await use(withoutProblems(await Promise.all(received)))
+  } finally {
+    held?.end()
+  }
+}
+
+function withoutProblems(results: readonly (Received | Problem)[]): Received[] {
   const problems = results.filter((result): result is Problem => 'code' in result)
   if (problems.length > 0) throw new Refusal(problems)
   return results as Received[]
 }
 
-async function receive(deps: FetchDeps, given: NewAttachment, index: number): Promise<Received | Problem> {
+async function receive(
+  load: (url: string) => ReturnType<typeof fetchFile>,
+  given: NewAttachment,
+  index: number,
+): Promise<Received | Problem> {
   const problem = (code: Problem['code'], member: string, detail: string): Problem => ({
     code,
     detail,
@@ -45,7 +114,7 @@ async function receive(deps: FetchDeps, given: NewAttachment, index: number): Pr
   let fetchedType: string | undefined
   if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
   else {
-    const fetched = await fetchFile(deps, given.path)
+    const fetched = await load(given.path)
     if ('refused' in fetched)
       return problem('attachment_unavailable', 'path', `The attachment's URL ${fetched.refused}.`)
     bytes = fetched.bytes

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
-import { codeOf, messageOf } from '../../base/errors.ts'
+import { codeOf, messageOf, Refusal } from '../../base/errors.ts'
 import { ForbiddenAddress, guardedLookup, type Guard } from '../../base/guard.ts'
 import { allowPublicAnd } from '../../base/network.ts'
 import type { Resolver } from '../../base/resolver.ts'
@@ -36,13 +36,18 @@ export interface FetchRules {
   timeout: number
   maxBytes: number
   redirects: number
+  /** Is told of octets before they are kept; throws when no more may be kept. */
+  arrived?: (octets: number) => void
 }
 
 const MB = 1024 * 1024
 /** The rules for attachments. */
-const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * MB, redirects: 3 }
+export const RULES: FetchRules = { timeout: 10 * SECOND, maxBytes: 30 * MB, redirects: 3 }
 
-/** The bytes behind a URL, or the reason for a failure as the end of a sentence ("is not a URL"). Never throws. */
+/**
+ * The bytes behind a URL, or the reason for a failure as the end of a sentence ("is not a URL"). Throws only what
+ * `arrived` throws.
+ */
 export async function fetchFile(
   deps: FetchDeps,
   text: string,
@@ -54,11 +59,11 @@ export async function fetchFile(
   for (let hop = 0; hop <= redirects; hop++) {
     const target = checkUrl(deps, url)
     if (typeof target === 'string') return { refused: target }
-    const answer = await get(deps, target, abort, rules).catch((thrown: unknown) => ({
-      refused: abort.aborted
-        ? `did not arrive within ${timeout / SECOND} s`
-        : `cannot be fetched: ${codeOf(thrown) || messageOf(thrown)}`,
-    }))
+    const answer = await get(deps, target, abort, rules).catch((thrown: unknown) => {
+      if (thrown instanceof Refusal) throw thrown
+      const late = `did not arrive within ${timeout / SECOND} s`
+      return { refused: abort.aborted ? late : `cannot be fetched: ${codeOf(thrown) || messageOf(thrown)}` }
+    })
     if (!('location' in answer)) return answer
     url = URL.canParse(answer.location, target) ? new URL(answer.location, target).href : answer.location
   }
@@ -93,7 +98,7 @@ function get(
   deps: FetchDeps,
   url: URL,
   signal: AbortSignal,
-  { maxBytes }: FetchRules,
+  { arrived, maxBytes }: FetchRules,
 ): Promise<Fetched | { refused: string } | { location: string }> {
   return new Promise((resolve, reject) => {
     const outgoing = request(
@@ -118,6 +123,12 @@ function get(
         let size = 0
         response.on('data', (chunk: Buffer) => {
           size += chunk.length
+          try {
+            arrived?.(chunk.length)
+          } catch (thrown) {
+            chunks.length = 0
+            return void response.destroy(thrown as Error)
+          }
           chunks.push(chunk)
           if (size > maxBytes) give(tooLarge)
         })

@@ -2,7 +2,8 @@
 // one transaction, and wakes the queue. When the promise resolves, the mail is on the disk.
 import type { Clock } from '../../base/clock.ts'
 import type { Config } from '../../base/config.ts'
-import { codeOf, refuseAttribute } from '../../base/errors.ts'
+import { codeOf, refuseAttribute, type Refusal } from '../../base/errors.ts'
+import type { Budget } from '../../base/memory.ts'
 import { newId } from '../../base/ids.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { useTokenDay } from '../../accounts/token-days.ts'
@@ -14,7 +15,7 @@ import type { Store, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import { admit, requireSendingDomain, type SendingDomain, type Submission } from './admit.ts'
-import { receiveAttachments, storeAttachments } from './attachments.ts'
+import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
 import { filesOf } from '../body.ts'
 import type { SubmittedBody, WrittenBody } from '../../message/letters.ts'
@@ -30,6 +31,8 @@ export interface SubmitDeps {
   spool: Spool
   config: Pick<Config, 'delivery' | 'plans'>
   fetching: FetchDeps
+  /** The limit in which fetched attachments stand, if there is one (D112). */
+  bodies?: Budget | undefined
   /** Tells the queue that mail for a lane is due. */
   ring: (lane: string) => void
 }
@@ -203,8 +206,8 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  * Before the transaction, because writing files takes longer than a row.
  */
 async function storeBody(deps: SubmitDeps, submission: Submission, id: string): Promise<Files> {
-  const { given } = submission
-  const { clock, fetching, keyring, spool, store } = deps
+  const { given, userKey } = submission
+  const { clock, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message)
   const body: WrittenBody = {
     html: given.html,
@@ -216,24 +219,29 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
   if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
   // Checked here before the disk is written, and again inside the transaction, where the result is final.
   admit(store, keyring, submission, clock.now())
-  const received = await receiveAttachments(fetching, given.attachments ?? [])
-  const size = encodedSize({
-    html: body.html,
-    text: body.text,
-    headers: body.headers ?? [],
-    attachments: received,
+  const parts = { html: body.html, text: body.text, headers: body.headers ?? [] }
+  const judgeSize = (attachments: readonly { size: number }[]): void => {
+    const size = encodedSize({ ...parts, attachments })
+    if (size >= MAX_MESSAGE) throw tooLarge(size)
+  }
+  const fits = (octets: number): void => {
+    if (octets >= MAX_MESSAGE) throw tooLarge(octets)
+  }
+  return withAttachments(deps, given.attachments ?? [], { userKey, fits }, async (received) => {
+    judgeSize(received)
+    const { stored, files } = await storeAttachments(spool, id, received)
+    const content = JSON.stringify({ ...body, attachments: stored })
+    if (content.length <= SPOOL_ABOVE) return { content, names: files }
+    return { content: null, names: [await spool.put(id, content), ...files] }
   })
-  if (size >= MAX_MESSAGE)
-    throw refuseAttribute(
-      'message_too_large',
-      'attachments',
-      `The mail would have ${(size / 1024 / 1024).toFixed(1)} MB once encoded; it must stay under 40 MB.`,
-    )
-  const { stored, files } = await storeAttachments(spool, id, received)
-  const content = JSON.stringify({ ...body, attachments: stored })
-  if (content.length <= SPOOL_ABOVE) return { content, names: files }
-  return { content: null, names: [await spool.put(id, content), ...files] }
 }
+
+const tooLarge = (size: number): Refusal =>
+  refuseAttribute(
+    'message_too_large',
+    'attachments',
+    `The mail would have ${(size / 1024 / 1024).toFixed(1)} MB or more once encoded; it must stay under 40 MB.`,
+  )
 
 /** Stores the octets with the facts that were read from them; a large message is a file of the spool already. */
 async function storeMessage(
