@@ -12,7 +12,7 @@ import { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
 import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
-import { page, readText } from './pages.ts'
+import { page, readText, type Reading } from './pages.ts'
 import { People, type Person, type PersonDeps } from './person.ts'
 import { codePage, consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
 
@@ -34,7 +34,7 @@ interface Asking {
 
 type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
-export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps
+export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps & Reading
 
 interface Shared {
   deps: AuthorizeDeps
@@ -95,7 +95,7 @@ async function showRequest(shared: Shared, context: Context): Promise<Response> 
 /** Performs the action of a submitted form: sign in, sign out, allow or deny. */
 async function act(shared: Shared, context: Context): Promise<Response> {
   const { deps, people } = shared
-  const text = await readText(context.req.raw, MAX_BODY)
+  const text = await readText(context, deps, MAX_BODY)
   if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
   const form = new URLSearchParams(text)
   const judged = await judge(deps, form.get('request') ?? '', (id) => clientOf(shared, context, id))

@@ -4,7 +4,7 @@ import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import type { Clock } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import type { Budget } from '../base/memory.ts'
+import { ownerOf, type Budget } from '../base/memory.ts'
 import type { Config } from '../base/config.ts'
 import { counters } from '../base/counters.ts'
 import { RateLimit, type Rate } from '../accounts/rates.ts'
@@ -74,7 +74,7 @@ async function answer(deps: McpDeps, context: Context, inside: Inside, rates: Ra
   const request = context.req.raw
   if (request.method !== 'POST') return faultOf(405, -32000, 'This server speaks by POST alone.', { Allow: 'POST' })
   try {
-    return await withBody(request, { most: MAX_BODY, budget: deps.bodies }, (text) =>
+    return await withBody(request, { most: MAX_BODY, budget: deps.bodies, owner: ownerOf(access.user_key) }, (text) =>
       perform({ access, inside, request }, text, spend),
     )
   } catch (thrown) {

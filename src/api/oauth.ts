@@ -4,6 +4,7 @@
 import { Hono, type Context } from 'hono'
 import { cors } from 'hono/cors'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
+import type { Budget } from '../base/memory.ts'
 import type { Config } from '../base/config.ts'
 import { RateLimit } from '../accounts/rates.ts'
 import { allowedNow } from '../accounts/oauth-allowed.ts'
@@ -17,6 +18,7 @@ export interface OauthDeps {
   store: Store
   clock: Clock
   config: Pick<Config, 'http' | 'oauth'>
+  bodies: Budget
 }
 
 export const SCOPE = 'mcp:use'
@@ -100,10 +102,10 @@ function publish(app: Hono, path: string, document: () => object): void {
 }
 
 /** The form of a request, or the answer to a malformed one. */
-async function readForm(context: Context): Promise<URLSearchParams | Response> {
+async function readForm(deps: OauthDeps, context: Context): Promise<URLSearchParams | Response> {
   if (!/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
     return oauthError(context, 400, 'invalid_request', 'The body must be application/x-www-form-urlencoded.')
-  const text = await readText(context.req.raw, MAX_BODY)
+  const text = await readText(context, deps, MAX_BODY)
   if (text === undefined) return oauthError(context, 413, 'invalid_request', 'The body is too large.')
   const form = new URLSearchParams(text)
   const names = [...form.keys()]
@@ -117,7 +119,7 @@ async function readForm(context: Context): Promise<URLSearchParams | Response> {
 async function register(deps: OauthDeps, context: Context): Promise<Response> {
   if (!/^application\/json\s*(?:;|$)/i.test(context.req.header('content-type') ?? ''))
     return oauthError(context, 400, 'invalid_client_metadata', 'The body must be application/json.')
-  const text = await readText(context.req.raw, MAX_BODY)
+  const text = await readText(context, deps, MAX_BODY)
   if (text === undefined) return oauthError(context, 413, 'invalid_client_metadata', 'The body is too large.')
   let body: unknown
   try {
@@ -148,7 +150,7 @@ async function register(deps: OauthDeps, context: Context): Promise<Response> {
 
 /** Exchanges a code or a refresh token for tokens (OAuth 2.1 §3.2). */
 async function issue(deps: OauthDeps, context: Context): Promise<Response> {
-  const form = await readForm(context)
+  const form = await readForm(deps, context)
   if (form instanceof Response) return form
   const exchange = await redeem(deps, form)
   if ('status' in exchange) return refusal(context, exchange)
@@ -158,7 +160,7 @@ async function issue(deps: OauthDeps, context: Context): Promise<Response> {
 
 /** Revokes a token (RFC 7009). */
 async function revoke(deps: OauthDeps, context: Context): Promise<Response> {
-  const form = await readForm(context)
+  const form = await readForm(deps, context)
   if (form instanceof Response) return form
   const client = clientOf(deps, form)
   if (!client) return refusal(context, UNKNOWN_CLIENT)

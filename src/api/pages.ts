@@ -2,6 +2,11 @@
 // usable with keyboard, screen reader and phone.
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
+import type { Config } from '../base/config.ts'
+import { Refusal } from '../base/errors.ts'
+import type { Budget } from '../base/memory.ts'
+import { withOctets, type BodyLimits } from '../jsonapi/body.ts'
+import { rateKey } from './client-address.ts'
 
 type Html = ReturnType<typeof html>
 
@@ -64,16 +69,26 @@ export function page(
   )
 }
 
+/** What the readers below need: the budget of all bodies (D74), and who trusts which proxies. */
+export interface Reading {
+  bodies: Budget
+  config: Pick<Config, 'http'>
+}
+
 /** A request's body as text; undefined when it has more than `max` octets. */
-export const readText = async (request: Request, max: number): Promise<string | undefined> =>
-  (await readBytes(request, max))?.toString('utf8')
+export const readText = (context: Context, deps: Reading, max: number): Promise<string | undefined> =>
+  withinMost(withOctets(context.req.raw, strangers(context, deps, max), (octets) => octets.toString('utf8')))
 
 /**
  * The JSON object in a request's body of at most `max` octets; {} when there is no body; undefined when it is longer or
  * not a JSON object.
  */
-export async function readObject(request: Request, max: number): Promise<Record<string, unknown> | undefined> {
-  const text = await readText(request, max)
+export async function readObject(
+  context: Context,
+  deps: Reading,
+  max: number,
+): Promise<Record<string, unknown> | undefined> {
+  const text = await readText(context, deps, max)
   if (text === '') return {}
   try {
     const value: unknown = JSON.parse(text ?? '')
@@ -83,14 +98,19 @@ export async function readObject(request: Request, max: number): Promise<Record<
   }
 }
 
-/** A request's body; reading stops after `max` octets, then the result is undefined. */
-export async function readBytes(request: Request, max: number): Promise<Buffer<ArrayBuffer> | undefined> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
-    size += chunk.length
-    if (size > max) return undefined
-    chunks.push(chunk)
+/** The limits of a body of somebody who is not known: the address has a share of the budget (D112). */
+export const strangers = (context: Context, { bodies, config }: Reading, most: number): BodyLimits => ({
+  most,
+  budget: bodies,
+  owner: `from ${rateKey(context, config.http)}`,
+})
+
+/** The result of a reading; undefined when the body is too long for its route. */
+export async function withinMost<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (thrown) {
+    if (thrown instanceof Refusal && thrown.status === 413) return undefined
+    throw thrown
   }
-  return Buffer.concat(chunks)
 }

@@ -8,9 +8,10 @@ import type { Keyring } from '../base/keyring.ts'
 import { readUnsubscribeToken, type Leaving } from '../campaigns/unsubscribe-token.ts'
 import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
 import type { Store } from '../store/database.ts'
-import { page } from './pages.ts'
+import { withOctets } from '../jsonapi/body.ts'
+import { page, strangers, withinMost, type Reading } from './pages.ts'
 
-export interface UnsubscribeDeps {
+export interface UnsubscribeDeps extends Reading {
   store: Store
   clock: Clock
   keyring: Keyring
@@ -42,7 +43,7 @@ export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
   app.post('/u/:token', async (context) => {
     const leaving = leavingOf(context)
     if (!leaving) return unknown(context)
-    const wish = await wishOf(context)
+    const wish = await wishOf(deps, context)
     if (wish === 'subscribe') await rejoin(deps, leaving)
     else if (wish === 'unsubscribe') await leave(deps, leaving)
     return show(deps, context, leaving)
@@ -51,17 +52,13 @@ export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
 }
 
 /** The request in a form, urlencoded or multipart: RFC 8058's one click, or `action` of the page's own form. */
-async function wishOf({ req: { raw } }: Context): Promise<'subscribe' | 'unsubscribe' | undefined> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of (raw.body ?? []) as AsyncIterable<Uint8Array>) {
-    size += chunk.length
-    if (size > MAX_BODY) return undefined
-    chunks.push(chunk)
-  }
+async function wishOf(deps: UnsubscribeDeps, context: Context): Promise<'subscribe' | 'unsubscribe' | undefined> {
+  const { raw } = context.req
+  const octets = await withinMost(withOctets(raw, strangers(context, deps, MAX_BODY), (read) => read))
+  if (octets === undefined) return undefined
   const type = raw.headers.get('content-type') ?? ''
   try {
-    const form = await new Response(Buffer.concat(chunks), { headers: { 'Content-Type': type } }).formData()
+    const form = await new Response(octets, { headers: { 'Content-Type': type } }).formData()
     if (form.get('List-Unsubscribe') === 'One-Click') return 'unsubscribe'
     const action = form.get('action')
     return action === 'subscribe' || action === 'unsubscribe' ? action : undefined

@@ -1,7 +1,11 @@
 // Frees large buffers at once when they are no longer needed: the garbage collector frees memory outside its heap late,
 // when several mails of 40 MB may have gathered.
 
+import { refuse } from './errors.ts'
+
 const LARGE = 1024 * 1024
+/** Seconds to wait after a 503 for lack of memory. */
+const RETRY_AFTER = '5'
 
 /** Frees the memory of a buffer of 1 MB or more. It must own its ArrayBuffer and must not be read again. */
 export function release(bytes: Uint8Array): void {
@@ -9,28 +13,68 @@ export function release(bytes: Uint8Array): void {
   if (bytes.byteLength >= LARGE && buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0)
 }
 
-/** A limit in octets for all objects of one kind in memory, such as request bodies under way (D74). */
+/**
+ * A limit in octets for all objects of one kind in memory, such as request bodies under way (D74), with a share that
+ * one owner of such objects may hold at most (D112).
+ */
 export class Budget {
   readonly #most: number
+  readonly #share: number
+  readonly #owners = new Map<string, number>()
   #taken = 0
 
-  constructor(most: number) {
+  constructor(most: number, share = most) {
     this.#most = most
+    this.#share = share
   }
 
-  /** Reserves octets; false when too few are left. */
-  take(octets: number): boolean {
-    if (this.#taken + octets > this.#most) return false
+  /** Reserves octets; false when too few are left, in all or of the owner's share. */
+  take(octets: number, owner = ''): boolean {
+    const owned = (this.#owners.get(owner) ?? 0) + octets
+    if (this.#taken + octets > this.#most || owned > this.#share) return false
     this.#taken += octets
+    this.#owners.set(owner, owned)
     return true
   }
 
   /** Returns octets that `take` reserved. */
-  giveBack(octets: number): void {
+  giveBack(octets: number, owner = ''): void {
     this.#taken -= octets
+    const left = (this.#owners.get(owner) ?? 0) - octets
+    if (left > 0) this.#owners.set(owner, left)
+    else this.#owners.delete(owner)
   }
 
   get taken(): number {
     return this.#taken
+  }
+}
+
+/** The owner of what an account holds, whichever token or session sends it. */
+export const ownerOf = (userKey: number): string => `account ${userKey}`
+
+/** What one owner holds of a budget at a moment; `end` gives all of it back. */
+export class Held {
+  readonly #budget: Budget
+  readonly #owner: string
+  #octets = 0
+
+  constructor(budget: Budget, owner: string) {
+    this.#budget = budget
+    this.#owner = owner
+  }
+
+  /** Reserves more octets. Throws a Refusal (503) when too few are left. */
+  more(octets: number): void {
+    if (!this.#budget.take(octets, this.#owner))
+      throw refuse('overloaded', 'Too many large requests are under way; send this one again in a moment.', undefined, {
+        'Retry-After': RETRY_AFTER,
+      })
+    this.#octets += octets
+  }
+
+  end(): void {
+    this.#budget.giveBack(this.#octets, this.#owner)
+    this.#octets = 0
   }
 }

@@ -8,6 +8,7 @@ import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { Budget } from '../base/memory.ts'
+import { shareOf } from '../jsonapi/body.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
 import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
@@ -102,7 +103,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   store.on(EVENTS, () => loops.dispatcher.ring())
   const deps: ApiDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
-    bodies: new Budget(totalmem() / 4),
+    bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
     fetching,
     operations: createOperations(shared),
     samples: new Samples(shared),

@@ -8,7 +8,7 @@ import { openAs } from '../accounts/sessions.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import { People } from '../api/person.ts'
-import { readBytes } from '../api/pages.ts'
+import { MAX_FIELDS, withForm } from './fields.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
@@ -33,14 +33,11 @@ import { suppressionPlaces } from './pages/suppressions.ts'
 import { tokens } from './pages/tokens.ts'
 import { webhookPlaces } from './pages/webhooks.ts'
 import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
-import { Form, found, lead, type Place } from './place.ts'
+import { found, lead, type Form, type Place } from './place.ts'
 import { framed } from './shown-html.ts'
 import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
 import { text, Visit } from './visit.ts'
-
-/** The most octets of a form, with its file. */
-const MAX_FORM = 8 * 1024 * 1024
 
 export interface Console {
   app: Hono
@@ -103,16 +100,6 @@ function isOurs({ config }: ApiDeps, context: Context): boolean {
   return origin === new URL(config.http.public_url).origin || (URL.canParse(origin) && new URL(origin).host === host)
 }
 
-/** The form in a request, empty when it is malformed; undefined when it is too large. */
-async function formOf(context: Context): Promise<Form | undefined> {
-  const octets = await readBytes(context.req.raw, MAX_FORM)
-  if (octets === undefined) return undefined
-  const type = context.req.header('content-type') ?? ''
-  return new Form(
-    await new Response(octets, { headers: { 'Content-Type': type } }).formData().catch(() => new FormData()),
-  )
-}
-
 /** Adds the routes of a place: its page and its forms. */
 function addPlace(app: Hono, shared: Shared, place: Place): void {
   const { deps, live } = shared
@@ -132,15 +119,28 @@ function addPlace(app: Hono, shared: Shared, place: Place): void {
 
 /** Checks a form of a place and performs its action. */
 async function act(shared: Shared, context: Context, place: Place): Promise<Response> {
-  const { deps, people } = shared
-  const given = await formOf(context)
-  if (!given)
-    return plainPage(context, {
-      title: 'Too large',
-      status: 413,
-      body: html`<p>The form has more than 8 MB. Go back, and send less.</p>`,
-    })
   const visit = visitOf(shared, context)
+  const answer = await withForm(shared.deps, context, visit, (given) =>
+    perform(shared, context, { place, visit, given }),
+  )
+  if (answer) return answer
+  const body = visit
+    ? html`<p>The form has more than 8 MB, or more than ${MAX_FIELDS} fields. Go back, and send less.</p>`
+    : html`<p>
+        Your session has ended, and what you typed is too long to be kept here. Sign in on another page of the browser,
+        go back to the form, and send it again.
+      </p>`
+  return plainPage(context, { title: 'Too large', status: 413, body })
+}
+
+interface Sent {
+  place: Place
+  visit: Visit | undefined
+  given: Form
+}
+
+async function perform(shared: Shared, context: Context, { given, place, visit }: Sent): Promise<Response> {
+  const { deps, people } = shared
   if (!visit) {
     const held = JSON.stringify(given.entries())
     return signInPage(context, people, new URL(context.req.url).pathname, {
@@ -184,11 +184,13 @@ function questionPage(visit: Visit, given: Form, more: string): Response | Promi
   })
 }
 
-async function signOut({ deps, people }: Shared, context: Context): Promise<Response> {
-  const given = await formOf(context)
-  const person = people.signedIn(context)
-  if (isOurs(deps, context) && person && given && people.proves(context, given.get('proof'), person, 'console'))
-    await people.signOut(context)
+async function signOut(shared: Shared, context: Context): Promise<Response> {
+  const { deps, people } = shared
+  const visit = visitOf(shared, context)
+  await withForm(deps, context, visit, async (given) => {
+    if (isOurs(deps, context) && visit && people.proves(context, given.get('proof'), visit.person, 'console'))
+      await people.signOut(context)
+  })
   return context.redirect('/sign-in', 303)
 }
 

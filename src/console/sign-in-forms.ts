@@ -4,6 +4,7 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { People, Person } from '../api/person.ts'
+import { MAX_FIELDS } from './fields.ts'
 import { plainPage } from './frame.ts'
 import { field } from './forms.ts'
 
@@ -11,7 +12,7 @@ import { field } from './forms.ts'
 export function heldFields(held: string): [string, string][] {
   try {
     const fields: unknown = JSON.parse(held)
-    return Array.isArray(fields) ? fields.filter(isPair) : []
+    return Array.isArray(fields) ? fields.filter(isPair).slice(0, MAX_FIELDS) : []
   } catch {
     return []
   }

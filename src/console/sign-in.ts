@@ -18,7 +18,8 @@ import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from './frame.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
-const MAX_FORM = 2 * 1024 * 1024
+/** A sign-in with the fields of a form that it interrupted, which are a few KB (D112). */
+const MAX_FORM = 64 * 1024
 const MAX_JSON = 64 * 1024
 const NO_OBJECT = { error: 'The body must be a JSON object.' }
 
@@ -91,7 +92,7 @@ interface Step {
 
 async function signIn(shared: Shared, context: Context): Promise<Response> {
   const { deps, noticed, ours, people, signIns } = shared
-  const form = new URLSearchParams((await readText(context.req.raw, MAX_FORM)) ?? '')
+  const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const next = nextOf(form.get('next') ?? undefined)
   const held = form.get('held') ?? ''
   if (!ours(context) || !people.proves(context, form.get('proof') ?? '', undefined, 'sign-in'))
@@ -165,8 +166,8 @@ async function afterwards(people: People, context: Context, user: User, next: st
   })
 }
 
-async function showHeld({ ours, people }: Shared, context: Context): Promise<Response> {
-  const form = new URLSearchParams((await readText(context.req.raw, MAX_FORM)) ?? '')
+async function showHeld({ deps, ours, people }: Shared, context: Context): Promise<Response> {
+  const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const person = people.signedIn(context)
   const next = nextOf(form.get('next') ?? undefined)
   if (!ours(context) || !person) return context.redirect(`/sign-in?next=${encodeURIComponent(next)}`, 303)
@@ -176,10 +177,10 @@ async function showHeld({ ours, people }: Shared, context: Context): Promise<Res
   })
 }
 
-async function signInByPasskey({ ours, passkeys, people }: Shared, context: Context): Promise<Response> {
+async function signInByPasskey({ deps, ours, passkeys, people }: Shared, context: Context): Promise<Response> {
   guard(context)
   if (!ours(context)) return context.json({ error: 'This request comes from another site.' }, 403)
-  const body = await readObject(context.req.raw, MAX_JSON)
+  const body = await readObject(context, deps, MAX_JSON)
   if (!body) return context.json(NO_OBJECT, 400)
   if (!body['response']) return context.json(await passkeys.ask())
   const user = await passkeys.answered(body['response'] as AuthenticationResponseJSON)
@@ -188,10 +189,10 @@ async function signInByPasskey({ ours, passkeys, people }: Shared, context: Cont
   return context.json({ next: nextOf(context.req.query('next')) })
 }
 
-async function addPasskey({ ours, passkeys, people }: Shared, context: Context): Promise<Response> {
+async function addPasskey({ deps, ours, passkeys, people }: Shared, context: Context): Promise<Response> {
   guard(context)
   const person = people.signedIn(context)
-  const body = await readObject(context.req.raw, MAX_JSON)
+  const body = await readObject(context, deps, MAX_JSON)
   if (!body) return context.json(NO_OBJECT, 400)
   const { name = '', proof = '', response } = body
   if (!ours(context) || !person || typeof proof !== 'string' || !people.proves(context, proof, person, 'console'))

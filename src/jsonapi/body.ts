@@ -1,66 +1,83 @@
-// Reads the body of a request within two limits, one of its route and one for all bodies in progress. Checks the body
-// while it arrives.
-import { refuse } from '../base/errors.ts'
-import { release, type Budget } from '../base/memory.ts'
+// Reads the body of a request within limits: one of its route, one for all bodies under way, and one for each owner
+// (D74, D112). Memory is reserved for what has arrived, not for what was announced. JSON is checked while it arrives.
+import { codeOf, refuse, Refusal } from '../base/errors.ts'
+import { Held, release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
 
 /** The most octets of a body, unless the route says otherwise (D74). */
 export const USUAL_BODY = 1024 * 1024
 /** A mail of 40 MB, as base64 in JSON (D5). */
 export const MAIL_BODY = 60 * 1024 * 1024
-/** A body up to this size is read in one piece. */
-const SMALL_BODY = 256 * 1024
+/** A body of this announced length is read in one piece. */
+const SMALL_BODY = 64 * 1024
+/** The first buffer of a larger body; each later one has twice the octets. */
+const FIRST_BUFFER = 16 * 1024
 /** While it is parsed, a body is in memory twice: as octets and as text. */
 const COPIES = 2
-/** Seconds to wait after a 503 for lack of memory. */
-const RETRY_AFTER = '5'
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** The octets of the budget that one owner may hold: a sixteenth, and at least one mail of the greatest length. */
+export const shareOf = (budget: number): number => Math.max(budget / 16, MAIL_BODY * COPIES)
 
 export interface BodyLimits {
   /** Octets. */
   most: number
   /** Shared by all requests in progress. */
   budget: Budget
+  /** Whose share of the budget is used: an account, or the address of somebody who is not signed in. */
+  owner?: string
 }
 
 /**
- * Runs `use` with the body's text; its part of the budget is reserved until `use` ends. Throws a Refusal: 413 beyond
- * the limit (with or without Content-Length), 503 when too many bodies are in progress, 400 when the body is not UTF-8
- * or has too many values.
+ * Runs `use` with the text of a JSON body; its part of the budget is reserved until `use` ends. Throws a Refusal: 413
+ * beyond the limit (with or without Content-Length), 503 when too many bodies are in progress, 400 when the body is not
+ * UTF-8, has too many values, or ends early.
  */
-export async function withBody<T>(
+export const withBody = <T>(request: Request, limits: BodyLimits, use: (text: string) => Promise<T> | T): Promise<T> =>
+  withOctets(
+    request,
+    limits,
+    (bytes) => {
+      const text = decoded(bytes)
+      release(bytes)
+      return use(text)
+    },
+    new JsonGuard(),
+  )
+
+/** Runs `use` with the octets of a body, as `withBody`; what they mean is not looked at, except by `guard`. */
+export async function withOctets<T>(
   request: Request,
-  { budget, most }: BodyLimits,
-  use: (text: string) => Promise<T> | T,
+  { budget, most, owner = '' }: BodyLimits,
+  use: (octets: Buffer<ArrayBuffer>) => Promise<T> | T,
+  guard?: JsonGuard,
 ): Promise<T> {
   const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${most} bytes here.`)
   const length = Number(request.headers.get('content-length') ?? Number.NaN)
   if (length > most) throw tooLarge()
-  let held = 0
-  const hold = (octets: number): void => {
-    const more = octets * COPIES
-    if (!budget.take(more))
-      throw refuse('overloaded', 'Too many large requests are under way; send this one again in a moment.', undefined, {
-        'Retry-After': RETRY_AFTER,
-      })
-    held += more
-  }
+  const held = new Held(budget, owner)
   try {
-    const guard = new JsonGuard()
-    let bytes: Uint8Array
-    if (length <= SMALL_BODY) {
-      hold(length)
-      bytes = new Uint8Array(await request.arrayBuffer())
-      guard.push(bytes)
-    } else bytes = await collect(request, { most, expected: length, tooLarge, hold, guard })
-    const text = decoded(bytes)
-    release(bytes)
-    return await use(text)
+    const hold = (octets: number): void => held.more(octets * COPIES)
+    return await use(await whole(collect(request, { most, expected: length, tooLarge, hold, guard })))
   } finally {
-    budget.giveBack(held)
+    held.end()
   }
 }
+
+/** A client that disconnects before its body is whole is not a fault of this program. */
+async function whole<T>(reading: Promise<T>): Promise<T> {
+  try {
+    return await reading
+  } catch (thrown) {
+    if (thrown instanceof Refusal || !isCut(thrown)) throw thrown
+    throw refuse('invalid_document', 'The request ended before its body was whole.')
+  }
+}
+
+const isCut = (thrown: unknown): boolean =>
+  /^(?:ECONNRESET|EPIPE|ABORT_ERR|ERR_STREAM_PREMATURE_CLOSE)$/.test(codeOf(thrown)) ||
+  (thrown instanceof Error && (thrown.name === 'AbortError' || /prematurely closed|aborted/i.test(thrown.message)))
 
 function decoded(bytes: Uint8Array): string {
   try {
@@ -76,25 +93,34 @@ interface Collecting {
   expected: number
   tooLarge: () => Error
   hold: (octets: number) => void
-  guard: JsonGuard
+  guard: JsonGuard | undefined
 }
 
 /** Reads a body piece by piece into one buffer, so that a large one is in memory only once. */
-async function collect(request: Request, { expected, guard, hold, most, tooLarge }: Collecting): Promise<Uint8Array> {
-  const first = expected || SMALL_BODY
-  hold(first)
-  let buffer = Buffer.allocUnsafeSlow(first)
+async function collect(request: Request, reading: Collecting): Promise<Buffer<ArrayBuffer>> {
+  const { expected, guard, hold, most, tooLarge } = reading
+  if (expected <= SMALL_BODY) {
+    hold(expected)
+    const octets = Buffer.from(await request.arrayBuffer())
+    guard?.push(octets)
+    return octets
+  }
+  const atMost = Math.min(most, expected || most)
+  let buffer = Buffer.alloc(0)
   let size = 0
   for await (const chunk of request.body ?? []) {
-    if (size + chunk.length > most) throw tooLarge()
-    guard.push(chunk)
-    if (size + chunk.length > buffer.length) {
-      const larger = Math.min(most, (size + chunk.length) * 2)
-      hold(larger - buffer.length)
-      buffer = Buffer.concat([buffer.subarray(0, size)], larger)
+    const needed = size + chunk.length
+    if (needed > most) throw tooLarge()
+    guard?.push(chunk)
+    if (needed > buffer.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(atMost, Math.max(FIRST_BUFFER, needed * 2))))
+      hold(larger.length - buffer.length)
+      larger.set(buffer.subarray(0, size))
+      release(buffer)
+      buffer = larger
     }
     buffer.set(chunk, size)
-    size += chunk.length
+    size = needed
   }
   return buffer.subarray(0, size)
 }

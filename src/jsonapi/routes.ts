@@ -5,7 +5,7 @@
 //   -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import { refuse, type Refusal } from '../base/errors.ts'
-import type { Budget } from '../base/memory.ts'
+import { ownerOf, type Budget } from '../base/memory.ts'
 import { USUAL_BODY, withBody } from './body.ts'
 import { Turns } from './changed.ts'
 import { checkAccept, checkContentType } from './media.ts'
@@ -121,7 +121,7 @@ async function answer<Parts>(
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (action.kind === 'create') options.promise()
   if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })
-  const limits = { most: action.bodyLimit ?? USUAL_BODY, budget: options.bodies }
+  const limits = { most: action.bodyLimit ?? USUAL_BODY, budget: options.bodies, owner: ownerOf(caller.userKey) }
   return withBody(context.req.raw, limits, (text) => {
     const document = request.parseDocument(text)
     if (action.kind === 'update') request.checkHasId(document)

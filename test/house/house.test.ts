@@ -374,6 +374,7 @@ describe('statuses', () => {
 describe('time and network', () => {
   // Every place that looks at the machine's clock or sets a timer of its own.
   const TIMERS: Record<string, string> = {
+    'api/listen.ts setImmediate': 'what a client sent is read before it counts as slow',
     'base/clock.ts Date.now': 'this is the clock',
     'base/clock.ts setTimeout': 'this is the clock',
     'store/batches.ts setImmediate': 'a batch is what one turn of the event loop asks for',
@@ -423,8 +424,9 @@ describe('time and network', () => {
     'smtp/strict-stream.ts smtp-server': 'what a client sends, taken apart',
     'inbound/scan.ts node:net': 'the virus scanner',
     'api/client-address.ts node:net': 'arithmetic of addresses',
-    'api/server.ts @hono/node-server': 'the HTTP listener',
-    'api/server.ts node:https': 'the HTTPS listener',
+    'api/places.ts node:net': 'arithmetic of addresses',
+    'api/listen.ts @hono/node-server': 'the HTTP listener',
+    'api/listen.ts node:https': 'the HTTPS listener',
     'cli/sandbox.ts node:net': 'a free port for the sandbox',
     'console/browser/console.ts EventSource': 'the browser asks its own server',
     'console/browser/docs.ts fetch': 'the browser asks its own server',

@@ -44,6 +44,7 @@ const REASONS: Record<string, readonly string[]> = {
   ],
   'files that this program or its operator wrote': [
     'acme/shelf.ts',
+    'api/places.ts',
     'base/config.ts',
     'base/keyring.ts',
     'base/spooled.ts',
@@ -79,6 +80,7 @@ const REASONS: Record<string, readonly string[]> = {
     'sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field or path': [
+    'console/fields.ts',
     'api/auth.ts',
     'api/client-documents.ts',
     'api/metrics.ts',
