@@ -53,6 +53,15 @@ export const mailAddress = () =>
     )
     .default('')
 
+/** A mail address with or without a display name; "" for none. */
+export const mailbox = () =>
+  text()
+    .refine((value) => {
+      const [, name, inner] = /^("(?:[^"\\]|\\.)*"|[^"<>,;:@()[\]\\]*?)\s*<([^<>]*)>$/.exec(value) ?? []
+      return value === '' || (!/\p{Cc}/u.test(name ?? '') && z.email().safeParse(inner ?? value).success)
+    }, 'must be an address such as "postrider@example.org" or "Postrider <postrider@example.org>"')
+    .default('')
+
 /** The base URL under which clients reach this server, without a final slash. */
 export const publicUrl = () =>
   z.string().transform((value, context) => {

@@ -11,6 +11,7 @@ import {
   endpoint,
   hostName,
   mailAddress,
+  mailbox,
   more,
   network,
   port,
@@ -125,7 +126,7 @@ export const schema = z.strictObject({
       .refine((value) => value === '' || /^[\w.~+/-]{16,}=*$/.test(value), 'must be 16 or more letters and digits')
       .default(''),
   }),
-  notices: section({ from: mailAddress(), operator: mailAddress() }),
+  notices: section({ from: mailbox(), operator: mailAddress() }),
   log: section({
     level: z.enum(LEVELS).default('info'),
     deliveries: z.enum(['all', 'failures', 'none']).default('all'),

@@ -23,9 +23,10 @@ export class Space {
     return this.#reserve()
   }
 
-  /** Whether nothing new may be accepted now. */
+  /** Whether nothing new may be accepted now: too few octets, or too few inodes for new files. */
   get low(): boolean {
-    return this.free < this.#reserve()
+    const reserve = this.#reserve()
+    return reserve > 0 && (this.free < reserve || freeInodesOn(this.#dataDir) < FEW_INODES)
   }
 }
 
@@ -33,6 +34,19 @@ export class Space {
 export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; troubles: Troubles }): void {
   if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is accepted until there is room.')
   else troubles.clear('storage')
+}
+
+/** Below this many free inodes a disk counts as full: large mail and SQLite's own files need new ones. */
+export const FEW_INODES = 1000
+
+/** Free inodes of the disk that holds a directory; Infinity when the system gives no answer, or makes them as needed. */
+export function freeInodesOn(directory: string): number {
+  try {
+    const { ffree, files } = statfsSync(directory)
+    return files > 0 ? ffree : Infinity
+  } catch {
+    return Infinity
+  }
 }
 
 /** Free octets of the disk that holds a directory; Infinity when the system gives no answer. */

@@ -1,10 +1,11 @@
 // Checks of `postrider doctor` for the machine itself: configuration, data directory, clock, certificates, disk.
 import { X509Certificate } from 'node:crypto'
-import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { DAY, iso, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
+import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { Shelf } from '../acme/shelf.ts'
 import { certificateFiles } from './certificates.ts'
 import { clockOffset } from '../base/time-server.ts'
@@ -175,11 +176,11 @@ export function judgeDisk({ data_dir }: Config): Finding {
   const check = 'disk'
   let place = data_dir
   while (!existsSync(place)) place = dirname(place)
-  const { bavail, bsize, ffree, files } = statfsSync(place)
-  const free = bavail * bsize
+  const free = freeOn(place)
+  const inodes = freeInodesOn(place)
   const shown = free < 1e10 ? `${Math.round(free / 1e6)} MB` : `${(free / 1e9).toFixed(1)} GB`
   const mend = 'Free space, or move data_dir to a larger disk; "[retention]" removes what is old.'
   if (free < SCARCE) return bad(check, `${shown} free at ${place}`, mend)
-  if (files > 0 && ffree < 1000) return bad(check, `only ${ffree} inodes free at ${place}`, mend)
+  if (inodes < FEW_INODES) return bad(check, `only ${inodes} inodes free at ${place}`, mend)
   return free < LITTLE ? warn(check, `${shown} free at ${place}`, mend) : well(check, `${shown} free at ${place}`)
 }

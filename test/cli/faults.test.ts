@@ -21,6 +21,7 @@ import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
+import { Space } from '../../src/base/space.ts'
 import { Commands, sentenceOf } from './command.ts'
 
 // Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having
@@ -195,6 +196,24 @@ describe('the database', () => {
       other.close()
     }
     assert.match(await succeeds(dir, 'domain', 'list'), /here\.test/)
+  })
+})
+
+describe('a disk without inodes', () => {
+  test('counts as full: nothing new is accepted, however many octets are free (D73)', (t) => {
+    const dir = join(folder, 'few')
+    mkdirSync(dir)
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,nr_inodes=1100', 'tmpfs', dir], { stdio: 'ignore' }).status)
+      return t.skip('a small disk cannot be mounted here')
+    try {
+      const space = new Space({ dataDir: dir, reserve: () => 1024 })
+      assert.equal(space.low, false)
+      for (let made = 0; made < 200; made++) writeFileSync(join(dir, String(made)), '')
+      assert.equal(space.low, true)
+      assert.ok(space.free > space.reserve)
+    } finally {
+      spawnSync('umount', [dir], { stdio: 'ignore' })
+    }
   })
 })
 

@@ -105,6 +105,14 @@ test('"notices.from" is whom it comes from', async () => {
   assert.match(message, /^DKIM-Signature:[^]*? d=here\.test;/m)
 })
 
+test('"notices.from" may have a display name', async () => {
+  await begin({ notices: { from: 'The Example Choir <robot@news.here.test>' } })
+  await postrider.activeDomain('here.test')
+  await tell('From people')
+  const { message } = await until(() => exchanger.heard[0], 'the notice')
+  assert.match(message, /^From: The Example Choir <robot@news\.here\.test>\r$/m)
+})
+
 test('it is tried again at times of its own, and given up after seven days', async () => {
   await begin()
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
