@@ -8,29 +8,35 @@ import { raw } from '../store/query.ts'
 /** Days that are kept for display. */
 const KEPT = 31
 
-/** Counts recipients of a token that may have a limit. Throws 422 volume_exceeded; then nothing is counted. */
+/** A token and the tokens through which it was made, the maker of all last (D117). */
+const LINE = `with recursive line(key, step) as (
+    select ?, 0 union select t.maker_key, step + 1 from tokens t join line on t.key = line.key where t.maker_key is not null
+  ) select t.key, t.daily, t.name, (select recipients from token_days d where d.token_key = t.key and d.day = ?) as used
+  from line join tokens t on t.key = line.key where t.daily is not null order by step`
+
+/**
+ * Counts recipients of a token that may have a limit, for it and for the tokens through which it was made: a token has
+ * no limit of its own beside that of its maker. Throws 422 volume_exceeded; then nothing is counted.
+ */
 export function useTokenDay(tx: Tx, tokenKey: number, recipients: number, now: number): void {
   const day = Math.floor(now / DAY)
-  const token = tx.first(
-    raw<{ daily: number | null; name: string }>('select daily, name from tokens where key = ?', [tokenKey]),
-  )
-  if (!token || token.daily === null) return
-  const used =
-    tx.first(
-      raw<{ recipients: number }>('select recipients from token_days where token_key = ? and day = ?', [tokenKey, day]),
-    )?.recipients ?? 0
-  if (used + recipients > token.daily)
-    throw refuse(
-      'volume_exceeded',
-      `The token ${token.name} may write to ${token.daily} recipients a day; ${used} are used, and this would need ${recipients} more.`,
-      { pointer: '/data' },
+  type Limited = { key: number; daily: number; name: string; used: number | null }
+  const limited = tx.all(raw<Limited>(LINE, [tokenKey, day]))
+  for (const { daily, name, used } of limited)
+    if ((used ?? 0) + recipients > daily)
+      throw refuse(
+        'volume_exceeded',
+        `The token ${name} may write to ${daily} recipients a day; ${used ?? 0} are used, and this would need ${recipients} more.`,
+        { pointer: '/data' },
+      )
+  for (const { key } of limited) {
+    tx.run(
+      raw(
+        `insert into token_days (token_key, day, recipients) values (?, ?, ?)
+         on conflict do update set recipients = recipients + excluded.recipients`,
+        [key, day, recipients],
+      ),
     )
-  tx.run(
-    raw(
-      `insert into token_days (token_key, day, recipients) values (?, ?, ?)
-       on conflict do update set recipients = recipients + excluded.recipients`,
-      [tokenKey, day, recipients],
-    ),
-  )
-  tx.run(raw('delete from token_days where token_key = ? and day < ?', [tokenKey, day - KEPT]))
+    tx.run(raw('delete from token_days where token_key = ? and day < ?', [key, day - KEPT]))
+  }
 }

@@ -6,7 +6,7 @@ import { addMonths, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Reader, Store } from '../store/database.ts'
-import { db, statement } from '../store/query.ts'
+import { db, raw, statement } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import type { Scope } from './scopes.ts'
 
@@ -22,6 +22,15 @@ export interface NewToken {
   agentId?: string | undefined
   /** The most recipients per day (UTC). */
   daily?: number | undefined
+  /** The token that makes it: a token that a token makes has the agent, the limit and at most the end of its maker. */
+  maker?: Maker | undefined
+}
+
+interface Maker {
+  key: number
+  agentId: string | null
+  daily: number | null
+  expiresAt: number
 }
 
 const digest = (plaintext: string): Buffer => createHash('sha256').update(plaintext).digest()
@@ -30,7 +39,7 @@ const digest = (plaintext: string): Buffer => createHash('sha256').update(plaint
 export async function createToken(
   deps: { store: Store; clock: Clock },
   userKey: number,
-  { name, scopes, duration, agentId, daily }: NewToken,
+  { name, scopes, duration, agentId, daily, maker }: NewToken,
 ): Promise<{ token: Token; plaintext: string }> {
   const now = deps.clock.now()
   const plaintext = newSecret('pr_')
@@ -44,9 +53,10 @@ export async function createToken(
         duration,
         hash: digest(plaintext),
         last_four: plaintext.slice(-4),
-        agent_id: agentId ?? null,
-        daily: daily ?? null,
-        expires_at: addMonths(now, DURATIONS[duration]),
+        agent_id: maker?.agentId ?? agentId ?? null,
+        daily: maker?.daily ?? daily ?? null,
+        maker_key: maker?.key ?? null,
+        expires_at: Math.min(addMonths(now, DURATIONS[duration]), maker?.expiresAt ?? Infinity),
         created_at: now,
         updated_at: now,
       }),
@@ -66,6 +76,7 @@ const known = db
     'tokens.scopes',
     'tokens.agent_id',
     'tokens.daily',
+    'tokens.maker_key',
     'tokens.expires_at',
     'tokens.last_used_at',
     'users.id as user_id',
@@ -84,6 +95,7 @@ export interface KnownToken {
   scopes: string
   agent_id: string | null
   daily: number | null
+  maker_key: number | null
   expires_at: number
   last_used_at: number | null
 }
@@ -92,6 +104,10 @@ export interface KnownToken {
 export function findToken(reader: Reader, plaintext: string): KnownToken | undefined {
   return reader.fact(byHash({ hash: digest(plaintext) }))
 }
+
+/** The key of a token that has a limit of recipients in a day, or may have one through its maker. */
+export const limitedKey = ({ daily, key, maker_key }: Pick<KnownToken, 'daily' | 'key' | 'maker_key'>) =>
+  daily === null && maker_key === null ? undefined : key
 
 /** The scopes of a token; empty when the stored list is damaged. */
 export function scopesOf({ scopes }: Pick<KnownToken, 'scopes'>): string[] {
@@ -111,25 +127,38 @@ export function noteUse(store: Store, token: KnownToken, now: number): void {
     .catch(() => {})
 }
 
-/** Changes a token's agent and daily limit; null removes the value. False when there is no such token. */
+/**
+ * Changes a token's agent and daily limit; null removes the value. Tokens that it made get the same agent; its limit
+ * holds for them as it is. False when there is no such token.
+ */
 export function changeToken(
   deps: { store: Store; clock: Clock },
   id: string,
   change: { agent_id?: string | null; daily?: number | null },
 ): Promise<boolean> {
   const updated_at = deps.clock.now()
-  return deps.store.write(
-    (tx) =>
+  return deps.store.write((tx) => {
+    const { changes } = tx.run(
+      db
+        .updateTable('tokens')
+        .set({ ...change, updated_at })
+        .where('id', '=', id),
+    )
+    if (change.agent_id !== undefined)
       tx.run(
-        db
-          .updateTable('tokens')
-          .set({ ...change, updated_at })
-          .where('id', '=', id),
-      ).changes > 0,
-  )
+        raw(
+          `with recursive made(key) as (
+             select m.key from tokens m join tokens t on t.key = m.maker_key where t.id = ?
+             union select m.key from tokens m join made on m.maker_key = made.key
+           ) update tokens set agent_id = ?, updated_at = ? where key in (select key from made)`,
+          [id, change.agent_id, updated_at],
+        ),
+      )
+    return changes > 0
+  })
 }
 
-/** Revokes a token by its public id; false when there is none. */
+/** Revokes a token by its public id, and with it every token that it made; false when there is none. */
 export function revokeToken(store: Store, id: string): Promise<boolean> {
   return store.write((tx) => tx.run(db.deleteFrom('tokens').where('id', '=', id)).changes > 0)
 }

@@ -2,7 +2,8 @@
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
-import { listAgents, paceOf, pauseAgent } from '../outbound/reputation/agents.ts'
+import { listAgents, paceOf } from '../outbound/reputation/agents.ts'
+import { pauseAgent } from '../outbound/reputation/pauses.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, time, timeOrNull, words } from './extension.ts'
@@ -15,6 +16,11 @@ const list = ({ caller, now, parts }: Pick<Call<ApiDeps>, 'caller' | 'now' | 'pa
 async function pause(call: Call<ApiDeps>, paused: boolean): Promise<Written> {
   const { caller, now, params, parts } = call
   const id = params['agent']!
+  if (!paused && caller.agentId !== undefined)
+    throw refuse(
+      'insufficient_scope',
+      `This token sends as the agent ${caller.agentId}; a person, or a token without an agent, resumes agents.`,
+    )
   if (!list(call).some((agent) => agent.agent_id === id)) throw refuse('not_found', 'No such resource exists.')
   await parts.store.write((tx) => pauseAgent(tx, caller.userKey, id, paused, now))
   return { row: list(call).find((agent) => agent.agent_id === id)! }

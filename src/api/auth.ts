@@ -5,7 +5,7 @@ import { counters } from '../base/counters.ts'
 import { refuse, type Refusal } from '../base/errors.ts'
 import type { RateLimit } from '../accounts/rates.ts'
 import { findAccess } from '../accounts/oauth-grants.ts'
-import { findToken, noteUse, scopesOf } from '../accounts/tokens.ts'
+import { findToken, limitedKey, noteUse, scopesOf } from '../accounts/tokens.ts'
 import type { Gate } from '../jsonapi/routes.ts'
 import type { Caller } from '../jsonapi/resource.ts'
 import type { Store } from '../store/database.ts'
@@ -82,7 +82,8 @@ function callerOf(store: Store, headers: Headers, now: number): Caller {
     scopes: new Set(scopesOf(token)),
     operator: token.operator === 1,
     agentId: token.agent_id ?? undefined,
-    cappedToken: token.daily === null ? undefined : token.key,
+    cappedToken: limitedKey(token),
+    maker: { key: token.key, agentId: token.agent_id, daily: token.daily, expiresAt: token.expires_at },
   }
 }
 

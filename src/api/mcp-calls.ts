@@ -8,7 +8,7 @@ import type { OauthAccess } from '../accounts/oauth-grants.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
 import type { Inside } from './inside.ts'
-import { MCP_TOOLS, type Ask, type McpTool } from './mcp-tools.ts'
+import { agentOfClient, MCP_TOOLS, type Ask, type McpTool } from './mcp-tools.ts'
 
 /** An authenticated request to /mcp. */
 export interface Exchange {
@@ -33,12 +33,13 @@ const MCP_SCOPES = new Set([
   'campaigns:write',
 ])
 
-const callerOf = ({ grant_id, user_id, user_key }: OauthAccess): Caller => ({
+const callerOf = ({ client_id, grant_id, user_id, user_key }: OauthAccess): Caller => ({
   userKey: user_key,
   userId: user_id,
   tokenId: grant_id,
   scopes: MCP_SCOPES,
   operator: false,
+  program: agentOfClient(client_id),
 })
 
 /** Makes requests to the API as the user who granted the access. */

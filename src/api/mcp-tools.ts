@@ -10,6 +10,9 @@ export type Ask = (
   body?: unknown,
 ) => Promise<{ status: number; document: Record<string, unknown> }>
 
+/** The agent of an OAuth client. A client_id can be the URL of a metadata document, longer than an agent_id may be. */
+export const agentOfClient = (clientId: string): string => clientId.slice(0, 128)
+
 export interface McpTool {
   name: string
   title: string
@@ -83,8 +86,7 @@ export const MCP_TOOLS: readonly McpTool[] = [
         ...(references === undefined ? {} : { References: references.join(' ') }),
       }
       const attributes = {
-        // The client_id can be the URL of a metadata document, which may be longer than an agent_id.
-        agent_id: client_id.slice(0, 128),
+        agent_id: agentOfClient(client_id),
         ...rest,
         // When both html and text are absent, the API reports it.
         ...(html === undefined ? {} : { html }),

@@ -12,7 +12,7 @@ import { bodyOf } from '../outbound/body.ts'
 import { fillLean, ofLargeCampaign } from '../campaigns/mails.ts'
 import { deliveriesOf, moveQueued, retryNow } from '../outbound/delivery/queue.ts'
 import type { Delivery } from '../outbound/delivery/settle.ts'
-import { requireSendingDomain, requireSubscription } from '../outbound/accept/admit.ts'
+import { agentOf, requireSendingDomain, requireSubscription } from '../outbound/accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from '../outbound/accept/submit.ts'
 import { searched } from '../outbound/search.ts'
 import { define, type ApiDeps } from './deps.ts'
@@ -232,7 +232,8 @@ export const outboundEmails = define('outbound-emails', {
       run: async ({ parts, caller, attributes }) => {
         const { email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
           ...attributes,
-          agent_id: attributes.agent_id ?? caller.agentId,
+          agent_id: agentOf(caller.agentId, attributes.agent_id),
+          program: caller.program,
           cappedToken: caller.cappedToken,
         })
         return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }

@@ -19,7 +19,7 @@ const shown = (reader: Reader, user: User) => ({
 export const people = define('people', {
   table: 'users',
   called: 'Person',
-  about: `The users of this server; for operators. ${EXTENSION}`,
+  about: `The users of this server; for operators who are signed in. ${EXTENSION}`,
   attributes: {
     email: field(address(), {
       create: 'required',
@@ -46,7 +46,7 @@ export const people = define('people', {
       path: '/people',
       id: 'listPeople',
       scope: 'tokens:write',
-      operator: true,
+      operator: 'person',
       params: ['page'],
       about: `List the people of this server. ${EXTENSION}`,
       run: ({ parts }) => listUsers(parts.store).map((user) => shown(parts.store, user)),
@@ -56,7 +56,7 @@ export const people = define('people', {
       path: '/people',
       id: 'addPerson',
       scope: 'tokens:write',
-      operator: true,
+      operator: 'person',
       refuses: ['already_exists'],
       about: `Add a person. ${EXTENSION}`,
       async run({ attributes, parts }) {

@@ -7,7 +7,7 @@ import { count, EXTENSION, time, words } from './extension.ts'
 
 export const logLines = define('log-lines', {
   table: 'users',
-  about: `The last lines of the log; for operators. ${EXTENSION}`,
+  about: `The last lines of the log; for operators who are signed in. ${EXTENSION}`,
   attributes: {
     at: time('When it was written.'),
     level: field(z.enum(LEVELS), { about: 'The level of the line.' }),
@@ -18,7 +18,7 @@ export const logLines = define('log-lines', {
     {
       kind: 'view',
       scope: 'tokens:write',
-      operator: true,
+      operator: 'person',
       params: ['page'],
       path: '/server/log',
       id: 'listLogLines',
@@ -33,7 +33,7 @@ export const logLines = define('log-lines', {
 
 export const serverSamples = define('server-samples', {
   table: 'users',
-  about: `What the server did, in steps of ten seconds; for operators. ${EXTENSION}`,
+  about: `What the server did, in steps of ten seconds; for operators who are signed in. ${EXTENSION}`,
   attributes: {
     at: time('The end of the step.'),
     waiting: count('Recipients whose mail waits; counted up to 10,000.'),
@@ -48,7 +48,7 @@ export const serverSamples = define('server-samples', {
     {
       kind: 'view',
       scope: 'tokens:write',
-      operator: true,
+      operator: 'person',
       params: ['page'],
       path: '/server/samples',
       id: 'listServerSamples',

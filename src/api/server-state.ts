@@ -16,7 +16,7 @@ const usage = z.object({ kind: z.string(), octets: z.int() })
 export const serverState = define('server-states', {
   table: 'users',
   called: 'ServerState',
-  about: `How the server is; for operators. ${EXTENSION}`,
+  about: `How the server is; for operators who are signed in. ${EXTENSION}`,
   attributes: {
     version: words('The version of Postrider.'),
     hostname: words('The name of this machine.'),
@@ -34,7 +34,7 @@ export const serverState = define('server-states', {
       path: '/server',
       id: 'getServerState',
       scope: 'tokens:write',
-      operator: true,
+      operator: 'person',
       params: [],
       about: `How the server is. ${EXTENSION}`,
       async run({ now, parts }) {

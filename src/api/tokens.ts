@@ -39,7 +39,8 @@ export const tokens = define('tokens', {
       kind: 'create',
       path: '/tokens',
       scope: 'tokens:write',
-      about: 'Create a token; its scopes must be among those of the token that asks.',
+      about:
+        'Create a token; its scopes must be among those of the token that asks. It has the agent and the daily limit of that token, ends no later, and is revoked with it.',
       run: async ({ parts, caller, attributes }) => {
         const beyond = attributes.scopes
           .map((scope, index) => ({ scope, index }))
@@ -52,7 +53,10 @@ export const tokens = define('tokens', {
               source: { pointer: `/data/attributes/scopes/${index}` },
             })),
           )
-        const { token, plaintext } = await createToken(parts, caller.userKey, attributes)
+        const { token, plaintext } = await createToken(parts, caller.userKey, {
+          ...attributes,
+          maker: caller.maker,
+        })
         return { row: { ...token }, once: { token: plaintext } }
       },
     },
@@ -69,7 +73,7 @@ export const tokens = define('tokens', {
       path: '/tokens/:token',
       scope: 'tokens:write',
       id: 'revokeToken',
-      about: 'Revoke a token; it fails from the next request on.',
+      about: 'Revoke a token and the tokens that it made; they fail from the next request on.',
       run: async ({ parts, row }) => void (await revokeToken(parts.store, row['id'] as string)),
     },
   ],

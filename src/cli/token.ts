@@ -93,7 +93,7 @@ function create(token: Command, invocation: () => Invocation): void {
     .addOption(
       new Option('--duration <duration>', 'how long it lives').choices(Object.keys(DURATIONS)).makeOptionMandatory(),
     )
-    .addOption(agentOption('the agent that its mail is of when it names none'))
+    .addOption(agentOption('the agent that all its mail is of; no other may be named'))
     .addOption(dailyOption())
     .action(
       (options: { user: string; name: string; scopes: string; duration: Duration; agent?: string; daily?: Daily }) =>
@@ -132,7 +132,7 @@ function set(token: Command, invocation: () => Invocation): void {
   token
     .command('set <id>')
     .description('change the agent that a token sends as, or its recipients in a day')
-    .addOption(agentOption('the agent that its mail is of when it names none; none = no agent'))
+    .addOption(agentOption('the agent that all its mail is of; none = no agent'))
     .addOption(dailyOption())
     .action((id: string, { agent, daily }: { agent?: string; daily?: Daily }) =>
       withDeps(invocation(), async (deps) => {

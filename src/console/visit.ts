@@ -93,6 +93,7 @@ export class Visit {
       tokenId: session.id,
       scopes: this.reading ? READING : ALL,
       operator: this.operator,
+      person: true,
     }
   }
 

@@ -93,6 +93,14 @@ export interface Sql {
   parameters: readonly (string | number)[]
 }
 
+/** A token that makes another one. */
+export interface Maker {
+  key: number
+  agentId: string | null
+  daily: number | null
+  expiresAt: number
+}
+
 /** The authenticated caller. */
 export interface Caller {
   userKey: number
@@ -101,12 +109,18 @@ export interface Caller {
   scopes: ReadonlySet<string>
   /** May see and control the whole server. */
   operator: boolean
+  /** Somebody who is signed in to the console, not a program with a token. */
+  person?: true
   /**
    * The operator's settings for the token: the agent that it sends as, and the token's key when its recipients per day
    * are limited.
    */
   agentId?: string | undefined
   cappedToken?: number | undefined
+  /** The agent of an OAuth client; the client may name another one, but sends nothing while its own is paused. */
+  program?: string | undefined
+  /** The token that asks; what it makes inherits its agent, its limit and its end (D117). */
+  maker?: Maker | undefined
 }
 
 /** A request that has passed all checks of the protocol. */
@@ -144,8 +158,11 @@ interface Common {
   id?: string
   /** Error codes in addition to those of its kind. */
   refuses?: readonly Code[]
-  /** For operators only; other callers get 404, as if the path did not exist. */
-  operator?: true
+  /**
+   * For operators only; other callers get 404, as if the path did not exist. `person`: an operator who is signed in;
+   * no token reaches it (D116).
+   */
+  operator?: true | 'person'
 }
 
 /** Children of another resource: the path's first parameter names the parent. */

@@ -117,6 +117,8 @@ async function answer<Parts>(
 
   gate.permit(caller, action.scope)
   if (action.operator && !caller.operator) throw refuse('not_found', 'There is nothing at this URL.')
+  if (action.operator === 'person' && !caller.person)
+    throw refuse('not_found', 'No token reaches this: sign in to the console, or use the command line.')
   // An included resource needs the same scope as a request for that resource.
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (action.kind === 'create') options.promise()

@@ -14,6 +14,7 @@ import { heldMail } from './migrations/0018-held-mail.ts'
 import { words } from './migrations/0019-words.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
+import { makers } from './migrations/0020-makers.ts'
 import { notices } from './migrations/0008-notices.ts'
 import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
 import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
@@ -44,4 +45,5 @@ export const migrations: readonly string[] = [
   toldOfMail,
   heldMail,
   words,
+  makers,
 ]

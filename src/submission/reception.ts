@@ -23,7 +23,7 @@ import { SPOOL_ABOVE } from '../store/spool.ts'
 import { rolesOf } from './envelope.ts'
 import { OctetCheck } from './octets.ts'
 import { replyTo, wordsOf } from './refusals.ts'
-import type { Sender, Senders } from './senders.ts'
+import { termsOf, type Sender, type Senders } from './senders.ts'
 
 export interface SubmissionDeps extends SubmitDeps {
   senders: Senders
@@ -207,12 +207,11 @@ export class Submissions {
         ...rolesOf(distinct(envelope.to), header),
         subject: header.subject,
         html: '',
-        agent_id: header.wishes.agent_id ?? token?.agent_id,
+        ...termsOf(token, header.wishes.agent_id),
         track_opens: header.wishes.track_opens,
         track_clicks: header.wishes.track_clicks,
         ai_disclosure: header.wishes.ai_disclosure,
         idempotency_key: header.wishes.idempotency_key ?? this.#keyOf(coming, hash, sender),
-        cappedToken: token && token.daily !== null ? token.key : undefined,
         message: {
           id: coming.id,
           messageId: coming.messageId,

@@ -6,8 +6,8 @@ import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
 import type { RateLimit } from '../accounts/rates.ts'
-import { findToken, liveToken, noteUse, scopesOf, type KnownToken } from '../accounts/tokens.ts'
-import { isSubscribed, UNSUBSCRIBED } from '../outbound/accept/admit.ts'
+import { findToken, limitedKey, liveToken, noteUse, scopesOf, type KnownToken } from '../accounts/tokens.ts'
+import { agentOf, isSubscribed, UNSUBSCRIBED } from '../outbound/accept/admit.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -109,5 +109,11 @@ export class Senders {
     return new Promise((resolve) => clock.wake(now + delay, resolve))
   }
 }
+
+/** The agent and the daily limit of a mail that a token sends. Throws a Refusal when it may not send as this agent. */
+export const termsOf = (token: KnownToken | undefined, named: string | undefined) => ({
+  agent_id: agentOf(token?.agent_id, named),
+  cappedToken: token && limitedKey(token),
+})
 
 const maySend = (token: KnownToken): boolean => scopesOf(token).includes('emails:send')

@@ -361,3 +361,11 @@ test('access ends with its hour, and at once when the person takes it back', asy
   assert.equal((await refreshes()).body.error, 'invalid_grant')
   assert.notEqual(client.id, fresh.client.id)
 })
+
+test('a paused program sends nothing under the name of another agent (D117)', async () => {
+  const path = `/agents/${encodeURIComponent(clientId)}`
+  assert.equal((await postrider.api('POST', `${path}/pause`)).status, 202)
+  await assert.rejects(call(mine, 'send_email', { ...MAIL, agent_id: 'mask' }), /agent_paused/)
+  assert.equal((await postrider.api('POST', `${path}/resume`)).status, 202)
+  assert.equal((await call(mine, 'send_email', { ...MAIL, agent_id: 'mask' })).data.attributes.agent_id, 'mask')
+})

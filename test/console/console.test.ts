@@ -12,7 +12,7 @@ import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
-import { givePassword } from '../kit/person.ts'
+import { asPerson, givePassword } from '../kit/person.ts'
 import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from '../webhooks/hooks.ts'
@@ -1064,7 +1064,8 @@ describe('the rest', () => {
 
   test('the operator sees the last hour and the log; others see neither', async () => {
     await post({ to: 'last.hour@there.test' })
-    const samples = async () => (await postrider.api('GET', '/server/samples?page[size]=100')).body.data
+    const asked = async (path: string) => (await asPerson(postrider, postrider.user, path)).body.data
+    const samples = () => asked('/server/samples?page[size]=100')
     await until(async () => {
       postrider.clock.advance(1000)
       return (await samples()).some(({ attributes }: { attributes: { delivered: number } }) => attributes.delivered > 0)
@@ -1074,8 +1075,8 @@ describe('the rest', () => {
     assert.ok(times.slice(1).every((at, index) => times[index]! - at >= 10_000))
     assert.ok(all.every(({ attributes: { busy, memory } }) => memory > 1e6 && busy >= 0 && busy <= 1))
     const line = await until(async () => {
-      const { body } = await postrider.api('GET', '/server/log?page[size]=100')
-      const lines: { attributes: { event: string; fields: Record<string, unknown> } }[] = body.data
+      const lines: { attributes: { event: string; fields: Record<string, unknown> } }[] =
+        await asked('/server/log?page[size]=100')
       return lines.find(({ attributes }) => attributes.fields['to'] === 'last.hour@there.test')
     }, 'its line in the log')
     assert.equal(line.attributes.event, 'delivery')

@@ -379,11 +379,6 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /lanes/{}/release': 'emails:write',
   'POST /lanes/{}/retry': 'emails:write',
   'POST /lanes/{}/drop': 'emails:write',
-  'GET /people': 'tokens:write',
-  'POST /people': 'tokens:write',
-  'GET /server': 'tokens:write',
-  'GET /server/log': 'tokens:write',
-  'GET /server/samples': 'tokens:write',
   'GET /outbound-emails/{}/webhook-deliveries': 'webhooks:read',
   'GET /campaigns/{}/links': 'campaigns:write',
   'GET /campaigns/{}/spam-verdict': 'campaigns:write',
@@ -500,7 +495,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes|people|server)\b/
+  const shared = /^\/(?:statistics|lanes)\b/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {

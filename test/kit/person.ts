@@ -2,8 +2,12 @@
 // are kept, redirects are read but not followed.
 
 import { randomBytes, scryptSync } from 'node:crypto'
+import { SCOPES } from '../../src/accounts/scopes.ts'
+import type { User } from '../../src/accounts/users.ts'
+import { apiInside } from '../../src/api/server.ts'
+import type { Caller } from '../../src/jsonapi/resource.ts'
 import { raw } from '../../src/store/query.ts'
-import type { TestAppliance } from './appliance.ts'
+import type { Answer, TestAppliance } from './appliance.ts'
 
 /** Gives a user a password that is cheap to check: the parameters of the cost are in the hash. */
 export async function givePassword({ appliance }: TestAppliance, email: string, password: string): Promise<void> {
@@ -78,4 +82,18 @@ export class Person {
     const back = await this.press(await this.signIn(at, email, password), 'allow')
     return new URL(back.headers.get('location')!)
   }
+}
+
+/** What the API answers a person who is signed in to the console, at a path below its base. */
+export async function asPerson({ appliance: { deps } }: TestAppliance, user: User, path: string): Promise<Answer> {
+  const caller: Caller = {
+    userKey: user.key,
+    userId: user.id,
+    tokenId: user.id,
+    scopes: new Set(SCOPES),
+    operator: user.operator === 1,
+    person: true,
+  }
+  const response = await apiInside(deps)(caller, new Request(`http://inside${path}`))
+  return { status: response.status, headers: response.headers, body: await response.json() }
 }

@@ -564,7 +564,7 @@ test('a repeat of a large message leaves no second file', async () => {
   assert.deepEqual(spooled(), files)
 })
 
-test('an agent of the token or of the header; a cap of recipients a day, at the API too', async () => {
+test('a token with an agent sends as that agent alone (D117); a cap of recipients a day, at the API too', async () => {
   const { deps } = postrider.appliance
   const { plaintext, token } = await tokenWith({ agentId: 'printer', daily: 3 })
   const by = async (message: string, to?: string[]): Promise<string> => {
@@ -574,7 +574,8 @@ test('an agent of the token or of the header; a cap of recipients a day, at the 
     return answer
   }
   assert.equal((await show(idOf(await by(`${HEADER}\r\nx`))))['agent_id'], 'printer')
-  assert.equal((await show(idOf(await by(`X-Postrider-Agent: other\r\n${HEADER}\r\nx`))))['agent_id'], 'other')
+  assert.equal((await show(idOf(await by(`X-Postrider-Agent: printer\r\n${HEADER}\r\nx`))))['agent_id'], 'printer')
+  assert.match(await by(`X-Postrider-Agent: other\r\n${HEADER}\r\nx`), /^554 5\.6\.0 .*as the agent printer alone/)
   assert.match(
     await by(`${HEADER}\r\nx`, ['a@there.test', 'b@there.test']),
     /^452 4\.2\.2 The token smtp may write to 3 recipients a day; 2 are used/,

@@ -50,6 +50,16 @@ export function requireSubscription(reader: Reader, userKey: number): void {
   if (!isSubscribed(reader, userKey)) throw refuse('subscription_inactive', UNSUBSCRIBED)
 }
 
+/**
+ * The agent of a mail: the one that it names, or that of the token. A token with an agent sends as that agent alone, so
+ * that a paused agent stays paused (D117).
+ */
+export function agentOf(bound: string | null | undefined, named: string | null | undefined): string | null | undefined {
+  if (bound && named && named !== bound)
+    throw refuseAttribute('invalid', 'agent_id', `This token sends as the agent ${bound} alone; name it, or no agent.`)
+  return named ?? bound
+}
+
 /** A well-formed mail that a user submits. */
 export interface Submission {
   userKey: number

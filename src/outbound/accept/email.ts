@@ -20,6 +20,8 @@ export interface NewEmail {
   text?: string | null | undefined
   idempotency_key?: string | null | undefined
   agent_id?: string | null | undefined
+  /** The agent of an OAuth client, which sends nothing while that agent is paused, whatever agent it names. */
+  program?: string | undefined
   track_opens?: boolean | null | undefined
   track_clicks?: boolean | null | undefined
   ai_disclosure?: boolean | null | undefined

@@ -17,6 +17,7 @@ import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import { admit, requireSendingDomain, type SendingDomain, type Submission } from './admit.ts'
 import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
+import { refusePaused } from '../reputation/pauses.ts'
 import { filesOf } from '../body.ts'
 import type { SubmittedBody, WrittenBody } from '../../message/letters.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
@@ -141,6 +142,7 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const domain = admit(tx, deps.keyring, submission, now)
   useVolume(tx, deps.config, userKey, recipients.length, now)
   if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients.length, now)
+  if (given.program !== undefined) refusePaused(tx, userKey, given.program)
   // An agent sends at the pace of its pool.
   const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
   const email = tx.first(insertEmail(rowOf(accepting, domain)))!

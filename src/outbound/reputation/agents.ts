@@ -1,6 +1,5 @@
 // The reputation of agents and domains (D39, D65). The outcomes of an agent's mail of the last seven days decide its
 // pool, and the pool decides its pace. Each change is reported once.
-import { refuse } from '../../base/errors.ts'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
 import { Loop } from '../../base/loop.ts'
@@ -9,10 +8,8 @@ import type { Reader, Store, Tx } from '../../store/database.ts'
 import { appendEvent } from '../../store/events.ts'
 import { move } from '../../store/move.ts'
 import { db, raw, statement } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import { addAgent, agentOf, refusePaused, type Agent } from './pauses.ts'
 import { agentFigures, closeHour, domainFigures, forgetTallies, type Figures } from './tally.ts'
-
-export type Agent = RowOf<'agents'>
 
 const WINDOW = 7 * DAY
 const ENOUGH = 200
@@ -28,10 +25,6 @@ export const PACE: Record<AgentStatus, number> = { probation: 500, standard: 100
 /** The most mails that get a new time when a pool changes. */
 const RESCHEDULED = 10_000
 
-const agentOf = statement<{ user_key: number; agent_id: string }>()((arg) =>
-  db.selectFrom('agents').selectAll().where('user_key', '=', arg.user_key).where('agent_id', '=', arg.agent_id),
-)
-
 const setSlot = statement<{ key: number; at: number }>()((arg) =>
   db.updateTable('agents').set({ next_slot_at: arg.at }).where('key', '=', arg.key),
 )
@@ -41,28 +34,11 @@ const setSlot = statement<{ key: number; at: number }>()((arg) =>
  * Throws 409 while the agent is paused.
  */
 export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
-  const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
-  if (agent.paused_at !== null)
-    throw refuse('agent_paused', `The agent ${agentId} is paused; "postrider agent resume" lets it send again.`, {
-      pointer: '/data/attributes/agent_id',
-    })
+  const agent = refusePaused(tx, userKey, agentId) ?? addAgent(tx, userKey, agentId, now)
   const slot = Math.max(now, agent.next_slot_at)
   const pace = PACE[agent.status]
   if (pace > 0) tx.run(setSlot({ key: agent.key, at: slot + pace }))
   return slot
-}
-
-/** Pauses or resumes an agent of a user. An agent that has not sent yet is created. False when nothing changed. */
-export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boolean, now: number): boolean {
-  const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
-  if ((agent.paused_at !== null) === paused) return false
-  tx.run(
-    db
-      .updateTable('agents')
-      .set({ paused_at: paused ? now : null, updated_at: now })
-      .where('key', '=', agent.key),
-  )
-  return true
 }
 
 /** The time of a retry that would be due at `at`. The retries of a damaged agent follow its pace too. */
@@ -76,23 +52,6 @@ export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number):
     ),
   )!
   return Math.max(at, (last ?? 0) + PACE.damaged)
-}
-
-function addAgent(tx: Tx, userKey: number, agentId: string, now: number): Agent {
-  return tx.first(
-    db
-      .insertInto('agents')
-      .values({
-        user_key: userKey,
-        agent_id: agentId,
-        status: 'probation',
-        status_at: now,
-        next_slot_at: now,
-        created_at: now,
-        updated_at: now,
-      })
-      .returningAll(),
-  )!
 }
 
 const total = ({ bounces, deliveries }: Figures): number => bounces + deliveries

@@ -39,6 +39,8 @@ export interface Tokens {
   hash: Uint8Array
   last_four: string
   agent_id: string | null
+  /** The token that made it over the API; when that one is revoked, this one is too. */
+  maker_key: number | null
   /** Recipients per day; null: no limit of its own. */
   daily: number | null
   expires_at: number

@@ -1,0 +1,99 @@
+// What a token may not do by making another one, or by naming another agent (D116, D117).
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
+import { listUsers } from '../../src/accounts/users.ts'
+import { changeToken, createToken, listTokens } from '../../src/accounts/tokens.ts'
+import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+
+let postrider: TestAppliance
+
+before(async () => {
+  postrider = await startTestAppliance()
+  await postrider.activeDomain('here.test')
+})
+after(() => postrider.stop())
+
+const deps = () => postrider.appliance.deps
+const tokenWith = (more: { agentId?: string; daily?: number }, scopes: readonly Scope[] = SCOPES) =>
+  createToken(deps(), postrider.user.key, { name: 'maker', scopes, duration: '1_month', ...more })
+const by = (bearer: string, method: string, path: string, body?: unknown): Promise<Answer> =>
+  postrider.api(method, path, body, { authorization: `Bearer ${bearer}` })
+
+async function madeBy(bearer: string): Promise<{ id: string; token: string; expires_at: string }> {
+  const attributes = { name: 'made', scopes: ['emails:send', 'tokens:write'], duration: '12_months' }
+  const { body, status } = await by(bearer, 'POST', '/tokens', document('tokens', attributes))
+  assert.equal(status, 201)
+  return { id: body.data.id, ...body.data.attributes }
+}
+
+const mail = { from: 'a@here.test', to: 'ada@there.test', subject: 's', html: '<p>x</p>' }
+const send = (bearer: string, more: Record<string, unknown> = {}): Promise<Answer> =>
+  by(bearer, 'POST', '/outbound-emails', document('outbound-emails', { ...mail, ...more }))
+const codeOf = ({ body }: Answer): string => body.errors[0].code
+
+test('no token makes or lists people, or reads the server and its log, whosever it is (D116)', async () => {
+  const before = listUsers(deps().store).length
+  const { plaintext } = await tokenWith({})
+  const person = document('people', { email: 'eve@there.test', operator: true })
+  for (const [method, path, body] of [
+    ['POST', '/people', person],
+    ['GET', '/people', undefined],
+    ['GET', '/server', undefined],
+    ['GET', '/server/log', undefined],
+    ['GET', '/server/samples', undefined],
+  ] as const) {
+    const answer = await by(plaintext, method, path, body)
+    assert.equal(answer.status, 404, path)
+    assert.match(answer.body.errors[0].detail, /sign in to the console/)
+  }
+  assert.equal(listUsers(deps().store).length, before)
+})
+
+test('a token that a token makes has its agent and limit, and ends no later (D117)', async () => {
+  const { plaintext, token } = await tokenWith({ agentId: 'bot', daily: 3 })
+  const child = await madeBy((await madeBy(plaintext)).token)
+  assert.equal(Date.parse(child.expires_at), token.expires_at)
+  const row = listTokens(deps().store).find(({ id }) => id === child.id)!
+  assert.deepEqual([row.agent_id, row.daily], ['bot', 3])
+})
+
+test('tokens that a token made share its limit of recipients in a day (D117)', async () => {
+  const { plaintext, token } = await tokenWith({ daily: 2 })
+  const [one, two] = [await madeBy(plaintext), await madeBy(plaintext)]
+  assert.equal((await send(one.token)).status, 201)
+  assert.equal((await send(two.token)).status, 201)
+  for (const bearer of [one.token, two.token, plaintext]) assert.equal(codeOf(await send(bearer)), 'volume_exceeded')
+  await changeToken(deps(), token.id, { daily: 3 })
+  assert.equal((await send(plaintext)).status, 201)
+})
+
+test('a limit that a token gets later holds for what it had made (D117)', async () => {
+  const { plaintext, token } = await tokenWith({})
+  const child = await madeBy(plaintext)
+  await changeToken(deps(), token.id, { daily: 1, agent_id: 'late' })
+  const sent = await send(child.token)
+  assert.equal(sent.body.data.attributes.agent_id, 'late')
+  assert.equal(codeOf(await send(child.token)), 'volume_exceeded')
+})
+
+test('a revoked token takes with it what it made (D117)', async () => {
+  const { plaintext, token } = await tokenWith({})
+  const child = await madeBy((await madeBy(plaintext)).token)
+  assert.equal((await send(child.token)).status, 201)
+  assert.equal((await postrider.api('DELETE', `/tokens/${token.id}`)).status, 204)
+  assert.equal((await send(child.token)).status, 401)
+})
+
+test('a token with an agent sends as no other, and does not resume its own (D117)', async () => {
+  const { plaintext } = await tokenWith({ agentId: 'bound' })
+  assert.equal((await send(plaintext, { agent_id: 'bound' })).status, 201)
+  const other = await send(plaintext, { agent_id: 'other' })
+  assert.equal(other.status, 422)
+  assert.equal(other.body.errors[0].source.pointer, '/data/attributes/agent_id')
+  assert.equal((await postrider.api('POST', '/agents/bound/pause')).status, 202)
+  assert.equal(codeOf(await send(plaintext)), 'agent_paused')
+  assert.equal((await by(plaintext, 'POST', '/agents/bound/resume')).status, 403)
+  assert.equal(codeOf(await send(plaintext)), 'agent_paused')
+  assert.equal((await postrider.api('POST', '/agents/bound/resume')).status, 202)
+})
