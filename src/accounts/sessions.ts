@@ -10,6 +10,9 @@ import type { RowOf } from '../store/tables.ts'
 
 export type Session = RowOf<'sessions'>
 
+/** The signal of a commit that ends sessions of a user. */
+export const SESSIONS = 'sessions'
+
 const IDLE = 12 * HOUR
 const LONGEST = 30 * DAY
 /** The last use is written at most this often. */
@@ -81,13 +84,15 @@ export function listSessions(reader: Reader, userKey: number, now: number): Sess
 
 /** Ends one session of a user by its id. False when there is none. */
 export function endSession({ store }: { store: Store }, userKey: number, id: string): Promise<boolean> {
-  return store.write(
-    (tx) => tx.run(db.deleteFrom('sessions').where('user_key', '=', userKey).where('id', '=', id)).changes > 0,
-  )
+  return store.write((tx) => {
+    tx.signal(SESSIONS, userKey)
+    return tx.run(db.deleteFrom('sessions').where('user_key', '=', userKey).where('id', '=', id)).changes > 0
+  })
 }
 
 /** Ends every session of a user except the one with the key `but`. */
 export function endSessions(tx: Tx, userKey: number, but?: number): number {
+  tx.signal(SESSIONS, userKey)
   const all = db.deleteFrom('sessions').where('user_key', '=', userKey)
   return tx.run(but === undefined ? all : all.where('key', '!=', but)).changes
 }

@@ -42,12 +42,20 @@ export class People {
   /** The signed-in user and session; undefined without a session, or when it has expired. */
   signedIn(context: Context): Person | undefined {
     const { clock, store } = this.#deps
+    const person = this.stillSignedIn(context)()
+    if (person) noteSession(store, person.session, clock.now())
+    return person
+  }
+
+  /** Asks again and again who is signed in with a request's cookie; the session does not last longer by it. */
+  stillSignedIn(context: Context): () => Person | undefined {
+    const { clock, store } = this.#deps
     const secret = this.#read(context, SESSION_COOKIE)
-    const session = secret === undefined ? undefined : findSession(store, secret, clock.now())
-    const user = session && userByKey(store, session.user_key)
-    if (!session || !user) return undefined
-    noteSession(store, session, clock.now())
-    return { user, session }
+    return () => {
+      const session = secret === undefined ? undefined : findSession(store, secret, clock.now())
+      const user = session && userByKey(store, session.user_key)
+      return session && user && { user, session }
+    }
   }
 
   /** Opens a session; an earlier session of this browser ends. */

@@ -19,6 +19,8 @@ export interface Log {
   fault(where: string, thrown: unknown): string
   /** The last lines, the oldest first; a log that keeps none has no such function. */
   recent?(): readonly Entry[]
+  /** Changes every text in the lines that are kept, to remove an erased address. */
+  forget?(change: (text: string) => string): void
 }
 
 /** A line of the log. */
@@ -76,8 +78,19 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
       })
       return id
     },
+    forget(change) {
+      for (const entry of kept) entry.fields = changed(entry.fields, change) as Fields
+    },
     recent: () => (lines <= KEPT ? kept.slice() : [...kept.slice(lines % KEPT), ...kept.slice(0, lines % KEPT)]),
   }
+}
+
+/** A value with every text in it changed. */
+function changed(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === 'string') return change(value)
+  if (Array.isArray(value)) return value.map((each) => changed(each, change))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, changed(each, change)]))
 }
 
 export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, always() {}, fault: () => '' }

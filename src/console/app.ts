@@ -61,9 +61,7 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
   app.route('/', createSignIn({ deps, noticed, ours: (context) => isOurs(deps, context), people }))
   app.post('/sign-out', (context) => signOut(shared, context))
-  app.get('/live', (context) =>
-    visitOf(shared, context) ? live.stream(context) : context.text('Sign in first.\n', 401),
-  )
+  app.get('/live', (context) => live.stream(context, people.stillSignedIn(context)))
   app.get('/picture', (context) => servePicture(context, deps))
   app.get('/picture/of', (context) => (must(shared, context), leadToPicture(context, deps)))
   addFrames(app, shared)
@@ -97,7 +95,9 @@ function isOurs({ config }: ApiDeps, context: Context): boolean {
   const origin = context.req.header('origin')
   if (origin === undefined || origin === 'null') return context.req.header('sec-fetch-site') !== 'cross-site'
   const { host } = new URL(context.req.url)
-  return origin === new URL(config.http.public_url).origin || (URL.canParse(origin) && new URL(origin).host === host)
+  const here = new URL(config.http.public_url)
+  // Another name of this server is ours by the same scheme alone: a page over http may be anybody's (RFC 6454 §4).
+  return origin === here.origin || origin === `${here.protocol}//${host}`
 }
 
 /** Adds the routes of a place: its page and its forms. */

@@ -1,15 +1,22 @@
-// Live pages: one stream of server-sent events for each browser. It only says that something has changed; the page then
-// requests its live part again.
+// Live pages: one stream of server-sent events for each browser. It only says that something has changed in the account
+// that the person sees; the page then requests its live part again. An operator hears of every account.
+//
+// A stream ends with its session, and one person has a share of all streams.
 //
 // Guarantees: streams are notified one after the other, each at most once a second. The pauses between them grow with
 // the time that pages take to draw, so that open pages take only a small share of the main thread from mail.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
+import { SESSIONS } from '../accounts/sessions.ts'
+import type { Person } from '../api/person.ts'
 import { CAMPAIGN_MAIL } from '../outbound/delivery/settle.ts'
 import { EVENTS } from '../store/events.ts'
 import type { Store } from '../store/database.ts'
+import { shownTo } from './visit.ts'
 
 const MAX_STREAMS = 200
+/** The streams of one person; a browser needs one for all its pages. */
+const MAX_OF_PERSON = 10
 /** Proxies end a silent connection, so something is written after this time. */
 const SILENCE = 25 * SECOND
 /** After a page that took n ms, the next stream is notified n times this many ms later. */
@@ -19,12 +26,22 @@ const WEIGHT = 0.2
 
 interface Stream {
   controller: ReadableStreamDefaultController<Uint8Array>
-  /** The time of the last notification, and the value of #news then. */
+  /** Who follows; undefined once the session has ended. */
+  who: () => Person | undefined
+  /** The key of the person. */
+  person: number
+  /** The key of the account whose news are told; undefined: of every account. */
+  account: number | undefined
+  /** The time of the last notification. */
   told: number
-  news: number
+  /** Whether something has happened since then that concerns the stream. */
+  news: boolean
   /** The time of the last write. */
   written: number
 }
+
+/** The account whose news a person hears; undefined: an operator hears those of every account. */
+const accountOf = (person: Person): number | undefined => (person.user.operator === 1 ? undefined : shownTo(person))
 
 export class Live {
   readonly #clock: Clock
@@ -34,25 +51,31 @@ export class Live {
   #cancel: (() => void) | undefined
   /** Whether the next wake-up is for news, not for silence. */
   #awaited = false
-  #news = 0
   /** The average time to draw a page (ms), and the earliest time of the next notification. */
   #cost = 0
   #next = 0
 
   constructor({ clock, store }: { clock: Clock; store: Store }) {
     this.#clock = clock
-    for (const news of [EVENTS, CAMPAIGN_MAIL]) store.on(news, () => this.#hear())
+    for (const news of [EVENTS, CAMPAIGN_MAIL]) store.on(news, (about) => this.#hear(about))
+    store.on(SESSIONS, (about) => {
+      for (const stream of this.#streams) if (about.has(stream.person)) this.#present(stream)
+    })
   }
 
-  /** Answers with an event stream; 503 when there are too many. */
-  stream(context: Context): Response {
-    if (this.#streams.size >= MAX_STREAMS)
+  /** Answers with an event stream; 401 when nobody is signed in, 503 when there are too many, or too many of a person. */
+  stream(context: Context, who: () => Person | undefined): Response {
+    const follower = who()
+    if (!follower) return context.text('Sign in first.\n', 401)
+    const person = follower.user.key
+    const own = [...this.#streams].filter((each) => each.person === person).length
+    if (this.#streams.size >= MAX_STREAMS || own >= MAX_OF_PERSON)
       return context.text('Too many pages follow what happens.\n', 503, { 'Retry-After': '30' })
     const now = this.#clock.now()
     let mine: Stream
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
-        mine = { controller, told: now - SECOND, news: this.#news, written: now }
+        mine = { controller, who, person, account: accountOf(follower), told: now - SECOND, news: false, written: now }
         this.#streams.add(mine)
         controller.enqueue(this.#encoder.encode('retry: 5000\n\n'))
         this.#schedule()
@@ -78,21 +101,38 @@ export class Live {
     this.#streams.clear()
   }
 
-  #hear(): void {
-    this.#news++
-    if (this.#streams.size === 0 || this.#awaited) return
+  #hear(about: ReadonlySet<number>): void {
+    for (const stream of this.#streams) {
+      if (stream.account === undefined || about.has(stream.account)) stream.news = true
+    }
+    if (this.#awaited) return
     this.#cancel?.()
     this.#cancel = undefined
     this.#schedule()
   }
 
+  /** Whether somebody still follows a stream, and which account; a stream whose session has ended ends too. */
+  #present(stream: Stream): boolean {
+    const person = stream.who()
+    stream.account = person && accountOf(person)
+    if (person) return true
+    this.#streams.delete(stream)
+    stream.controller.close()
+    return false
+  }
+
+  /** The stream with news whose last notification is the oldest. */
+  #waiting(): Stream | undefined {
+    for (const stream of this.#streams) if (stream.news) return stream
+    return undefined
+  }
+
   #schedule(): void {
-    const [first] = this.#streams
-    if (this.#cancel || !first) return
+    if (this.#cancel || this.#streams.size === 0) return
     const now = this.#clock.now()
-    // The first stream had the oldest notification, so it is the first that can lack news.
-    this.#awaited = first.news < this.#news
-    const at = this.#awaited ? Math.max(now, this.#next, first.told + SECOND) : now + SILENCE
+    const first = this.#waiting()
+    this.#awaited = first !== undefined
+    const at = first ? Math.max(now, this.#next, first.told + SECOND) : now + SILENCE
     this.#cancel = this.#clock.wake(at, () => {
       this.#cancel = undefined
       this.#tell()
@@ -102,14 +142,15 @@ export class Live {
 
   #tell(): void {
     const now = this.#clock.now()
-    const [first] = this.#streams
-    if (first && first.news < this.#news) {
+    const first = this.#waiting()
+    if (first && this.#present(first)) {
       this.#streams.delete(first)
-      this.#streams.add(Object.assign(first, { told: now, news: this.#news }))
+      this.#streams.add(Object.assign(first, { told: now, news: false }))
       this.#write(first, 'event: changed\ndata: 1\n\n')
       this.#next = now + this.#cost * PAUSE
     }
-    for (const each of this.#streams) if (each.written <= now - SILENCE) this.#write(each, ': still here\n\n')
+    for (const each of this.#streams)
+      if (each.written <= now - SILENCE && this.#present(each)) this.#write(each, ': still here\n\n')
   }
 
   #write(stream: Stream, text: string): void {

@@ -61,6 +61,10 @@ const ALL: ReadonlySet<string> = new Set(SCOPES)
 
 const READS = 'You may look at this account, and change nothing in it.'
 
+/** The key of the account that a person sees. */
+export const shownTo = ({ session, user }: Person): number =>
+  (user.operator === 1 ? session.open_as : user.reads_for) ?? user.key
+
 export class Visit {
   readonly context: Context
   readonly person: Person
@@ -79,10 +83,9 @@ export class Visit {
     { deps, inside, people }: { deps: Pick<ApiDeps, 'clock' | 'store'>; inside: Inside; people: People },
   ) {
     const { session, user } = person
-    const other = user.operator === 1 ? session.open_as : user.reads_for
     this.context = context
     this.person = person
-    this.account = (other === null ? undefined : userByKey(deps.store, other)) ?? user
+    this.account = userByKey(deps.store, shownTo(person)) ?? user
     this.reading = user.reads_for !== null
     this.#inside = inside
     this.#people = people

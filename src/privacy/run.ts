@@ -12,6 +12,7 @@ import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { blockErased } from '../outbound/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
+import { redact } from '../store/erasing.ts'
 import { db, raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { EXPORTS, writeBundle } from './bundle.ts'
@@ -118,7 +119,7 @@ export class Privacy {
 
   /** Undefined: mail is being sent to the address now, and its result must be erased as well. */
   async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
-    const { clock, config, keyring, store } = this.#deps
+    const { clock, config, keyring, log, store } = this.#deps
     // Bundles about the address are copies of the erased data.
     // A bundle about another recipient may name it too, in a mail to both.
     const bundles = db
@@ -133,10 +134,13 @@ export class Privacy {
       await rm(path, { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
     }
-    const { busy, left } = await scrub(this.#deps, erasingOf(keyring, user_key, address, clock.now()))
+    const erasing = erasingOf(keyring, user_key, address, clock.now())
+    const { busy, left } = await scrub(this.#deps, erasing)
     if (busy) return undefined
+    // Lines of the log that are kept in memory name recipients.
+    log.forget?.((text) => redact(text, erasing))
     // Another account may rightly hold the same address; the operator is told which files do.
-    if (left.length > 0) this.#deps.log.warn('the address is still in the data directory', { files: left.join(',') })
+    if (left.length > 0) log.warn('the address is still in the data directory', { files: left.join(',') })
     return { file: null }
   }
 

@@ -4,12 +4,17 @@ import { Sums } from './sums.ts'
 import type { Statements } from './statements.ts'
 import type { Tx } from './tx.ts'
 
+/** News of a commit, and the user whom it is about. */
+export type Signal = readonly [news: string, about: number | undefined]
+/** Hears of a commit, with the users whom its news are about. */
+export type Hear = (about: ReadonlySet<number>) => void
+
 export interface Job {
   work: (tx: Tx) => unknown
   resolve: (value: unknown) => void
   reject: (error: unknown) => void
   hooks: (() => void)[]
-  signals: string[]
+  signals: Signal[]
   /** The amounts that the job has added to sums and that are not written yet. */
   sums: Sums
 }
@@ -32,7 +37,7 @@ export interface Connection {
 export class Commits {
   readonly #connection: Connection
   readonly #statements: Statements
-  readonly #listeners = new Map<string, (() => void)[]>()
+  readonly #listeners = new Map<string, Hear[]>()
   /** The amounts that the finished jobs of this transaction have added to sums. */
   readonly #sums = new Sums()
   /** The error of the last commit; undefined when it succeeded. */
@@ -44,7 +49,7 @@ export class Commits {
   }
 
   /** Calls `hear` after every commit with this signal. */
-  on(news: string, hear: () => void): void {
+  on(news: string, hear: Hear): void {
     this.#listeners.set(news, [...(this.#listeners.get(news) ?? []), hear])
   }
 
@@ -75,8 +80,14 @@ export class Commits {
       this.#statements.committed()
     }
     for (const settle of settled) settle()
-    const news = new Set(jobs.slice(0, taken).flatMap((job) => job.signals))
-    for (const each of news) for (const hear of this.#listeners.get(each) ?? []) hear()
+    const signals = Map.groupBy(
+      jobs.slice(0, taken).flatMap((job) => job.signals),
+      ([news]) => news,
+    )
+    for (const [news, each] of signals) {
+      const about = new Set(each.flatMap(([, user]) => user ?? []))
+      for (const hear of this.#listeners.get(news) ?? []) hear(about)
+    }
     return taken
   }
 
@@ -136,7 +147,7 @@ export class Commits {
       run: (query) => statements.run(query.compile()),
       generation: (table, by) => statements.generation(table, by),
       add: (sum, place, amounts) => job.sums.add(sum, place, amounts),
-      signal: (news) => void job.signals.push(news),
+      signal: (news, about) => void job.signals.push([news, about]),
       afterCommit: (run) => void job.hooks.push(run),
     }
   }

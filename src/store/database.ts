@@ -7,7 +7,7 @@
 import type Database from 'better-sqlite3'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { Batches } from './batches.ts'
-import { Commits, jobOf, type Job } from './commits.ts'
+import { Commits, jobOf, type Hear, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
 import { malformedRows } from './forms.ts'
 import { Presence } from './presence.ts'
@@ -92,7 +92,7 @@ export class Store implements Reader {
   }
 
   /** Calls `hear` after every commit with this signal. */
-  on(news: string, hear: () => void): void {
+  on(news: string, hear: Hear): void {
     this.#commits.on(news, hear)
   }
 

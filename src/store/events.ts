@@ -35,7 +35,7 @@ export function appendEvents(tx: Tx, events: readonly NewEvent[]): void {
     at,
   ])
   tx.run(raw(`insert into events (${COLUMNS.join(', ')}) values ${events.map(() => row).join(', ')}`, values))
-  tx.signal(EVENTS)
+  for (const { user_key } of events) tx.signal(EVENTS, user_key)
 }
 
 /** Writes one event; see `appendEvents`. */

@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { Hono } from 'hono'
 import { SECOND } from '../../src/base/clock.ts'
+import type { Session } from '../../src/accounts/sessions.ts'
+import type { User } from '../../src/accounts/users.ts'
 import { Live } from '../../src/console/live.ts'
 import type { Store } from '../../src/store/database.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -19,9 +21,13 @@ interface Streams {
 
 async function open(count: number): Promise<Streams> {
   const clock = new ManualClock()
-  const hears: (() => void)[] = []
-  const live = new Live({ clock, store: { on: (_: string, hear: () => void) => hears.push(hear) } as unknown as Store })
-  const app = new Hono().get('/live', (context) => live.stream(context))
+  const hears: ((about: ReadonlySet<number>) => void)[] = []
+  const live = new Live({ clock, store: { on: (_: string, hear: (about: ReadonlySet<number>) => void) => hears.push(hear) } as unknown as Store })
+  let person = 0
+  const app = new Hono().get('/live', (context) => {
+    const user = { key: ++person, operator: 1, reads_for: null } as User
+    return live.stream(context, () => ({ user, session: { open_as: null } as Session }))
+  })
   const texts = await Promise.all(
     Array.from({ length: count }, async () => {
       const read = { text: '' }
@@ -37,7 +43,7 @@ async function open(count: number): Promise<Streams> {
   return {
     clock,
     live,
-    happens: () => hears.forEach((hear) => hear()),
+    happens: () => hears.slice(0, 2).forEach((hear) => hear(new Set())),
     told: () => times('event: changed'),
     silences: () => times('still here'),
   }

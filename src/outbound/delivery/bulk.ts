@@ -154,7 +154,7 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
 /** Writes the verdict on a campaign's mail, with fewer details than for other mail, because such mails are many. */
 export function settleBulk(tx: Tx, settling: Settling): void {
   const { delivery, email, now, verdict } = settling
-  tx.signal(CAMPAIGN_MAIL)
+  tx.signal(CAMPAIGN_MAIL, email.user_key)
   const silent = verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
   if (!silent || !settleTaken(tx, delivery, verdict, now)) return settle(tx, { ...settling, brief: true })
   tally(tx, { ...email, agent_id: null }, 'delivery', now)
