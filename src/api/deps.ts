@@ -48,6 +48,8 @@ export interface ApiDeps {
   spamAssassin: string
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
+  /** The ports on which submission listens, once it does. */
+  ports: { starttls: number[]; tls: number[] }
   /** The limit for all request bodies in memory. */
   bodies: Budget
   /** Reads a stored received message again, to get its attachments. */

@@ -6,7 +6,7 @@ import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { heldLanes, holdLane } from '../outbound/delivery/holds.ts'
 import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
 import { moveLane, retryLane } from '../outbound/delivery/queue.ts'
-import { lastResponse, waitingLanes, type WaitingLane } from '../outbound/waiting.ts'
+import { holdingCampaigns, lastResponse, waitingLanes, type WaitingLane } from '../outbound/waiting.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
 
@@ -53,6 +53,9 @@ export const lanes = define('lanes', {
     queued: count('Recipients whose mail waits.'),
     active: count('Recipients whose mail is being delivered now.'),
     held: count('Recipients whose mail is held by itself, or with its campaign.'),
+    held_by: field(z.array(z.object({ id: z.string(), name: z.string(), account: z.string(), recipients: z.int() })), {
+      about: 'The paused campaigns that hold mail here; it goes on with them.',
+    }),
     next_attempt_at: timeOrNull('When the next of them is tried.'),
     response: wordsOrNull('The last reply about the waiting mail.'),
     connections: field(z.int().nullable(), {
@@ -65,7 +68,10 @@ export const lanes = define('lanes', {
   },
   // Read only for the lanes on the requested page.
   extend(rows, { reader }) {
-    for (const row of rows) row['response'] = lastResponse(reader, row['domain'] as string)
+    for (const row of rows) {
+      row['response'] = lastResponse(reader, row['domain'] as string)
+      row['held_by'] = row['held'] === 0 ? [] : holdingCampaigns(reader, row['domain'] as string)
+    }
   },
   actions: [
     {

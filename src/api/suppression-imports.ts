@@ -72,6 +72,8 @@ export const suppressionImports = define('suppression-imports', {
                 domain_key: domain,
                 address: parseAddress(email)!.address,
                 reason,
+                // What a person typed is no import (D36).
+                source: caller.person && reason !== 'list_import' ? ('manual' as const) : ('import' as const),
               }
               const wide = scope ?? (reason === 'unsubscribe' ? 'marketing' : 'all')
               counts[bringSuppression(tx, parts.keyring, { ...given, scope: wide }, now)]++

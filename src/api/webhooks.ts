@@ -9,7 +9,7 @@ import { findOwned, rowOf, type ListedRow } from '../store/list.ts'
 import { deliveriesAboutMail } from '../webhooks/about-mail.ts'
 import { isEventType } from '../webhooks/catalogue.ts'
 import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from '../webhooks/endpoints.ts'
-import { attemptsOf, deliverSample, replayDelivery } from '../webhooks/replay.ts'
+import { attemptsOf, deliverSample, lastFailure, replayDelivery } from '../webhooks/replay.ts'
 import { define, type ApiDeps } from './deps.ts'
 import { EXTENSION } from './extension.ts'
 import { line, name } from './schemas.ts'
@@ -109,12 +109,22 @@ export const webhooks = define('webhooks', {
     }),
     disabled_reason: field(z.enum(['gone', 'failures']).nullable(), { about: 'Why it was disabled.' }),
     consecutive_failures: field(z.int(), { about: 'Failed attempts since the last success.' }),
+    held_until: field(z.iso.datetime().nullable(), {
+      kind: 'time',
+      about: 'Until when a failing endpoint gets no calls.',
+    }),
+    last_failure: field(z.string().nullable(), {
+      about: 'Why the last attempt failed; null: none has since the last success.',
+    }),
     created_at: { ...time('When it was created.'), sort: true },
     updated_at: { ...time('When it last changed.'), sort: true },
   },
   relationships: { domain: { type: 'domains', column: 'domain_key', create: true } },
-  extend(rows) {
-    for (const row of rows) row['active'] = row['status'] === 'active' ? 1 : 0
+  extend(rows, { reader }) {
+    for (const row of rows) {
+      row['active'] = row['status'] === 'active' ? 1 : 0
+      row['last_failure'] = row['consecutive_failures'] === 0 ? null : lastFailure(reader, row.key)
+    }
   },
   actions: [
     {

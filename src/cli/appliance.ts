@@ -9,7 +9,7 @@ import type { ApiDeps } from '../api/deps.ts'
 import { apiInside, createApp } from '../api/server.ts'
 import { createConsole, type Console } from '../console/app.ts'
 import { openData } from './data.ts'
-import { openDoors, shownDoors, type Doors } from './doors.ts'
+import { openDoors, shownDoors, type Doors, type Endpoint } from './doors.ts'
 import type { Engine } from './engine.ts'
 import { adopt } from './ownership.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './parts.ts'
@@ -75,6 +75,9 @@ async function start(
   app.route('/', pages.app)
   const doors = await openDoors(doorsOf(parts, app, keys))
   undo.push(() => doors.stop(0))
+  const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
+  deps.ports.starttls.push(...portsOf(doors.submission))
+  deps.ports.tls.push(...portsOf(doors.submissions))
   for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)

@@ -106,6 +106,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
     fetching,
     operations: createOperations(shared),
+    ports: { starttls: [], tls: [] },
     samples: new Samples(shared),
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,

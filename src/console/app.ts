@@ -15,6 +15,7 @@ import { serveAsset } from './assets.ts'
 import { form } from './forms.ts'
 import { guard, page, plainPage } from './frame.ts'
 import { Live } from './live.ts'
+import { Once } from './once.ts'
 import { accountPlace } from './pages/account.ts'
 import { agents } from './pages/agents.ts'
 import { audiencePlaces } from './pages/audiences.ts'
@@ -30,7 +31,7 @@ import { queue } from './pages/queue.ts'
 import { receivers } from './pages/receivers.ts'
 import { peoplePlace, serverPlaces } from './pages/server.ts'
 import { suppressionPlaces } from './pages/suppressions.ts'
-import { tokens } from './pages/tokens.ts'
+import { tokensPlace } from './pages/tokens.ts'
 import { webhookPlaces } from './pages/webhooks.ts'
 import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
 import { found, lead, type Form, type Place } from './place.ts'
@@ -49,13 +50,14 @@ interface Shared {
   deps: ApiDeps
   inside: Inside
   live: Live
+  once: Once
   people: People
 }
 
 /** Makes the routes of the console. `noticed` wakes the loop that sends notices by mail. */
 export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
   const app = new Hono()
-  const shared: Shared = { deps, inside, live: new Live(deps), people: new People(deps) }
+  const shared: Shared = { deps, inside, live: new Live(deps), once: new Once(deps.clock), people: new People(deps) }
   const { live, people } = shared
   app.get('/assets/:name', (context) => serveAsset(context, context.req.param('name')))
   app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
@@ -78,9 +80,9 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
 }
 
 /** The visit of a request; undefined when nobody is signed in. */
-function visitOf({ deps, inside, people }: Shared, context: Context): Visit | undefined {
+function visitOf({ deps, inside, once, people }: Shared, context: Context): Visit | undefined {
   const person = people.signedIn(context)
-  return person && new Visit(context, person, { deps, inside, people })
+  return person && new Visit(context, person, { deps, inside, once, people })
 }
 
 /** The visit of a request. Throws a refusal (401) when nobody is signed in. */
@@ -94,10 +96,11 @@ function must(shared: Shared, context: Context): Visit {
 function isOurs({ config }: ApiDeps, context: Context): boolean {
   const origin = context.req.header('origin')
   if (origin === undefined || origin === 'null') return context.req.header('sec-fetch-site') !== 'cross-site'
-  const { host } = new URL(context.req.url)
+  const { host, protocol } = new URL(context.req.url)
   const here = new URL(config.http.public_url)
-  // Another name of this server is ours by the same scheme alone: a page over http may be anybody's (RFC 6454 §4).
-  return origin === here.origin || origin === `${here.protocol}//${host}`
+  // A page over http may be anybody's: where this server is reached over https, it is another origin (RFC 6454 §4).
+  const secure = protocol === 'https:' || here.protocol === 'https:'
+  return origin === here.origin || origin === `https://${host}` || (!secure && origin === `http://${host}`)
 }
 
 /** Adds the routes of a place: its page and its forms. */
@@ -269,7 +272,7 @@ const placesOf = (shared: Shared): readonly Place[] => [
   ...suppressionPlaces,
   ...domainPlaces,
   ...webhookPlaces,
-  tokens,
+  tokensPlace(shared.deps),
   agents,
   privacy,
   ...serverPlaces,

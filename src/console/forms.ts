@@ -122,6 +122,16 @@ export const choices = ({
     ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
   </fieldset>`
 
+/** A secret that is shown once, with a button that copies it. */
+export const secretShown = (what: string, secret: string): Html =>
+  html`<div class="done" role="status">
+    <p>This is ${what}. It is shown this once; copy it now.</p>
+    <p>
+      <code class="secret" id="secret">${secret}</code>
+      <button class="plain" type="button" data-copy="secret">Copy</button>
+    </p>
+  </div>`
+
 /** The API's refusals above a page; those of a form's fields lead to the field. */
 export const refusals = (errors: Answer['errors'], labels: Labels = {}): Html | '' =>
   errors.length === 0

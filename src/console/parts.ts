@@ -50,6 +50,7 @@ const GOOD = new Set([
   'clicked',
 ])
 const BAD = new Set([
+  'failing',
   'bounced',
   'failed',
   'rejected',

@@ -6,6 +6,7 @@ import type { Caller } from '../jsonapi/resource.ts'
 import { SCOPES } from '../accounts/scopes.ts'
 import { userByKey, type User } from '../accounts/users.ts'
 import type { ApiDeps } from '../api/deps.ts'
+import type { Once } from './once.ts'
 import type { Inside } from '../api/inside.ts'
 import type { People, Person } from '../api/person.ts'
 import { refuse } from '../base/errors.ts'
@@ -76,11 +77,17 @@ export class Visit {
   readonly #caller: Caller
   readonly #inside: Inside
   readonly #people: People
+  readonly #once: Once
 
   constructor(
     context: Context,
     person: Person,
-    { deps, inside, people }: { deps: Pick<ApiDeps, 'clock' | 'store'>; inside: Inside; people: People },
+    {
+      deps,
+      inside,
+      once,
+      people,
+    }: { deps: Pick<ApiDeps, 'clock' | 'store'>; inside: Inside; once: Once; people: People },
   ) {
     const { session, user } = person
     this.context = context
@@ -89,6 +96,7 @@ export class Visit {
     this.reading = user.reads_for !== null
     this.#inside = inside
     this.#people = people
+    this.#once = once
     this.now = () => deps.clock.now()
     this.#caller = {
       userKey: this.account.key,
@@ -112,6 +120,16 @@ export class Visit {
   /** The proof that every form of the console carries. */
   get proof(): string {
     return this.#people.proofFor(this.context, this.person, 'console')
+  }
+
+  /** Leads to a page that shows a secret, this once. */
+  leadToSecret(path: string, secret: string): Response {
+    return this.context.redirect(`${path}?secret=${this.#once.keep(this.person.session.id, secret)}`, 303)
+  }
+
+  /** The secret that this page was led to show; undefined when it was shown, or is another session's. */
+  get secret(): string | undefined {
+    return this.#once.take(this.person.session.id, this.query('secret'))
   }
 
   /** A query parameter of the page. */

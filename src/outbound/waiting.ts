@@ -45,6 +45,29 @@ export function waitingLanes(reader: Reader, held: Iterable<string>, most: numbe
     .slice(0, most)
 }
 
+/** How much held mail of a lane is looked at to say which campaigns hold it. */
+export const HELD_LOOKED_AT = 10_000
+
+export interface HoldingCampaign {
+  id: string
+  name: string
+  /** The address of its owner. */
+  account: string
+  recipients: number
+}
+
+/** The paused campaigns that hold mail for a domain: it is held until its campaign goes on. */
+export const holdingCampaigns = (reader: Reader, domain: string): HoldingCampaign[] =>
+  reader.all(
+    raw<HoldingCampaign>(
+      `select c.id, c.name, u.email as account, count(*) as recipients
+       from (select email_key from deliveries where status = 'held' and lane = ? limit ${HELD_LOOKED_AT}) v
+         join outbound_emails e on e.key = v.email_key join campaigns c on c.key = e.campaign_key join users u on u.key = c.user_key
+       where c.status = 'paused' group by c.key order by recipients desc`,
+      [bulkLane(domain)],
+    ),
+  )
+
 /** The last answer to mail that waits for a domain; null when there is none. */
 export function lastResponse(reader: Reader, domain: string): string | null {
   const tried = (lane: string): string =>

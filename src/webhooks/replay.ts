@@ -6,7 +6,7 @@ import { newId } from '../base/ids.ts'
 import { textsOf } from '../base/json.ts'
 import { isNameIn } from '../base/one-of.ts'
 import type { Reader, Store } from '../store/database.ts'
-import { db } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { webhookByKey } from './endpoints.ts'
 import { SAMPLES } from './samples.ts'
@@ -96,4 +96,20 @@ export function attemptsOf(reader: Reader, key: number): Attempt[] {
       .where('delivery_key', '=', key)
       .orderBy('key'),
   )
+}
+
+/** The last failure of an endpoint is searched among this many attempts of all endpoints. */
+const LOOKED_AT = 10_000
+
+/** Why the last failed attempt of an endpoint failed; null when that is long ago. */
+export function lastFailure(reader: Reader, webhookKey: number): string | null {
+  const row = reader.first(
+    raw<{ reason: string }>(
+      `select a.reason from webhook_attempts a join outbound_webhooks d on d.key = a.delivery_key
+       where d.webhook_key = ? and a.reason is not null and a.key > (select max(key) from webhook_attempts) - ${LOOKED_AT}
+       order by a.key desc limit 1`,
+      [webhookKey],
+    ),
+  )
+  return row?.reason ?? null
 }

@@ -22,7 +22,10 @@ interface Streams {
 async function open(count: number): Promise<Streams> {
   const clock = new ManualClock()
   const hears: ((about: ReadonlySet<number>) => void)[] = []
-  const live = new Live({ clock, store: { on: (_: string, hear: (about: ReadonlySet<number>) => void) => hears.push(hear) } as unknown as Store })
+  const live = new Live({
+    clock,
+    store: { on: (_: string, hear: (about: ReadonlySet<number>) => void) => hears.push(hear) } as unknown as Store,
+  })
   let person = 0
   const app = new Hono().get('/live', (context) => {
     const user = { key: ++person, operator: 1, reads_for: null } as User

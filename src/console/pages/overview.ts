@@ -81,8 +81,15 @@ async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
           cannot send yet.`,
       )
   for (const webhook of webhooks.many)
-    if (text(webhook, 'status') === 'disabled')
-      found.push(html`The webhook <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a> is disabled.`)
+    if (
+      text(webhook, 'status') === 'disabled' ||
+      (text(webhook, 'status') === 'active' && number(webhook, 'consecutive_failures') > 0)
+    )
+      found.push(
+        html`The webhook
+          <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>
+          ${text(webhook, 'status') === 'disabled' ? 'is disabled' : 'is failing'}${text(webhook, 'last_failure') === '' ? '.' : `: ${text(webhook, 'last_failure')}`}`,
+      )
   for (const campaign of campaigns.many)
     found.push(
       html`The campaign

@@ -1,19 +1,31 @@
 // The queue (operator): waiting mail by receiving domain, the reasons, and actions on it.
 import { html } from 'hono/html'
+import { HELD_LOOKED_AT, type HoldingCampaign } from '../../outbound/waiting.ts'
 import { page } from '../frame.ts'
 import { button } from '../forms.ts'
-import { counted, badge, count, live, pageOf, pager, table, time } from '../parts.ts'
+import { counted, badge, count, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { flag, number, text, type Answer, type Visit } from '../visit.ts'
+import { flag, number, objects, text, type Answer, type Visit } from '../visit.ts'
+
+/** That mail is held by a paused campaign; a campaign of another account has no page here. */
+const heldNote = (visit: Visit, { account, id, name, recipients }: HoldingCampaign): Html =>
+  html`<div class="soft">
+    ${count(recipients)} held by the campaign
+    ${account === visit.account.email ? html`<a href="/campaigns/${id}">${name}</a>` : html`${name} of ${account}`}
+    (paused)
+  </div>`
 
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const answer = found(await orEmpty(visit))
   const rows = answer.many.map((lane) => {
     const fields = { lane: text(lane, 'domain') }
     const waiting = number(lane, 'queued') + number(lane, 'held')
+    const heldBy = objects<HoldingCampaign>(lane, 'held_by')
+    const byCampaigns = heldBy.reduce((sum, { recipients }) => sum + recipients, 0)
     const held = flag(lane, 'hold') ? waiting : number(lane, 'held')
     return [
-      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('on hold') : ''}`,
+      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('on hold') : ''}
+      ${heldBy.map((campaign) => heldNote(visit, campaign))}`,
       count(waiting),
       count(held),
       count(number(lane, 'active')),
@@ -21,7 +33,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
       text(lane, 'response'),
       html`<div class="row">
         ${button(visit, 'retry', 'Try now', { fields })}
-        ${flag(lane, 'hold') || number(lane, 'held') > 0 ? button(visit, 'release', 'Release', { fields }) : button(visit, 'hold', 'Hold', { fields })}
+        ${flag(lane, 'hold') || Math.min(number(lane, 'held'), HELD_LOOKED_AT) > byCampaigns ? button(visit, 'release', 'Release', { fields }) : button(visit, 'hold', 'Hold', { fields })}
         ${button(visit, 'drop', 'Give up', {
           fields,
           danger: true,

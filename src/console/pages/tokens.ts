@@ -1,8 +1,9 @@
 // Tokens for programs, and the programs that a person has given access over OAuth.
 import { html } from 'hono/html'
+import type { ApiDeps } from '../../api/deps.ts'
 import { SCOPES } from '../../accounts/scopes.ts'
 import { page } from '../frame.ts'
-import { button, choices, field, form } from '../forms.ts'
+import { button, choices, field, form, secretShown } from '../forms.ts'
 import { counted, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
@@ -29,29 +30,41 @@ const MEANINGS: Record<string, string> = {
   'webhooks:write': 'change webhooks',
 }
 
-const ABOUT = 'A token is the password of a program: for the API, and for SMTP on ports 465 and 587.'
+/** The ports on which this server takes mail from programs. */
+type Ports = ApiDeps['ports']
 
-async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, secret?: string): Promise<Response> {
+function aboutOf({ starttls, tls }: Ports): string {
+  const ways = [
+    ...(tls.length > 0 ? [`port ${tls.join(', ')} with TLS`] : []),
+    ...(starttls.length > 0 ? [`port ${starttls.join(', ')} with STARTTLS`] : []),
+  ]
+  const smtp = ways.length > 0 ? `, and for SMTP on ${ways.join(' or ')}` : '; this server takes no mail by SMTP'
+  return `A token is the password of a program: for the API${smtp}.`
+}
+
+async function show(visit: Visit, ports: Ports, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const about = aboutOf(ports)
   if (visit.reading)
     return page(visit, {
       title: 'Tokens',
-      about: ABOUT,
+      about,
       errors,
       body: html`<p>
         You look at the account of ${visit.account.email}: its tokens and programs are shown to its owner.
       </p>`,
     })
+  const { secret } = visit
   const [answer, programs] = await Promise.all([
     visit.get(`/personal-access-tokens?${pageOf(visit)}`),
     visit.get('/grants'),
   ])
   return page(visit, {
     title: 'Tokens',
-    about: ABOUT,
+    about,
     errors,
     labels: LABELS,
     done: done(visit),
-    body: html`${secret === undefined ? '' : newSecret(secret)} ${tokensTable(visit, answer.many)}
+    body: html`${secret === undefined ? '' : secretShown('the new token', secret)} ${tokensTable(visit, answer.many)}
       ${pager(visit, answer)}
       <h2>New token</h2>
       ${newToken(visit, errors, typed)}
@@ -59,15 +72,6 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form, s
       ${programsTable(visit, programs.many)}`,
   })
 }
-
-const newSecret = (secret: string): Html =>
-  html`<div class="done" role="status">
-    <p>This is the new token. It is shown this once; copy it now.</p>
-    <p>
-      <code class="secret" id="secret">${secret}</code>
-      <button class="plain" type="button" data-copy="secret">Copy</button>
-    </p>
-  </div>`
 
 function tokensTable(visit: Visit, tokens: readonly Thing[]): Html {
   const rows = tokens.map((token) => [
@@ -134,22 +138,24 @@ const programsTable = (visit: Visit, programs: readonly Thing[]): Html =>
     'No program was let in over OAuth. AI agents connect to /mcp of this server.',
   )
 
-export const tokens: Place = {
+export const tokensPlace = ({ ports }: Pick<ApiDeps, 'ports'>): Place => ({
   path: '/tokens',
-  show: (visit) => show(visit),
+  show: (visit) => show(visit, ports),
   async act(visit, given) {
     if (given.action === 'revoke') {
       const gone = await visit.ask('DELETE', `/tokens/${given.get('id')}`)
-      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, gone.errors)
+      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, ports, gone.errors)
     }
     if (given.action === 'disconnect') {
       const gone = await visit.ask('POST', `/grants/${given.get('id')}/revoke`)
-      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, gone.errors)
+      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, ports, gone.errors)
     }
     const answer = await visit.ask('POST', '/tokens', {
       type: 'tokens',
       attributes: { name: given.get('name'), scopes: given.all('scopes'), duration: given.get('duration') },
     })
-    return answer.one ? show(visit, [], undefined, text(answer.one, 'token')) : show(visit, answer.errors, given)
+    return answer.one
+      ? visit.leadToSecret('/tokens', text(answer.one, 'token'))
+      : show(visit, ports, answer.errors, given)
   },
-}
+})

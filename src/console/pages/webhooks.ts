@@ -2,24 +2,42 @@
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../../states/events.ts'
 import { page } from '../frame.ts'
-import { button, choices, field, form } from '../forms.ts'
-import { badge, exactTime, facts, live, pageOf, pager, table, type Html } from '../parts.ts'
+import { button, choices, field, form, secretShown } from '../forms.ts'
+import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, texts, type Answer, type Thing, type Visit } from '../visit.ts'
+import { faultIn, number, text, texts, type Answer, type Thing, type Visit } from '../visit.ts'
 
 const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
 
-const secretShown = (secret: string): Html =>
-  html`<div class="done" role="status">
-    <p>This is the signing secret. It is shown this once; copy it now.</p>
-    <p>
-      <code class="secret" id="secret">${secret}</code>
-      <button class="plain" type="button" data-copy="secret">Copy</button>
-    </p>
-  </div>`
-
 /** The chosen events in words. */
 const eventsOf = (webhook: Thing): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
+
+/** The state of an endpoint: one that is active but answers nothing well is failing. */
+const stateOf = (webhook: Thing): Html => {
+  const failures = number(webhook, 'consecutive_failures')
+  const failing = text(webhook, 'status') === 'active' && failures > 0
+  return failing
+    ? html`${badge('failing')} <span class="soft">${counted(failures, 'attempt')} in a row</span>`
+    : badge(text(webhook, 'status'))
+}
+
+const WHY_DISABLED: Record<string, string> = {
+  gone: 'The endpoint answered 410: it is gone for good.',
+  failures:
+    'Too many attempts failed in a row. Nothing is sent until you resume it; what happened meanwhile can be sent again.',
+}
+
+/** Why an endpoint fails, or was disabled. */
+function troublesOf(webhook: Thing): (readonly [string, Html | string])[] {
+  const why = WHY_DISABLED[text(webhook, 'disabled_reason')]
+  const last = text(webhook, 'last_failure')
+  const next = text(webhook, 'status') === 'active' ? webhook.attributes['held_until'] : null
+  return [
+    ...(text(webhook, 'status') === 'disabled' && why !== undefined ? [['Disabled because', why] as const] : []),
+    ...(last === '' ? [] : [['Last failure', last] as const]),
+    ...(typeof next === 'string' ? [['Next attempt', time(next)] as const] : []),
+  ]
+}
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const [answer, domains] = await Promise.all([
@@ -29,7 +47,7 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
   const rows = answer.many.map((webhook) => [
     html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
     text(webhook, 'url'),
-    badge(text(webhook, 'status')),
+    stateOf(webhook),
     eventsOf(webhook),
   ])
   const fault = faultIn(errors, LABELS)
@@ -73,12 +91,13 @@ const list: Place = {
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
     return answer.one
-      ? showOne(visit, answer.one.id, [], text(answer.one, 'secret'))
+      ? visit.leadToSecret(`/webhooks/${answer.one.id}`, text(answer.one, 'secret'))
       : showAll(visit, answer.errors, given)
   },
 }
 
-async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
+async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []): Promise<Response> {
+  const { secret } = visit
   const { one } = found(await visit.get(`/webhooks/${id}`))
   const deliveries = await visit.get(`/webhooks/${id}/deliveries?${pageOf(visit)}`)
   const active = text(one, 'status') === 'active'
@@ -88,10 +107,11 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = [], 
     about: 'One endpoint, and all events that were sent to it.',
     errors,
     done: done(visit),
-    body: html`${secret === undefined ? '' : secretShown(secret)}
+    body: html`${secret === undefined ? '' : secretShown('the signing secret', secret)}
       ${facts([
         ['Address', text(one, 'url')],
-        ['Status', badge(text(one, 'status'))],
+        ['Status', stateOf(one)],
+        ...troublesOf(one),
         ['Events', eventsOf(one)],
         ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
       ])}
@@ -132,7 +152,9 @@ const one: Place = {
     switch (given.action) {
       case 'rotate': {
         const answer = await patch({ rotate_secret: true })
-        return showOne(visit, id, answer.errors, answer.one && text(answer.one, 'secret'))
+        return answer.one
+          ? visit.leadToSecret(`/webhooks/${id}`, text(answer.one, 'secret'))
+          : showOne(visit, id, answer.errors)
       }
       case 'test': {
         const answer = await visit.ask('POST', `/webhooks/${id}/test`)
@@ -166,6 +188,7 @@ const delivery: Place = {
           ['Outcome', badge(text(each, 'outcome'))],
           ['Attempts', text(each, 'attempts') || '0'],
           ['Status of the answer', text(each, 'response_status') || '–'],
+          ...(text(each, 'reason') === '' ? [] : ([['Why it failed', text(each, 'reason')]] as const)),
           ['When', exactTime(each.attributes['created_at'])],
         ])}
         <h2>Request</h2>

@@ -19,7 +19,7 @@ export type Brought = 'created' | 'updated' | 'skipped'
 export function bringSuppression(
   tx: Tx,
   keyring: Keyring,
-  given: Omit<NewSuppression, 'source' | 'strikes'>,
+  given: Omit<NewSuppression, 'source' | 'strikes'> & { source?: 'manual' | 'import' },
   now: number,
 ): Brought {
   const { domain_key, reason, scope } = given
@@ -32,7 +32,7 @@ export function bringSuppression(
   const widened = {
     ...given,
     address: email,
-    source: 'import' as const,
+    source: given.source ?? 'import',
     scope: there?.scope === 'all' ? there.scope : scope,
     expires_at: there && later(there.expires_at, expires) ? there.expires_at : expires,
     strikes: there?.strikes ?? 0,
