@@ -63,7 +63,7 @@ export class Live {
     })
   }
 
-  /** Answers with an event stream; 401 when nobody is signed in, 503 when there are too many, or too many of a person. */
+  /** Answers with an event stream; 401 when nobody is signed in, 503 when there are too many, in all or of a person. */
   stream(context: Context, who: () => Person | undefined): Response {
     const follower = who()
     if (!follower) return context.text('Sign in first.\n', 401)

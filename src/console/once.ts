@@ -1,5 +1,5 @@
-// Secrets that a page shows once: a new token, the secret of a webhook. The form that made one leads to the page, so that a
-// reload makes no second one; the secret waits here for that page, in memory alone.
+// Secrets that a page shows once: a new token, the secret of a webhook. The form that made one leads to the page, so
+// that a reload makes no second one; the secret waits here for that page, in memory alone.
 //
 // A secret is shown to the session that made it, once, and is forgotten after five minutes.
 import { MINUTE, type Clock } from '../base/clock.ts'

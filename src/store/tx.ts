@@ -35,7 +35,7 @@ export interface Tx extends Reader {
   add(sum: SumTable, place: readonly (string | number)[], amounts: readonly number[]): void
   /** Runs a statement that changes rows. Throws the error of SQLite. */
   run(query: { compile(): Compiled }): Change
-  /** Calls the listeners of this name (`Store.on`), once for the whole commit; `about`: the key of the user concerned. */
+  /** Calls the listeners of this name (`Store.on`), once for the whole commit, with the users (`about`) concerned. */
   signal(news: string, about?: number): void
   /** Calls `run` when the transaction is on the disk, to wake loops or drop caches; not when the transaction failed. */
   afterCommit(run: () => void): void

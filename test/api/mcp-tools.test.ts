@@ -363,9 +363,13 @@ test('access ends with its hour, and at once when the person takes it back', asy
 })
 
 test('a paused program sends nothing under the name of another agent (D117)', async () => {
-  const path = `/agents/${encodeURIComponent(clientId)}`
+  const { access_token, client } = await letIn(postrider, postrider.user)
+  const program = await connect(`Bearer ${access_token}`)
+  const path = `/agents/${encodeURIComponent(client.id)}`
+  await call(program, 'send_email', MAIL)
   assert.equal((await postrider.api('POST', `${path}/pause`)).status, 202)
-  await assert.rejects(call(mine, 'send_email', { ...MAIL, agent_id: 'mask' }), /agent_paused/)
+  assert.match(await refusal(program, 'send_email', { ...MAIL, agent_id: 'mask' }), /agent_paused/)
   assert.equal((await postrider.api('POST', `${path}/resume`)).status, 202)
-  assert.equal((await call(mine, 'send_email', { ...MAIL, agent_id: 'mask' })).data.attributes.agent_id, 'mask')
+  assert.equal((await call(program, 'send_email', { ...MAIL, agent_id: 'mask' })).data.attributes.agent_id, 'mask')
+  await program.close()
 })
