@@ -232,6 +232,11 @@ export const FIGURES: readonly Figure[] = [
       ]
     },
   ),
+  gauge(
+    'postrider_log_held_seconds',
+    'How long another process has read an older state of the database and so kept its log from beginning again; 0: none does.',
+    ({ clock, store }) => single(store.logHeldFor(clock.now()) / SECOND),
+  ),
   gauge('postrider_disk_free_bytes', 'Free space where the data directory is.', ({ config }) => {
     const { bavail, bsize } = statfsSync(config.data_dir)
     return single(bavail * bsize)

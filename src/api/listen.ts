@@ -9,6 +9,7 @@ import type { Certificate } from '../base/certificate.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { formatEndpoint, portOf } from '../base/network.ts'
+import { asCaller } from '../base/ownership.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 import type { Places } from './places.ts'
 import type { App } from './server.ts'
@@ -124,10 +125,10 @@ export async function listen(
     if (places && !places.take(socket)) socket.destroy()
   })
   server.prependListener('request', (request: IncomingMessage) => holdToRate(request, clock))
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (thrown) => reject(listenError(thrown, key, host, port)))
-    server.listen({ port, host, ipv6Only }, resolve)
-  })
+  // As the caller, because ports below 1024 are root's to open (D119).
+  const opening = Promise.withResolvers<void>()
+  server.once('error', (thrown) => opening.reject(listenError(thrown, key, host, port)))
+  await asCaller(() => (server.listen({ port, host, ipv6Only }, opening.resolve), opening.promise))
   return {
     host,
     port: portOf(server),

@@ -1,6 +1,7 @@
 // The whole server: starts and stops all its parts, and gives each part what it needs.
 import { schedule } from 'node-cron'
 import { SECOND } from '../base/clock.ts'
+import { becomeOwner, remainOwner } from '../base/ownership.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { explained } from '../store/open.ts'
 import { followConfig } from '../domains/issue.ts'
@@ -11,7 +12,6 @@ import { createConsole, type Console } from '../console/app.ts'
 import { openData } from './data.ts'
 import { openDoors, shownDoors, type Doors, type Endpoint } from './doors.ts'
 import type { Engine } from './engine.ts'
-import { adopt } from './ownership.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './parts.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
@@ -32,6 +32,7 @@ const PATIENCE = 8 * SECOND
 
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
+  becomeOwner(config.data_dir)
   const { keyring, release, store } = opened(config, clock, log)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
@@ -74,6 +75,8 @@ async function start(
   const pages = createConsole(deps, apiInside(deps), () => notices.ring())
   app.route('/', pages.app)
   const doors = await openDoors(doorsOf(parts, app, keys))
+  // The ports are open, and nothing else needs root.
+  remainOwner()
   undo.push(() => doors.stop(0))
   const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
   deps.ports.starttls.push(...portsOf(doors.submission))
@@ -141,7 +144,7 @@ async function follow({ deps, log }: Parts): Promise<void> {
 
 /** Ends everything within PATIENCE, and closes the store last. */
 async function stop(parts: Parts, doors: Doors, pages: Console, release: () => void): Promise<void> {
-  const { acme, config, loops, poster, store, workers } = parts
+  const { acme, loops, poster, store, workers } = parts
   const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
   pages.close()
   await Promise.all([
@@ -162,5 +165,4 @@ async function stop(parts: Parts, doors: Doors, pages: Console, release: () => v
   } finally {
     release()
   }
-  adopt(config.data_dir)
 }

@@ -1,5 +1,5 @@
 // A backup as a zip file: its contents, and the code that reads and checks it.
-import { createWriteStream, mkdirSync } from 'node:fs'
+import { closeSync, createWriteStream, mkdirSync, openSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -7,6 +7,7 @@ import { crc32 } from 'node:zlib'
 import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
+import { asCallerAt } from '../base/ownership.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
 
@@ -49,13 +50,20 @@ const isWrite = (thrown: unknown): boolean => /^(?:write|fsync)/.test(failedCall
 const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
 
 export function openArchive(file: string): Promise<Archive> {
-  return new Promise((done, fail) =>
-    yauzl.open(file, { lazyEntries: true }, (error, archive) => {
-      if (error || !archive)
-        fail(new OperatorError(`${file} cannot be read as a zip file (${codeOf(error) || said(error ?? 'empty')}).`))
-      else done(archive)
-    }),
-  )
+  return new Promise((done, fail) => {
+    const refused = (thrown: unknown): void =>
+      fail(new OperatorError(`${file} cannot be read as a zip file (${codeOf(thrown) || said(thrown ?? 'empty')}).`))
+    try {
+      const handle = asCallerAt(file, () => openSync(file, 'r'))
+      yauzl.fromFd(handle, { lazyEntries: true, autoClose: true }, (error, archive) => {
+        if (!error && archive) return done(archive)
+        closeSync(handle)
+        refused(error)
+      })
+    } catch (thrown) {
+      refused(thrown)
+    }
+  })
 }
 
 async function* entriesOf(archive: Archive): AsyncIterable<Entry> {

@@ -5,6 +5,7 @@ import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { asCallerAt } from '../base/ownership.ts'
 
 export interface Source {
   /** Its name in messages. */
@@ -25,7 +26,7 @@ export async function openSource(path: string, dataDir: string, now: number): Pr
   let fd: number
   try {
     // Asynchronous, because opening a pipe waits for its writer.
-    fd = await openFile(path, 'r')
+    fd = await asCallerAt(path, () => openFile(path, 'r'))
   } catch (thrown) {
     const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : codeOf(thrown)
     throw new OperatorError(`${path} cannot be read: ${why}; give a CSV file, or "-" for standard input.`)

@@ -7,6 +7,7 @@ import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
 import { loadConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
+import { becomeOwner } from '../base/ownership.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { namedConfig, serverLog, type Invocation } from './open.ts'
 import type { Sandbox } from './sandbox.ts'
@@ -37,6 +38,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
         terminal.json ? terminal.err : terminal.out,
       )
       const dataDir = data === undefined ? mkdtempSync(join(tmpdir(), 'postrider-')) : resolve(data)
+      becomeOwner(dataDir)
       const cleanUp = (): void => (data === undefined ? rmSync(dataDir, { recursive: true, force: true }) : undefined)
       try {
         const { startSandbox } = await import('./sandbox.ts')

@@ -7,6 +7,9 @@ import type { Config } from '../base/config.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { Shelf } from '../acme/shelf.ts'
+import { sizeOf } from '../api/figures.ts'
+import { holdersOf, holderText, LONG_LOG, spanOf } from '../store/log.ts'
+import { DATABASE } from '../store/open.ts'
 import { certificateFiles } from './certificates.ts'
 import { clockOffset } from '../base/time-server.ts'
 
@@ -183,4 +186,27 @@ export function judgeDisk({ data_dir }: Config): Finding {
   if (free < SCARCE) return bad(check, `${shown} free at ${place}`, mend)
   if (inodes < FEW_INODES) return bad(check, `only ${inodes} inodes free at ${place}`, mend)
   return free < LITTLE ? warn(check, `${shown} free at ${place}`, mend) : well(check, `${shown} free at ${place}`)
+}
+
+/**
+ * The write-ahead log, and who keeps it from beginning again. `heldFor` (ms) is known to the server alone; else the age
+ * of the process stands for it.
+ */
+export function judgeLog({ data_dir }: Config, heldFor?: number): Finding {
+  const check = 'write-ahead log'
+  const file = join(data_dir, DATABASE)
+  const octets = sizeOf(`${file}-wal`)
+  const holders = holdersOf(file).map(holderText)
+  const by = holders.length === 0 ? '' : `; the database is read by ${holders.join(', ')}`
+  const age = heldFor ? `; the oldest state is held for ${spanOf(heldFor)}` : ''
+  const detail = `${Math.round(octets / 1e6)} MB${by}${age}`
+  return octets <= LONG_LOG
+    ? well(check, detail)
+    : warn(
+        check,
+        detail,
+        holders.length === 0
+          ? 'It gives its space back at the next write, unless another program reads the database.'
+          : 'End what reads the database for so long: until then the log grows, and erasures wait.',
+      )
 }

@@ -6,7 +6,15 @@ import { parseEndpoint } from '../base/network.ts'
 import { createResolver } from '../base/resolver.ts'
 import { toAscii } from '../message/address.ts'
 import { grade } from './grade.ts'
-import { judgeCertificates, judgeClock, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import {
+  judgeCertificates,
+  judgeClock,
+  judgeConfig,
+  judgeDataDir,
+  judgeDisk,
+  judgeLog,
+  type Finding,
+} from './doctor-machine.ts'
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from './open.ts'
@@ -54,6 +62,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeConfig(config, findConfig(asked) ?? 'defaults (no file was found)'),
         judgeDataDir(config),
         judgeDisk(config),
+        judgeLog(config),
         ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
         ...(await Promise.all([

@@ -1,9 +1,10 @@
 // `postrider export …`: files with all data about one person, for that person's right of access.
-import { copyFileSync, existsSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError, unwritable } from '../base/errors.ts'
+import { asCallerAt } from '../base/ownership.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
 import { listRequests } from '../privacy/requests.ts'
 import { withDeps, type Invocation } from './open.ts'
@@ -51,9 +52,11 @@ export function exportCommand(program: Command, invocation: () => Invocation): v
               : 'The bundle is no longer kept; ask for a new one.',
           )
         const target = resolve(out ?? `${id}.zip`)
-        if (existsSync(target)) throw new OperatorError(`${target} exists; choose another file with --out.`)
+        if (asCallerAt(target, () => existsSync(target)))
+          throw new OperatorError(`${target} exists; choose another file with --out.`)
         try {
-          copyFileSync(kept, target)
+          const octets = readFileSync(kept)
+          asCallerAt(target, () => writeFileSync(target, octets, { mode: 0o600, flag: 'wx' }))
         } catch (thrown) {
           throw unwritable(target, thrown)
         }

@@ -7,6 +7,7 @@ import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
 import { addUser, findUser, listUsers } from '../accounts/users.ts'
@@ -28,7 +29,6 @@ import {
   withFrontDoor,
   withSetting,
   writeConfig,
-  type Owner,
 } from './installation.ts'
 import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from './open.ts'
 import { Prompt } from './prompt.ts'
@@ -78,6 +78,8 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
       const clear = prepareDataDir(answers.data, owner)
       let done = false
       try {
+        if (owner) asCaller(() => giveDataDir(answers.data, owner))
+        becomeOwner(answers.data)
         const aside = anew ? beginAnew(answers.data) : undefined
         const written = settings
           ? change(configFile, settings, { answers, from: known?.hostname, owner })
@@ -90,7 +92,6 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
           putBack()
           clear()
         }
-        if (owner && existsSync(answers.data)) giveDataDir(answers.data, owner)
       }
     })
 }

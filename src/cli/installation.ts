@@ -3,10 +3,11 @@
 import {
   accessSync,
   chmodSync,
-  chownSync,
   closeSync,
   constants,
   existsSync,
+  fchmodSync,
+  fchownSync,
   fsyncSync,
   lchownSync,
   lstatSync,
@@ -24,20 +25,15 @@ import {
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
+import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
 import { namedConfig, SYSTEM_CONFIG, type Invocation } from './open.ts'
-import { SERVICE_USER, serviceUser } from './ownership.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
 /** Names that show that a directory is, or was, a data directory. */
 const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.lock', 'spool']
 
-export interface Owner {
-  uid: number
-  gid: number
-}
-
-const isRoot = (): boolean => process.geteuid?.() === 0
+const isRoot = (): boolean => process.getuid?.() === 0
 
 export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 
@@ -59,7 +55,7 @@ export function configPlace(
 /** The text of a configuration file; undefined when there is none, or when it has only comments, as in the package. */
 export function settingsIn(file: string): string | undefined {
   try {
-    const text = readFileSync(file, 'utf8')
+    const text = asCallerAt(file, () => readFileSync(file, 'utf8'))
     return /^[ \t]*[^\s#]/m.test(text) ? text : undefined
   } catch (thrown) {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(thrown))) return undefined
@@ -111,10 +107,11 @@ export function withFrontDoor(text: string, { email, hostname }: { email: string
 
 /** Returns a function that restores a configuration file to its present state. */
 export function keepConfig(file: string, owner: Owner | undefined): () => void {
-  const former = existsSync(file) ? readFileSync(file, 'utf8') : undefined
+  const at = <T>(work: () => T): T => asCallerAt(file, work)
+  const former = at(() => (existsSync(file) ? readFileSync(file, 'utf8') : undefined))
   return () => {
-    if (former === undefined) rmSync(file, { force: true })
-    else if (readFileSync(file, 'utf8') !== former) writeConfig(file, former, owner)
+    if (former === undefined) at(() => rmSync(file, { force: true }))
+    else if (at(() => readFileSync(file, 'utf8')) !== former) writeConfig(file, former, owner)
   }
 }
 
@@ -122,23 +119,29 @@ export function keepConfig(file: string, owner: Owner | undefined): () => void {
  * Writes a configuration completely or not at all; a replaced file keeps its owner and mode. Throws an OperatorError.
  */
 export function writeConfig(file: string, text: string, owner: Owner | undefined): void {
+  asCallerAt(file, () => replaceConfig(file, text, owner))
+}
+
+function replaceConfig(file: string, text: string, owner: Owner | undefined): void {
   let draft: string | undefined
   try {
     makeOpen(dirname(file))
     // A symbolic link is kept; its target is replaced.
     const place = existsSync(file) ? realpathSync(file) : file
     const old = existsSync(place) ? statSync(place) : undefined
+    rmSync(`${place}.new`, { force: true })
+    const handle = openSync(`${place}.new`, 'wx', 0o640)
     draft = `${place}.new`
-    const handle = openSync(draft, 'w', 0o640)
     try {
       writeFileSync(handle, text)
+      // It may contain secrets, so only the service may read it.
+      fchmodSync(handle, old ? old.mode & 0o777 : 0o640)
+      if (process.geteuid?.() === 0)
+        fchownSync(handle, old?.uid ?? 0, old && old.gid !== 0 ? old.gid : (owner?.gid ?? 0))
       fsyncSync(handle)
     } finally {
       closeSync(handle)
     }
-    // It may contain secrets, so only the service may read it.
-    chmodSync(draft, old ? old.mode & 0o777 : 0o640)
-    if (isRoot()) chownSync(draft, old?.uid ?? 0, old && old.gid !== 0 ? old.gid : (owner?.gid ?? 0))
     renameSync(draft, place)
   } catch (thrown) {
     if (draft !== undefined) rmSync(draft, { force: true })
@@ -236,12 +239,14 @@ function makeDataDir(dir: string): () => void {
   const takeBack = (): void => {
     if (existsSync(dir)) clear(dir, [])
     for (const folder of [dir, ...made.toReversed()])
-      if (existsSync(folder) && readdirSync(folder).length === 0) rmdirSync(folder)
+      if (existsSync(folder) && readdirSync(folder).length === 0) asCaller(() => rmdirSync(folder))
   }
   try {
     // The service must reach the directory: its parents are readable for all, the directory itself only for its owner.
-    made = makeOpen(dirname(dir))
-    mkdirSync(dir, { mode: 0o700 })
+    asCaller(() => {
+      made = makeOpen(dirname(dir))
+      mkdirSync(dir, { mode: 0o700 })
+    })
     return takeBack
   } catch (thrown) {
     throw new OperatorError(
@@ -253,17 +258,25 @@ function makeDataDir(dir: string): () => void {
 }
 
 /**
- * Gives a data directory, and files in it that belong to root, to the service's user. Files of other users do not
- * change.
+ * Gives a data directory of root, and files in it that belong to root, to the service's user. Files of other users do
+ * not change, nor does a directory that is another's already: who owns it could exchange what is in it meanwhile.
  */
-export function giveDataDir(dir: string, { uid, gid }: Owner): void {
-  const give = (path: string): void => {
+export function giveDataDir(dir: string, owner: Owner): void {
+  const place = realpathSync(dir)
+  if (lstatSync(place).uid !== 0) return
+  giveContent(place, owner)
+  // Last: until then nobody else can enter.
+  giveDirectory(place, owner)
+}
+
+function giveContent(dir: string, owner: Owner): void {
+  for (const name of readdirSync(dir)) {
+    const path = join(dir, name)
     const found = lstatSync(path)
+    if (found.isDirectory()) giveContent(path, owner)
     // A file with several hard links may also be outside the directory.
-    if (found.uid === 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, uid, gid)
-    if (found.isDirectory()) for (const name of readdirSync(path)) give(join(path, name))
+    if (found.uid === 0 && (found.isDirectory() || found.nlink === 1)) lchownSync(path, owner.uid, owner.gid)
   }
-  give(realpathSync(dir))
 }
 
 const bothFamilies = (port: number): string => `["[::]:${port}", "0.0.0.0:${port}"]`

@@ -6,12 +6,12 @@ import { loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
+import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
 import { createResolver, type Resolver } from '../base/resolver.ts'
 import type { Store } from '../store/database.ts'
 import { openInstance, type Instance } from '../store/instance.ts'
 import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
-import { adopt } from './ownership.ts'
 import { Prompt } from './prompt.ts'
 import { isJournal, printableJson, type Terminal } from './terminal.ts'
 
@@ -54,7 +54,10 @@ const said = new Set<string>()
 
 export function configOf(invocation: Invocation): Config {
   const file = findConfig(invocation)
-  const config = loadConfig(file, invocation.environment)
+  const read = (): Config => loadConfig(file, invocation.environment)
+  const config = file === undefined ? read() : asCallerAt(file, read)
+  if (file === HERE) refuseAnothers(HERE, config.data_dir)
+  becomeOwner(config.data_dir)
   if (invocation.verbose) tell(invocation, `configuration ${file ?? '(defaults)'}, data directory ${config.data_dir}`)
   else if (file === HERE) tell(invocation, `using ${HERE}`)
   return config
@@ -91,7 +94,6 @@ export async function withDeps<T>(invocation: Invocation, work: (deps: Deps) => 
     throw explained(thrown, config.data_dir)
   } finally {
     store.close()
-    adopt(config.data_dir)
   }
 }
 

@@ -12,7 +12,7 @@ import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../api/figures.
 import { checkDomain } from '../domains/check.ts'
 import type { Store } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
-import { judgeCertificates, judgeConfig, judgeDataDir, judgeDisk, type Finding } from './doctor-machine.ts'
+import { judgeCertificates, judgeConfig, judgeDataDir, judgeDisk, judgeLog, type Finding } from './doctor-machine.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse } from './doctor-network.ts'
 import { advisedFor } from './domain-policies.ts'
 
@@ -51,6 +51,7 @@ export function createOperations(deps: OperationsDeps): Operations {
           judgeConfig(config),
           judgeDataDir(config),
           judgeDisk(config),
+          judgeLog(config, deps.store.logHeldFor(clock.now())),
           ...judgeCertificates(config, clock.now()),
           ...(network?.findings ?? []),
         ],

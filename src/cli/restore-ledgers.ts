@@ -7,6 +7,7 @@ import { iso, systemClock } from '../base/clock.ts'
 import { syncFile } from '../base/durable.ts'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring } from '../base/keyring.ts'
+import { asCallerAt } from '../base/ownership.ts'
 import { fingerprintOf, isMark, LEDGER, readContent, textOf, type Line, type Mark } from '../privacy/ledger.ts'
 import { holdsUser } from '../store/copy.ts'
 import { DATABASE } from '../store/open.ts'
@@ -44,11 +45,12 @@ const FOREIGN = 'belongs to another installation'
 export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishes, copies: readonly string[]): number {
   const backup = backupIn(place)
   const named = (wishes.ledger ?? []).map((each) => resolve(each))
-  for (const each of named) if (!existsSync(each)) throw new OperatorError(`The ledger ${each} is not there.`)
+  for (const each of named)
+    if (!asCallerAt(each, () => existsSync(each))) throw new OperatorError(`The ledger ${each} is not there.`)
   const found = [join(dataDir, LEDGER), ...setAsides(dataDir), ...copies].filter((each) => existsSync(each))
   const judged = [...found, ...named].map((path) => {
     const isNamed = named.includes(path)
-    const { foreign, lines } = readContent(path)
+    const { foreign, lines } = isNamed ? asCallerAt(path, () => readContent(path)) : readContent(path)
     if (foreign.length > 0 && (isNamed || !wishes.withoutLedger))
       throw new OperatorError(`${path} is no ledger of erasures, or damaged: line ${foreign[0]} is no entry.`)
     const judgement = judge(backup, path, lines)

@@ -1,20 +1,21 @@
 // `postrider restore`: puts a backup into the data directory, completely or not at all. The backup is checked, and is
 // durable on the disk before the command reports success. Erasures since the backup are repeated, from every ledger
 // that has them (D67).
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
+import { asCaller, becomeOwner, makeForService } from '../base/ownership.ts'
 import { withCopy } from '../store/copy.ts'
 import { keyFits, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, openArchive, unpack } from './backup-archive.ts'
+import { clearOnSignal } from './leavings.ts'
 import { configOf, type Invocation } from './open.ts'
-import { adopt } from './ownership.ts'
 import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
 import { faultsOfCopy, listed } from './soundness.ts'
 import { answer } from './terminal.ts'
@@ -71,9 +72,15 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
   const archive = await openArchive(file)
   const made = existsSync(dataDir) ? undefined : dataDir
   let done = false
+  makeForService(dataDir)
+  becomeOwner(dataDir)
   const release = takeLock(dataDir)
   if (!release) throw new OperatorError(`A server uses ${dataDir}; stop it first.`)
   let place: string | undefined
+  const unheard = clearOnSignal(() => {
+    if (place !== undefined) clear(place)
+    if (made !== undefined) removeMade(made)
+  })
   try {
     place = mkdtempSync(join(dataDir, '.restore-'))
     const count = await unpack(archive, file, place)
@@ -94,9 +101,15 @@ async function putBack(file: string, dataDir: string, wishes: Wishes, copies: re
   } finally {
     release()
     if (place !== undefined) clear(place)
-    if (!done && made !== undefined) rmSync(made, { recursive: true, force: true })
-    else adopt(dataDir, made !== undefined)
+    unheard()
+    if (!done && made !== undefined) removeMade(made)
   }
+}
+
+/** Removes a data directory that this command made: its content as its owner, then the directory itself. */
+function removeMade(made: string): void {
+  for (const name of readdirSync(made)) rmSync(join(made, name), { recursive: true, force: true })
+  asCaller(() => rmdirSync(made))
 }
 
 /** Removes the temporary folder; a failure does no harm. */

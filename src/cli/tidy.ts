@@ -15,6 +15,7 @@ import { removeCopies } from '../store/open.ts'
 import { readUpTo } from '../webhooks/cursor.ts'
 import { removeOldDeliveries } from '../webhooks/retention.ts'
 import type { Engine } from './engine.ts'
+import { removeNoted } from './leavings.ts'
 import { settleDowngrades } from './subscription.ts'
 import { summarise } from './summary.ts'
 
@@ -34,6 +35,7 @@ export async function tidy(deps: ApiDeps, { engine, keys }: Pick<Engine, 'engine
   await summarise(deps, now)
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
+  removeNoted(config.data_dir, now)
   await spool.emptyQuarantine(now - QUARANTINE)
   const { events, inbound, outbound_bodies } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)

@@ -6,7 +6,6 @@ import { openInstance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { migrations } from '../store/migrations.ts'
 import { configOf, type Invocation } from './open.ts'
-import { adopt } from './ownership.ts'
 import { answer } from './terminal.ts'
 
 export function upgradeCommand(program: Command, invocation: () => Invocation): void {
@@ -26,7 +25,6 @@ export function upgradeCommand(program: Command, invocation: () => Invocation): 
         openInstance(data_dir, { migrating: (found) => (from = found) }).store.close()
       } finally {
         release()
-        adopt(data_dir)
       }
       const schema = migrations.length
       answer(now.terminal, { from, schema }, () =>

@@ -13,6 +13,8 @@ import { addNotice } from '../accounts/notices.ts'
 import { blockErased } from '../outbound/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { redact } from '../store/erasing.ts'
+import { holdersOf, holderText } from '../store/log.ts'
+import { DATABASE } from '../store/open.ts'
 import { db, raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { EXPORTS, writeBundle } from './bundle.ts'
@@ -20,7 +22,7 @@ import { exportUrl } from './export-link.ts'
 import { addressesOf } from './held.ts'
 import { readLedger } from './ledger.ts'
 import { insert, type PrivacyRequest } from './requests.ts'
-import { erasingOf, fileHolds, scrub } from './scrub.ts'
+import { erasingOf, fileHolds, forgetRemains, scrub } from './scrub.ts'
 
 export interface PrivacyDeps {
   store: Store
@@ -49,6 +51,8 @@ interface Done {
 export class Privacy {
   readonly #deps: PrivacyDeps
   readonly #loop: Loop
+  /** Keys of erasures of which only the octets in the log are left. */
+  readonly #held = new Set<number>()
 
   constructor(deps: PrivacyDeps) {
     this.#deps = deps
@@ -118,7 +122,7 @@ export class Privacy {
   }
 
   /** Undefined: mail is being sent to the address now, and its result must be erased as well. */
-  async #erase({ user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
+  async #erase({ key, user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
     const { clock, config, keyring, log, store } = this.#deps
     // Bundles about the address are copies of the erased data.
     // A bundle about another recipient may name it too, in a mail to both.
@@ -128,20 +132,34 @@ export class Privacy {
       .where('user_key', '=', user_key)
       .where('file', 'is not', null)
     const own = recipientHash(keyring, address)
-    for (const { file, key, recipient_hash } of store.all(bundles)) {
+    for (const { file, key: bundle, recipient_hash } of store.all(bundles)) {
       const path = join(config.data_dir, EXPORTS, file!)
       if (recipient_hash !== own && !(await fileHolds(path, address))) continue
       await rm(path, { force: true })
-      await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
+      const gone = db.updateTable('privacy_requests').set({ file: null }).where('key', '=', bundle)
+      await store.write((tx) => tx.run(gone))
     }
     const erasing = erasingOf(keyring, user_key, address, clock.now())
-    const { busy, left } = await scrub(this.#deps, erasing)
+    // Rows that are erased already are not searched at each try while another process reads.
+    const { busy, held, left } = await (this.#held.has(key) ? forgetRemains : scrub)(this.#deps, erasing)
+    if (held) this.#waitFor(key)
     if (busy) return undefined
+    this.#held.delete(key)
     // Lines of the log that are kept in memory name recipients.
     log.forget?.((text) => redact(text, erasing))
     // Another account may rightly hold the same address; the operator is told which files do.
     if (left.length > 0) log.warn('the address is still in the data directory', { files: left.join(',') })
     return { file: null }
+  }
+
+  /** Notes that the rest of an erasure waits for another process, and says so once. */
+  #waitFor(key: number): void {
+    if (this.#held.size === 0) {
+      const { config, log } = this.#deps
+      const by = holdersOf(join(config.data_dir, DATABASE)).map(holderText)
+      log.warn('erasures wait: another process reads the database', { by: by.join(', ') || 'unknown' })
+    }
+    this.#held.add(key)
   }
 
   async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<Done> {

@@ -56,6 +56,8 @@ export function erasingOf(keyring: Keyring, userKey: number, address: string, at
 export interface Scrubbed {
   /** A mail or message that names the address is under way now; the erasure must run again when this has ended. */
   busy: boolean
+  /** The rows are erased; only the octets wait, until no other process reads an older state of the database. */
+  held?: true
   /** The files that still hold the address. */
   left: string[]
 }
@@ -112,17 +114,17 @@ export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed
  * Removes deleted data from SQLite's log and free space:
  * by a checkpoint, and if that is not enough by rewriting the file.
  */
-async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing): Promise<Scrubbed> {
+export async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing): Promise<Scrubbed> {
   // Copies of the database from before an upgrade still hold the address.
   removeCopies(config.data_dir)
-  // A command that is reading now prevents the log from being emptied.
-  if (!store.checkpoint()) return { busy: true, left: [] }
+  // Another process that reads now keeps the log from being emptied.
+  if (!store.checkpoint()) return { busy: true, held: true, left: [] }
   const size = statSync(join(config.data_dir, 'postrider.db')).size
   const says = async (loose: boolean): Promise<boolean> =>
     size <= LOOKED_THROUGH && (await octetsHold(store, store.octets(), address, loose))
   // `loose` also matches inside longer text, such as another column's octets:
   // for a small database a needless rewrite costs little.
-  if (await says(size <= REBUILT_AT_A_GUESS)) store.rebuild()
+  if ((await says(size <= REBUILT_AT_A_GUESS)) && !store.rebuild()) return { busy: true, held: true, left: [] }
   const left = await filesWith(config.data_dir, address, OPENED)
   return { busy: false, left: (await says(false)) ? [...left, 'postrider.db'] : left }
 }

@@ -6,6 +6,7 @@ import type { Certificate } from '../base/certificate.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 import { portOf } from '../base/network.ts'
+import { asCaller } from '../base/ownership.ts'
 import { judge, signIn, type SmtpRefusal } from './answers.ts'
 import { HANDSHAKE, Server } from './server.ts'
 import { BARE_LINE_END, type InboundSession } from './session.ts'
@@ -106,10 +107,13 @@ export async function startListener<Who>(
   )
   server.on('error', () => {})
   const watch = watchDeadlines(server, options)
-  await new Promise<void>((resolve, reject) => {
-    server.server.once('error', reject)
-    server.listen({ port, host, ipv6Only }, resolve)
-  })
+  const opened = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      server.server.once('error', reject)
+      server.listen({ port, host, ipv6Only }, resolve)
+    })
+  // Ports below 1024 are root's to open (D119).
+  await asCaller(opened)
   return {
     host,
     port: portOf(server.server),

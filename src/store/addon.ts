@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { singleExecutable } from '../base/pool.ts'
 import { OperatorError } from '../base/errors.ts'
+import { asCaller, worksAsOwner } from '../base/ownership.ts'
 
 let loaded: unknown
 
@@ -13,8 +14,9 @@ export function sqliteAddon(dataDir: string): { nativeBinding?: string } {
   const sea = singleExecutable()
   if (!sea) return {}
   // A directory mounted noexec does not work: first the data directory is tried, then the system's temporary one.
-  loaded ??=
-    load(sea.getRawAsset('better_sqlite3.node'), dataDir) ?? load(sea.getRawAsset('better_sqlite3.node'), tmpdir())
+  // Root that works as the owner of the data directory loads nothing from there: the owner could exchange it.
+  const places = [...(worksAsOwner() ? [] : [dataDir]), tmpdir()]
+  for (const place of places) loaded ??= asCaller(() => load(sea.getRawAsset('better_sqlite3.node'), place))
   if (loaded === undefined)
     throw new OperatorError(
       `Neither ${dataDir} nor ${tmpdir()} lets a library be loaded from it (mounted noexec?); set TMPDIR to a directory that does.`,

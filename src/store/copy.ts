@@ -1,9 +1,58 @@
-// Reads a database file that no process uses: a copy in a backup, before it is trusted.
+// Copies a database that is in use, and reads a copy that no process uses: one in a backup, before it is trusted.
+import { rmSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
+import { asCallerAt } from '../base/ownership.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
-import { explained } from './open.ts'
+import { emptied } from './log.ts'
+import { BUSY_TIMEOUT, explained } from './open.ts'
+
+/** Pages of a step: a megabyte. */
+const STEP = 256
+/** The write-ahead log cannot begin again while a copy holds its snapshot; past this growth the copy gives it up. */
+const MOST_LOG = 1024 ** 3
+/** How often a copy begins again. After that it goes to its end, whatever the log takes. */
+const RESTARTS = 2
+
+/**
+ * Copies a database into a new file while other processes write to it. The copy holds one snapshot: without one,
+ * SQLite begins again at every commit of another process, and beside a busy server never ends (D118).
+ */
+export async function copyDatabase(file: string, target: string, mostLog = MOST_LOG): Promise<void> {
+  for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity)); left--)
+    for (const end of ['', '-journal']) asCallerAt(target, () => rmSync(`${target}${end}`, { force: true }))
+}
+
+/** One try of `copyDatabase`; false when the log has grown by more than `mostLog`. */
+async function copyOnce(file: string, target: string, mostLog: number): Promise<boolean> {
+  const database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dirname(file)) })
+  const logSize = (): number => statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0
+  try {
+    // What the log holds goes into the database first, so that the log can begin again beside this copy.
+    emptied(database)
+    database.exec('begin')
+    database.prepare('select count(*) from sqlite_schema').get()
+    let least = logSize()
+    const progress = (): number => {
+      const now = logSize()
+      least = Math.min(least, now)
+      if (now - least > mostLog) throw new LogTooLong()
+      return STEP
+    }
+    // All files of the source are open; from here on only the target's are opened.
+    await asCallerAt(target, () => database.backup(target, { progress }))
+    return true
+  } catch (thrown) {
+    if (thrown instanceof LogTooLong) return false
+    throw thrown
+  } finally {
+    if (database.inTransaction) database.exec('rollback')
+    database.close()
+  }
+}
+
+class LogTooLong extends Error {}
 
 /** Whether the file holds any of these accounts, given by their ids. */
 export const holdsUser = (file: string, ids: readonly string[]): boolean =>

@@ -10,6 +10,7 @@ import { Batches } from './batches.ts'
 import { Commits, jobOf, type Hear, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
 import { malformedRows } from './forms.ts'
+import { LogWatch, progressOf, truncated } from './log.ts'
 import { Presence } from './presence.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
@@ -33,6 +34,7 @@ export class Store implements Reader {
   readonly #commits: Commits
   readonly #batches: Batches<Job>
   readonly #presence: Presence | undefined
+  readonly #log = new LogWatch()
   /** The number of outside changes at the last call of `changedOutside`. */
   #outside = 0
 
@@ -143,10 +145,14 @@ export class Store implements Reader {
     return broken > 0 ? [...texts, `${broken} rows refer to rows that do not exist`] : texts
   }
 
-  /** Copies the whole log into the database and empties it; false when another process prevented that. */
+  /** Copies the whole log into the database and empties it; false, at once, when another process prevents that. */
   checkpoint(): boolean {
-    const [result] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as { busy: 0 | 1 }[]
-    return result?.busy === 0
+    return truncated(this.#db)
+  }
+
+  /** How long (ms) another process has kept the log from beginning again; 0: none does. `now` is the time (ms). */
+  logHeldFor(now: number): number {
+    return this.#log.look(progressOf(this.#db), now)
   }
 
   /**
@@ -168,15 +174,13 @@ export class Store implements Reader {
     return this.#db.serialize()
   }
 
-  /** Rewrites the whole database, so that free space holds no old data. Takes time in proportion to its size. */
-  rebuild(): void {
+  /**
+   * Rewrites the whole database, so that free space holds no old data; false when another process keeps the old octets
+   * in place. Takes time in proportion to its size.
+   */
+  rebuild(): boolean {
     this.#db.exec('vacuum')
-    this.checkpoint()
-  }
-
-  /** Copies the database into a file, consistently, while it is in use. */
-  async copyTo(file: string): Promise<void> {
-    await this.#db.backup(file)
+    return this.checkpoint()
   }
 
   /** Commits all waiting writes and closes the file. */

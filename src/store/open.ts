@@ -9,7 +9,7 @@ import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
 import { migrations } from './migrations.ts'
 
-const BUSY_TIMEOUT = 5000
+export const BUSY_TIMEOUT = 5000
 export const DATABASE = 'postrider.db'
 
 /**
@@ -68,6 +68,8 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied once, not at each change.
     database.pragma('wal_autocheckpoint = 4000')
+    // After a reader that held it has ended, a long log gives its space back.
+    database.pragma('journal_size_limit = 67108864')
     // The triggers of digests need this function, and so does the migration that creates them.
     defineDigest(database)
     migrate(database, file, options)
@@ -121,7 +123,8 @@ export function explainedFile(thrown: unknown): unknown {
 export function removeCopies(dataDir: string, before = Infinity): void {
   for (const name of readdirSync(dataDir)) {
     const file = join(dataDir, name)
-    if (/^postrider\.db\.schema-\d+$/.test(name) && statSync(file).mtimeMs < before) rmSync(file, { force: true })
+    if (/^postrider\.db\.schema-\d+(?:\.part)?$/.test(name) && statSync(file).mtimeMs < before)
+      rmSync(file, { force: true })
   }
 }
 

@@ -56,6 +56,7 @@ const REASONS: Record<string, readonly string[]> = {
     'cli/open.ts',
     'outbound/shaping.ts',
     'privacy/ledger.ts',
+    'store/copy.ts',
     'store/lock.ts',
     'store/log-scan.ts',
     'store/open.ts',
