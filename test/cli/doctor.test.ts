@@ -1,6 +1,6 @@
 // `postrider doctor` on a server that is well, and on one of which everything is wrong.
 import assert from 'node:assert/strict'
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { DAY } from '../../src/base/clock.ts'
+import { judgeLog } from '../../src/cli/doctor-machine.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -91,12 +92,24 @@ ${certificate(HOST, Date.now())}`)
     Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
     [],
   )
-  assert.equal(Object.keys(rest).length, 9)
+  assert.equal(Object.keys(rest).length, 10)
   assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
   assert.match(disk!.detail, /free at/)
   assert.equal(code, disk!.status === 'fail' ? 1 : 0)
   assert.match(text, /^ok {4}port \d+ out +mx\.probe\.test \(127\.0\.0\.1\) answers$/m)
   assert.match(text, /\d+ ok, \d+ to look at, \d+ to mend\.\n$/)
+})
+
+test('a write-ahead log past 256 MB is named with its mend, and for how long it is held where that is known (D118)', () => {
+  const dir = mkdtempSync(join(folder, 'log-'))
+  writeFileSync(join(dir, 'postrider.db-wal'), '')
+  truncateSync(join(dir, 'postrider.db-wal'), 300 * 1024 * 1024)
+  const config = { ...postrider.appliance.deps.config, data_dir: dir }
+  const found = judgeLog(config, 90_000)
+  assert.deepEqual([found.status, found.detail], ['warn', '315 MB; the oldest state is held for 90 s'])
+  assert.match(found.mend ?? '', /another program/)
+  truncateSync(join(dir, 'postrider.db-wal'), 1024)
+  assert.equal(judgeLog(config).status, 'ok')
 })
 
 test('one of which everything is wrong: each is named with its mend', async () => {
