@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
+import { worksAsOwner } from '../base/ownership.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
@@ -108,7 +109,7 @@ export function explainedFile(thrown: unknown): unknown {
   if (!/^E[A-Z]+$/.test(code) || path === undefined) return thrown
   if (code === 'EACCES' || code === 'EPERM')
     return new OperatorError(
-      `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); run this with sudo, or as the user who owns it.`,
+      `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); ${worksAsOwner() ? 'root works as the owner of the data directory: give it to that user with chown' : 'run this with sudo, or as the user who owns it'}.`,
       { cause: thrown },
     )
   return new OperatorError(
