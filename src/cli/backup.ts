@@ -84,11 +84,16 @@ async function backUp(deps: Deps, target: string, force: boolean, tell: (sentenc
   const outside = <T>(work: () => T): T => asCallerAt(target, work)
   noteFolder(data_dir, dirname(target))
   outside(() => removeLeavings(dirname(target), clock.now()))
-  // In the target's folder, because the copy of the database may be large.
-  const place = outside(() => asideOf(target))
-  const clear = (): void => outside(() => rmSync(place, { recursive: true, force: true }))
+  let made: string | undefined
+  const clear = (): void => {
+    const place = made
+    if (place !== undefined) outside(() => rmSync(place, { recursive: true, force: true }))
+  }
+  // Before there is anything to leave.
   const unheard = clearOnSignal(clear)
   try {
+    // In the target's folder, because the copy of the database may be large.
+    const place = (made = outside(() => asideOf(target)))
     const spool = join(data_dir, 'spool')
     const kept = join(place, 'spool')
     outside(() => mkdirSync(kept, { mode: 0o700 }))
