@@ -4,6 +4,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import sanitize from 'sanitize-html'
+import { isBeyondBounds } from '../message/html-bounds.ts'
+import { escapeHtml } from '../message/template.ts'
 import { guard } from './frame.ts'
 import { MOST_PICTURES } from './pictures.ts'
 
@@ -52,9 +54,14 @@ interface Allowed {
   classOf?: ((style: string) => string | undefined) | undefined
 }
 
-/** The harmless form of a mail's HTML. */
+/** Why a page is shown as text. */
+const AS_TEXT =
+  'This mail has more tags, or more of them in each other, than the console shows as a page; this is its source.'
+
+/** The harmless form of a mail's HTML; its source as text where it has more tags than the library is given. */
 export function harmless(html: string, { addressOf, classOf }: Allowed = {}): string {
   const text = html.slice(0, MOST)
+  if (isBeyondBounds(text)) return `<p>${AS_TEXT}</p><pre>${escapeHtml(text)}</pre>`
   const options = classOf ? withClasses(OPTIONS, classOf) : OPTIONS
   if (!addressOf) return sanitize(text, options)
   let left = MOST_PICTURES

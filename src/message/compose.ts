@@ -2,6 +2,7 @@
 // exactly one of each required field. The result is within the limits of the DKIM signer (message/dkim.ts).
 import { compile } from 'html-to-text'
 import type { Address } from './address.ts'
+import { isBeyondBounds } from './html-bounds.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { attachmentPart, multipart, textPart, type Attachment, type Part } from './mime.ts'
 import { MAX_CONVERTED } from './size.ts'
@@ -76,8 +77,18 @@ const toText = compile({
   limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
 })
 
-/** The text version of an html page; reads at most MAX_CONVERTED characters of it. */
-export const plainText = (html: string): string => toText(html.slice(0, MAX_CONVERTED))
+/**
+ * The text version of an html page; reads at most MAX_CONVERTED characters of it. Of a page with too many tags, or too
+ * many in each other, it is what stands between the tags.
+ */
+export function plainText(html: string): string {
+  const page = html.slice(0, MAX_CONVERTED)
+  if (!isBeyondBounds(page)) return toText(page)
+  return page
+    .replace(/<[^<>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim()
+}
 
 const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat']
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']

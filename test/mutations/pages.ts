@@ -1,6 +1,7 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
 import { readPictures } from '../../src/message/pictures.ts'
 import { harmless } from '../../src/console/shown-html.ts'
+import { isBeyondBounds } from '../../src/message/html-bounds.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
 import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
@@ -60,6 +61,11 @@ export const PAGES: Record<string, Parser> = {
     parse: (bytes) => [strayBraces(cutTemplate(text(bytes))), placesOfTags(text(bytes))],
   },
   'pages as text': { files: ['message/compose.ts'], seeds: HTML, parse: (bytes) => plainText(text(bytes)) },
+  'bounds of pages': {
+    files: ['message/html-bounds.ts'],
+    seeds: both(HTML, LEAVING),
+    parse: (bytes) => isBeyondBounds(text(bytes)),
+  },
   'ways to leave': {
     files: ['message/leave-link.ts'],
     seeds: both(HTML, LEAVING),

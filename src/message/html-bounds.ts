@@ -1,0 +1,67 @@
+// How much a page of a stranger asks of the libraries that read it: their work grows with the number of tags times the
+// depth of open elements. One linear pass counts both before a library sees the page. It never counts less than a
+// library would: every start tag counts, wherever it stands, and an end tag only where it is surely one.
+import { readAttributes } from './tracking.ts'
+
+/** The most elements that may be open at once, and the most tags of a page. */
+export const MOST_OPEN = 500
+export const MOST_TAGS = 100_000
+
+const VOID = /^(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)$/
+/** Elements that end an open element of the same name. */
+const ENDS_ITS_LIKE = /^(?:p|li|dd|dt|tr|td|th|option)$/
+/** Elements whose content may be text and not markup. */
+const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext|noscript)$/
+
+/** Whether a page has more tags, or more elements in each other, than the libraries are given. */
+export function isBeyondBounds(html: string): boolean {
+  const open: string[] = []
+  const counts = new Map<string, number>()
+  const pop = (): string => {
+    const top = open.pop()!
+    counts.set(top, counts.get(top)! - 1)
+    return top
+  }
+  /** Before this offset an end tag may be text: it stands in a comment, an attribute or an element of text. */
+  let unsure = 0
+  /** Before this offset everything is surely a comment. */
+  let comment = 0
+  let tags = 0
+  for (const { 1: mark = '', 2: given = '', index } of html.matchAll(/<([!?/]?)([a-z][^\s/>]*)?/gi)) {
+    if (index < comment) continue
+    const name = given.toLowerCase()
+    if (mark === '!' || mark === '?') {
+      if (index < unsure) continue
+      unsure = endOfDeclaration(html, index)
+      if (isSurelyComment(html.slice(index, unsure))) comment = unsure
+    } else if (name !== '' && ++tags > MOST_TAGS) return true
+    else if (mark === '/') {
+      if (index >= unsure && counts.get(name)) while (pop() !== name);
+    } else if (name !== '' && !VOID.test(name)) {
+      if (open.at(-1) === name && ENDS_ITS_LIKE.test(name)) pop()
+      if (open.push(name) > MOST_OPEN) return true
+      counts.set(name, (counts.get(name) ?? 0) + 1)
+      if (index < unsure) continue
+      unsure = readAttributes(html, index + 1 + name.length).end
+      if (RAW.test(name)) unsure = endOfText(html, name, unsure)
+    }
+  }
+  return false
+}
+
+/** The end of a comment, or of another declaration, by the reading that ends latest. */
+function endOfDeclaration(html: string, at: number): number {
+  const comment = html.startsWith('<!--', at)
+  const end = html.indexOf(comment ? '-->' : '>', comment ? at + 4 : at)
+  return end < 0 ? html.length : end + (comment ? 2 : 1)
+}
+
+/** Whether no library ends a comment before its end. */
+const isSurelyComment = (text: string): boolean =>
+  text.startsWith('<!--') && text.endsWith('--') && !/^<!--(?:-?>)|--!>/.test(text)
+
+function endOfText(html: string, name: string, from: number): number {
+  const end = new RegExp(`</${name}(?=[\\s/>])`, 'gi')
+  end.lastIndex = from
+  return end.exec(html)?.index ?? html.length
+}
