@@ -53,6 +53,9 @@ export interface Sheet {
   source: string
 }
 
+/** The most cells of an uploaded file, counted before the library reads it: its work and memory grow with them. */
+const MOST_CELLS = 500_000
+
 /** The rows of a CSV file in UTF-8, UTF-16 or Windows-1252; otherwise a sentence about the error. */
 export function readTable(bytes: Uint8Array): Sheet | string {
   const wide =
@@ -72,6 +75,10 @@ export function readTable(bytes: Uint8Array): Sheet | string {
   // The library counts a line end of CR and LF inside quotes twice.
   const text = textOf().replaceAll('\r\n', '\n')
   if (text.includes('\0')) return 'The file is no text; export the list as CSV.'
+  let cells = 0
+  for (const _ of text.matchAll(/[,;\t\r\n]/g))
+    if (++cells > MOST_CELLS)
+      return 'The file has more than 500,000 cells; the import of "postrider contacts" or "postrider suppression" takes larger ones.'
   const [line = ''] = text.split(/\r?\n/, 1)
   const delimiter = [',', ';', '\t'].toSorted((one, other) => line.split(other).length - line.split(one).length)[0]!
   try {
