@@ -551,7 +551,7 @@ describe('queue and send', () => {
     const heard = exchanger.heard.at(-1)!
     assert.equal(heard.tls, true)
     assert.match(heard.message, /^DKIM-Signature:[\s\S]*d=mail\.test/m)
-    assert.match(heard.message, /One &lt;two> &amp; three/)
+    assert.match(heard.message, /^Content-Type: text\/plain[\s\S]*One <two> & three/m)
     const person = await commands.run(send('bob@there.test'))
     assert.equal(person.code, 0, person.stderr)
     assert.match(person.stdout, /bob@there\.test: delivered, 1 attempt[\s\S]*EHLO mx\.here\.test/)
