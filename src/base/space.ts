@@ -39,7 +39,7 @@ export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; trou
 /** Below this many free inodes a disk counts as full: large mail and SQLite's own files need new ones. */
 export const FEW_INODES = 1000
 
-/** Free inodes of the disk that holds a directory; Infinity when the system gives no answer, or makes them as needed. */
+/** Free inodes of a directory's disk; Infinity when the system gives no answer, or makes inodes as needed. */
 export function freeInodesOn(directory: string): number {
   try {
     const { ffree, files } = statfsSync(directory)

@@ -45,6 +45,7 @@ const REASONS: Record<string, readonly string[]> = {
   'files that this program or its operator wrote': [
     'acme/shelf.ts',
     'api/places.ts',
+    'base/config-values.ts',
     'base/config.ts',
     'base/keyring.ts',
     'base/spooled.ts',
