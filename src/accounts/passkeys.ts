@@ -1,8 +1,13 @@
 // Passkeys (WebAuthn): the browser creates and uses them, the server verifies them here. A challenge is for one
-// ceremony, lasts five minutes, and is kept only in memory: after a restart the person presses the button again.
+// ceremony of one session or browser, lasts five minutes and counts once. It is signed, not stored: strangers who ask
+// for many cost nothing. The device must verify the person (finger, face, PIN): a passkey stands for two factors.
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
+import { randomBytes } from 'node:crypto'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { messageOf } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
@@ -14,27 +19,37 @@ export type Passkey = RowOf<'passkeys'>
 const library = (): Promise<typeof import('@simplewebauthn/server')> => import('@simplewebauthn/server')
 
 const LASTS = 5 * MINUTE
-const MAX_CHALLENGES = 10_000
 
 export interface PasskeyDeps {
   store: Store
   clock: Clock
+  keyring: Keyring
+  log: Log
   config: { http: Pick<Config['http'], 'public_url'> }
+}
+
+const textOf = (...words: string[]): string => JSON.stringify(['passkey', ...words])
+
+/** Who adds a passkey, in which session. */
+export interface Registering {
+  user: Pick<User, 'key' | 'id' | 'email' | 'name'>
+  session: { id: string }
 }
 
 export class Passkeys {
   readonly #deps: PasskeyDeps
-  /** Challenges without an answer yet, with the time of their creation. */
-  readonly #challenges = new Map<string, number>()
+  /** Challenges that were answered, with the time at which they end. */
+  readonly #used = new Map<string, number>()
 
   constructor(deps: PasskeyDeps) {
     this.#deps = deps
   }
 
   /** The options with which the browser creates a new passkey. */
-  async register(user: Pick<User, 'key' | 'id' | 'email' | 'name'>): Promise<object> {
+  async register({ session, user }: Registering): Promise<object> {
     const { generateRegistrationOptions } = await library()
-    const options = await generateRegistrationOptions({
+    return generateRegistrationOptions({
+      challenge: this.#challenge(session.id),
       rpName: 'Postrider',
       rpID: this.#host,
       userID: new Uint8Array(Buffer.from(user.id)),
@@ -42,51 +57,55 @@ export class Passkeys {
       userDisplayName: user.name,
       attestationType: 'none',
       excludeCredentials: passkeysOf(this.#deps.store, user.key).map(({ id }) => ({ id })),
-      authenticatorSelection: { residentKey: 'required', userVerification: 'preferred' },
+      authenticatorSelection: { residentKey: 'required', userVerification: 'required' },
     })
-    this.#remember(options.challenge)
-    return options
   }
 
-  /** Stores a new passkey. False when the browser's answer is not valid. */
-  async registered(user: Pick<User, 'key'>, name: string, response: RegistrationResponseJSON): Promise<boolean> {
+  /** Stores a new passkey: 'known' when somebody has it already, undefined when the browser's answer is not valid. */
+  async registered(
+    { session, user }: Registering,
+    name: string,
+    response: RegistrationResponseJSON,
+  ): Promise<'added' | 'known' | undefined> {
     const { clock, store } = this.#deps
     const { verifyRegistrationResponse } = await library()
     const result = await verifyRegistrationResponse({
       response,
-      expectedChallenge: (challenge) => this.#takes(challenge),
+      expectedChallenge: (challenge) => this.#takes(session.id, challenge),
       expectedOrigin: this.#origin,
       expectedRPID: this.#host,
-      requireUserVerification: false,
-    }).catch(() => undefined)
-    if (!result?.verified) return false
+      requireUserVerification: true,
+    }).catch((thrown: unknown) => this.#unproven(user, thrown))
+    if (!result?.verified) return undefined
     const { credential } = result.registrationInfo
-    await store.write((tx) =>
+    const { changes } = await store.write((tx) =>
       tx.run(
-        db.insertInto('passkeys').values({
-          id: credential.id,
-          user_key: user.key,
-          name: name.trim().slice(0, 100) || 'Passkey',
-          public_key: credential.publicKey,
-          counter: credential.counter,
-          transports: JSON.stringify(credential.transports ?? []),
-          created_at: clock.now(),
-        }),
+        db
+          .insertInto('passkeys')
+          .values({
+            id: credential.id,
+            user_key: user.key,
+            name: name.trim().slice(0, 100) || 'Passkey',
+            public_key: credential.publicKey,
+            counter: credential.counter,
+            transports: JSON.stringify(credential.transports ?? []),
+            created_at: clock.now(),
+          })
+          .onConflict((on) => on.doNothing()),
       ),
     )
-    return true
+    return changes > 0 ? 'added' : 'known'
   }
 
   /** The challenge that the browser signs for a sign-in; the browser offers the person's passkeys itself. */
-  async ask(): Promise<object> {
+  async ask(browser: string): Promise<object> {
     const { generateAuthenticationOptions } = await library()
-    const options = await generateAuthenticationOptions({ rpID: this.#host, userVerification: 'preferred' })
-    this.#remember(options.challenge)
-    return options
+    const challenge = this.#challenge(browser)
+    return generateAuthenticationOptions({ challenge, rpID: this.#host, userVerification: 'required' })
   }
 
   /** The user whose passkey signed the answer; undefined when the answer is not valid. */
-  async answered(response: AuthenticationResponseJSON): Promise<User | undefined> {
+  async answered(browser: string, response: AuthenticationResponseJSON): Promise<User | undefined> {
     const { clock, store } = this.#deps
     const known =
       typeof response?.id === 'string'
@@ -96,12 +115,12 @@ export class Passkeys {
     const { verifyAuthenticationResponse } = await library()
     const result = await verifyAuthenticationResponse({
       response,
-      expectedChallenge: (challenge) => this.#takes(challenge),
+      expectedChallenge: (challenge) => this.#takes(browser, challenge),
       expectedOrigin: this.#origin,
       expectedRPID: this.#host,
-      requireUserVerification: false,
+      requireUserVerification: true,
       credential: { id: known.id, publicKey: new Uint8Array(known.public_key), counter: known.counter },
-    }).catch(() => undefined)
+    }).catch((thrown: unknown) => this.#unproven({ key: known.user_key }, thrown))
     if (!result?.verified) return undefined
     const counter = result.authenticationInfo.newCounter
     return store.write((tx) => {
@@ -118,18 +137,28 @@ export class Passkeys {
     return new URL(this.#deps.config.http.public_url).hostname
   }
 
-  #remember(challenge: string): void {
-    const now = this.#deps.clock.now()
-    for (const [known, at] of this.#challenges)
-      if (now - at > LASTS || this.#challenges.size >= MAX_CHALLENGES) this.#challenges.delete(known)
-    this.#challenges.set(challenge, now)
+  /** A challenge for one session or browser: random, with the time at which it ends, and signed. */
+  #challenge(owner: string): Uint8Array<ArrayBuffer> {
+    const nonce = randomBytes(16).toString('base64url')
+    const until = String(this.#deps.clock.now() + LASTS)
+    const mac = this.#deps.keyring.mac('session', textOf(owner, nonce, until)).toString('base64url')
+    return new Uint8Array(Buffer.from(`${nonce}.${until}.${mac}`))
   }
 
-  /** Whether a challenge is from this server and has not expired. It can be used once. */
-  #takes(challenge: string): boolean {
-    const at = this.#challenges.get(challenge)
-    this.#challenges.delete(challenge)
-    return at !== undefined && this.#deps.clock.now() - at <= LASTS
+  /** Whether a challenge (base64url) is from this server, for this owner, and has not expired. It counts once. */
+  #takes(owner: string, challenge: string): boolean {
+    const now = this.#deps.clock.now()
+    const [nonce = '', until = '', mac = ''] = Buffer.from(challenge, 'base64url').toString('latin1').split('.')
+    const ours = this.#deps.keyring.proves('session', textOf(owner, nonce, until), Buffer.from(mac, 'base64url'))
+    for (const [known, end] of this.#used) if (end <= now) this.#used.delete(known)
+    if (!ours || now >= Number(until) || this.#used.has(nonce)) return false
+    this.#used.set(nonce, Number(until))
+    return true
+  }
+
+  /** The library throws for a wrong answer as it does for a fault of its own: the log tells them apart. */
+  #unproven({ key }: Pick<User, 'key'>, thrown: unknown): undefined {
+    this.#deps.log.warn('passkey not proven', { user_key: key, reason: messageOf(thrown) })
   }
 }
 

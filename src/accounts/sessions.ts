@@ -15,6 +15,8 @@ export const SESSIONS = 'sessions'
 
 const IDLE = 12 * HOUR
 const LONGEST = 30 * DAY
+/** How long the row of a session that expired is kept: it proves that a form was its person's. */
+const KEPT = 7 * DAY
 /** The last use is written at most this often. */
 const NOTED_EVERY = MINUTE
 /** Octets of the User-Agent header that are stored. */
@@ -34,7 +36,7 @@ export async function openSession(
     tx.run(
       db
         .deleteFrom('sessions')
-        .where((eb) => eb.or([eb('seen_at', '<=', now - IDLE), eb('created_at', '<=', now - LONGEST)])),
+        .where((eb) => eb.or([eb('seen_at', '<=', now - IDLE - KEPT), eb('created_at', '<=', now - LONGEST - KEPT)])),
     )
     tx.run(
       db.insertInto('sessions').values({
@@ -58,9 +60,13 @@ const byHash = statement<{ hash: Uint8Array }>()((arg) =>
  * The session of a cookie, if it has not expired. It is found by hash, so the time reveals nothing about the secret.
  */
 export function findSession(reader: Reader, secret: string, now: number): Session | undefined {
-  const session = reader.first(byHash({ hash: digest(secret) }))
+  const session = anySession(reader, secret)
   return session && now - session.seen_at < IDLE && now - session.created_at < LONGEST ? session : undefined
 }
+
+/** The session of a cookie, also when it has expired. It gives no rights. */
+export const anySession = (reader: Reader, secret: string): Session | undefined =>
+  reader.first(byHash({ hash: digest(secret) }))
 
 /** Writes the last use of a session, at most once a minute. */
 export function noteSession(store: Store, { key, seen_at }: Session, now: number): void {

@@ -3,31 +3,50 @@
 import { createHash } from 'node:crypto'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import { newSecret } from '../base/ids.ts'
-import type { Store, Tx } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { User } from './users.ts'
 
 const LASTS = 15 * MINUTE
+/** The most links of a user that are valid at a time. */
+export const MOST_LINKS = 5
 
 const digest = (token: string): Buffer => createHash('sha256').update(token).digest()
 
-/** Stores a link and returns its token. An earlier link of the user becomes invalid. */
+/** Stores a link and returns its token. Earlier ones stay valid: whoever asks in another's name ends none. */
 export function makeLink(tx: Tx, user: Pick<User, 'key'>, now: number): string {
   const token = newSecret('')
-  tx.run(
-    db.deleteFrom('sign_in_links').where((eb) => eb.or([eb('user_key', '=', user.key), eb('expires_at', '<=', now)])),
-  )
+  tx.run(db.deleteFrom('sign_in_links').where('expires_at', '<=', now))
   tx.run(db.insertInto('sign_in_links').values({ hash: digest(token), user_key: user.key, expires_at: now + LASTS }))
   return token
 }
 
-/** Uses a link. Returns its user; undefined when it was used before, has expired or never existed. */
+/** The number of valid links of a user. */
+export const linksOf = (reader: Reader, user: Pick<User, 'key'>, now: number): number =>
+  reader.all(
+    db.selectFrom('sign_in_links').select('hash').where('user_key', '=', user.key).where('expires_at', '>', now),
+  ).length
+
+/** The user of a link, which stays valid; undefined for one that is not. */
+export function ownerOfLink({ clock, store }: { store: Store; clock: Clock }, token: string): User | undefined {
+  const link = store.first(
+    db
+      .selectFrom('sign_in_links')
+      .select('user_key')
+      .where('hash', '=', digest(token))
+      .where('expires_at', '>', clock.now()),
+  )
+  return link && store.first(db.selectFrom('users').selectAll().where('key', '=', link.user_key))
+}
+
+/** Uses a link, and with it all links of its user. Returns the user; undefined when the link is not valid. */
 export function useLink({ clock, store }: { store: Store; clock: Clock }, token: string): Promise<User | undefined> {
   return store.write((tx) => {
     const link = tx.first(
       db.deleteFrom('sign_in_links').where('hash', '=', digest(token)).returning(['user_key', 'expires_at']),
     )
     if (!link || clock.now() >= link.expires_at) return undefined
+    tx.run(db.deleteFrom('sign_in_links').where('user_key', '=', link.user_key))
     return tx.first(db.selectFrom('users').selectAll().where('key', '=', link.user_key))
   })
 }

@@ -52,12 +52,15 @@ export class SignIns {
     return result === 'right' ? { user } : result
   }
 
-  /** Whether `client` may cause one more mail to an address: a request for a sign-in link needs no proof. */
-  mayAsk(email: string, client: string): boolean {
+  /**
+   * Whether `client` may cause one more mail: a request for a sign-in link needs no proof. The address has no brake of
+   * its own, with which a stranger could keep its owner from a link (sign-in-links.ts bounds the mails).
+   */
+  mayAsk(client: string): boolean {
     const now = this.#clock.now()
-    const keys = [`link ${email.trim().toLowerCase()}`, `links of ${client}`]
-    if (keys.some((key) => (this.#failures.get(key)?.until ?? 0) > now)) return false
-    for (const key of keys) this.#fail(key, now, closing)
+    const key = `links of ${client}`
+    if ((this.#failures.get(key)?.until ?? 0) > now) return false
+    this.#fail(key, now, closing)
     return true
   }
 

@@ -8,7 +8,7 @@ import { clientById, isAllowed, isLoopbackOnly, isRegistered, type OauthClient }
 import { hostOf, isUrl } from '../accounts/oauth-documents.ts'
 import { grantCode } from '../accounts/oauth-grants.ts'
 import { useCode } from '../accounts/second-factor.ts'
-import { SignIns } from '../accounts/sign-in.ts'
+import type { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
 import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
@@ -34,7 +34,7 @@ interface Asking {
 
 type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
 
-export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps & Reading
+export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps & Reading & { signIns: SignIns }
 
 interface Shared {
   deps: AuthorizeDeps
@@ -50,7 +50,7 @@ export function createAuthorize(deps: AuthorizeDeps): Hono {
     deps,
     documents: new ClientDocuments(deps),
     people: new People(deps),
-    signIns: new SignIns(deps.store, deps.clock),
+    signIns: deps.signIns,
   }
   app.get(PATH, (context) => showRequest(shared, context))
   app.post(PATH, (context) => act(shared, context))

@@ -1,5 +1,6 @@
 // The objects that the API's actions work with. An action passes them to functions; each function declares the ones
 // that it needs.
+import type { SignIns } from '../accounts/sign-in.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -48,6 +49,8 @@ export interface ApiDeps {
   spamAssassin: string
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
+  /** The brakes of all ways to sign in together: console, OAuth, and the proof for a change of a credential. */
+  signIns: SignIns
   /** The ports on which submission listens, once it does. */
   ports: { starttls: number[]; tls: number[] }
   /** The limit for all request bodies in memory. */

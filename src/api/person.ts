@@ -8,7 +8,7 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { newSecret } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { endSession, findSession, noteSession, openSession, type Session } from '../accounts/sessions.ts'
+import { anySession, endSession, findSession, noteSession, openSession, type Session } from '../accounts/sessions.ts'
 import { userByKey, type User } from '../accounts/users.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -58,6 +58,19 @@ export class People {
     }
   }
 
+  /**
+   * Whether this server wrote a form for somebody in this browser whose session is over: its row is still there, or the
+   * browser is the one in which the form was shown.
+   */
+  wrote(context: Context, proof: string, request: string): boolean {
+    const [bySession = '', byBrowser = ''] = proof.split('.')
+    const secret = this.#read(context, SESSION_COOKIE)
+    const session = secret === undefined ? undefined : anySession(this.#deps.store, secret)
+    if (session && same(bySession, this.#formMac(null, session, request))) return true
+    const browser = this.#read(context, BROWSER_COOKIE)
+    return browser !== undefined && same(byBrowser, this.#formMac(browser, undefined, `held ${request}`))
+  }
+
   /** Opens a session; an earlier session of this browser ends. */
   async signIn(context: Context, user: User): Promise<void> {
     await this.#endSession(context)
@@ -94,7 +107,10 @@ export class People {
    * for the session: one without the browser cookie gets one, the same for all forms of a page.
    */
   proofFor(context: Context, person: Person | undefined, request: string): string {
-    return this.#formMac(person ? null : this.#browserOf(context), person, request)
+    if (!person) return this.#formMac(this.browserOf(context), undefined, request)
+    const browser = this.#read(context, BROWSER_COOKIE)
+    const held = browser === undefined ? '' : `.${this.#formMac(browser, undefined, `held ${request}`)}`
+    return `${this.#formMac(null, person.session, request)}${held}`
   }
 
   /**
@@ -103,10 +119,11 @@ export class People {
    */
   proves(context: Context, proof: string, person: Person | undefined, request: string): boolean {
     const browser = person ? null : this.#read(context, BROWSER_COOKIE)
-    return browser !== undefined && same(proof, this.#formMac(browser, person, request))
+    return browser !== undefined && same(proof.split('.')[0]!, this.#formMac(browser, person?.session, request))
   }
 
-  #browserOf(context: Context): string {
+  /** The random name of this browser, from its cookie; one without the cookie gets one. */
+  browserOf(context: Context): string {
     const known = this.#read(context, BROWSER_COOKIE) ?? (context.get(BROWSER_COOKIE) as string | undefined)
     if (known !== undefined) return known
     const browser = newSecret('')
@@ -115,8 +132,8 @@ export class People {
     return browser
   }
 
-  #formMac(browser: string | null, person: Person | undefined, request: string): string {
-    return this.#mac(['form', browser, person?.session.id ?? null, request])
+  #formMac(browser: string | null, session: Session | undefined, request: string): string {
+    return this.#mac(['form', browser, session?.id ?? null, request])
   }
 
   #mac(words: (string | null)[]): string {

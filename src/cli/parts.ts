@@ -1,4 +1,5 @@
 // The parts of the server, created and connected but not started. This file opens no port and sends nothing.
+import { SignIns } from '../accounts/sign-in.ts'
 import { accessSync, constants } from 'node:fs'
 import { totalmem } from 'node:os'
 import type { Clock } from '../base/clock.ts'
@@ -108,6 +109,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     operations: createOperations(shared),
     ports: { starttls: [], tls: [] },
     samples: new Samples(shared),
+    signIns: new SignIns(store, clock),
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
     bells: bellsOf(loops, () => letters.lookAgain()),

@@ -15,6 +15,7 @@ import { serveAsset } from './assets.ts'
 import { form } from './forms.ts'
 import { guard, page, plainPage } from './frame.ts'
 import { Live } from './live.ts'
+import { isOurs } from './origin.ts'
 import { Once } from './once.ts'
 import { accountPlace } from './pages/account.ts'
 import { agents } from './pages/agents.ts'
@@ -57,7 +58,13 @@ interface Shared {
 /** Makes the routes of the console. `noticed` wakes the loop that sends notices by mail. */
 export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
   const app = new Hono()
-  const shared: Shared = { deps, inside, live: new Live(deps), once: new Once(deps.clock), people: new People(deps) }
+  const shared: Shared = {
+    deps,
+    inside,
+    live: new Live(deps),
+    once: new Once(deps.clock),
+    people: new People(deps),
+  }
   const { live, people } = shared
   app.get('/assets/:name', (context) => serveAsset(context, context.req.param('name')))
   app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
@@ -90,17 +97,6 @@ function must(shared: Shared, context: Context): Visit {
   const visit = visitOf(shared, context)
   if (!visit) throw refuse('unauthenticated', 'Sign in first.')
   return visit
-}
-
-/** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
-function isOurs({ config }: ApiDeps, context: Context): boolean {
-  const origin = context.req.header('origin')
-  if (origin === undefined || origin === 'null') return context.req.header('sec-fetch-site') !== 'cross-site'
-  const { host, protocol } = new URL(context.req.url)
-  const here = new URL(config.http.public_url)
-  // A page over http may be anybody's: where this server is reached over https, it is another origin (RFC 6454 §4).
-  const secure = protocol === 'https:' || here.protocol === 'https:'
-  return origin === here.origin || origin === `https://${host}` || (!secure && origin === `http://${host}`)
 }
 
 /** Adds the routes of a place: its page and its forms. */
@@ -145,10 +141,13 @@ interface Sent {
 async function perform(shared: Shared, context: Context, { given, place, visit }: Sent): Promise<Response> {
   const { deps, people } = shared
   if (!visit) {
-    const held = JSON.stringify(given.entries())
+    // Another site must not put words into this person's mouth: only a form that was written here is kept (D115).
+    const kept = isOurs(deps, context) && people.wrote(context, given.get('proof'), 'console')
     return signInPage(context, people, new URL(context.req.url).pathname, {
-      said: 'Your session has ended. Sign in; what you typed is kept.',
-      held,
+      said: kept
+        ? 'Your session has ended. Sign in; what you typed is kept.'
+        : 'Your session has ended. Sign in, and send the form again.',
+      held: kept ? JSON.stringify(given.entries()) : '',
       status: 401,
     })
   }

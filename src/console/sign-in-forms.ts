@@ -110,15 +110,20 @@ export function codePage(
   })
 }
 
-export const linkPage = (context: Context, people: People, token: string, next: string): Response | Promise<Response> =>
+export const linkPage = (
+  context: Context,
+  people: People,
+  { email, next, token }: { token: string; next: string; email: string | undefined },
+): Response | Promise<Response> =>
   plainPage(context, {
     title: 'Sign in to Postrider',
-    body: html`<form method="post" action="/sign-in">
-      <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" /><input
-        type="hidden"
-        name="next"
-        value="${next}"
-      />
-      <input type="hidden" name="link" value="${token}" /><button name="action" value="use-link">Sign in</button>
-    </form>`,
+    body: html`${email === undefined ? '' : html`<p>This link signs you in as <strong>${email}</strong>.</p>`}
+      <form method="post" action="/sign-in">
+        <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" /><input
+          type="hidden"
+          name="next"
+          value="${next}"
+        />
+        <input type="hidden" name="link" value="${token}" /><button name="action" value="use-link">Sign in</button>
+      </form>`,
   })

@@ -6,8 +6,8 @@ import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simp
 import { addNotice } from '../accounts/notices.ts'
 import { Passkeys } from '../accounts/passkeys.ts'
 import { useCode } from '../accounts/second-factor.ts'
-import { makeLink, useLink } from '../accounts/sign-in-links.ts'
-import { SignIns } from '../accounts/sign-in.ts'
+import { makeLink, MOST_LINKS, linksOf, ownerOfLink, useLink } from '../accounts/sign-in-links.ts'
+import { refusedProof } from '../accounts/own-proof.ts'
 import { findUser, type User } from '../accounts/users.ts'
 import { noticeOf } from '../api/authorize.ts'
 import { rateKey } from '../api/client-address.ts'
@@ -16,6 +16,7 @@ import type { People } from '../api/person.ts'
 import { readObject, readText } from '../api/pages.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from './frame.ts'
+import { openedByHand } from './origin.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
 /** A sign-in with the fields of a form that it interrupted, which are a few KB (D112). */
@@ -37,7 +38,6 @@ const nextOf = (given: string | undefined): string =>
   given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
 
 interface Shared extends SignInDeps {
-  signIns: SignIns
   passkeys: Passkeys
 }
 
@@ -46,8 +46,7 @@ const USED_LINK = { said: 'This link was used, or is too old. Sign in another wa
 /** Makes the routes that sign people in, and those of passkeys. */
 export function createSignIn(options: SignInDeps): Hono {
   const app = new Hono()
-  const { clock, store } = options.deps
-  const shared = { ...options, signIns: new SignIns(store, clock), passkeys: new Passkeys(options.deps) }
+  const shared = { ...options, passkeys: new Passkeys(options.deps) }
   app.get('/sign-in', (context) => showSignIn(shared, context))
   app.post('/sign-in', (context) => signIn(shared, context))
   app.post('/sign-in/again', (context) => showHeld(shared, context))
@@ -63,8 +62,10 @@ async function showSignIn({ deps, people }: Shared, context: Context): Promise<R
   const token = context.req.query('link')
   if (token === undefined)
     return people.signedIn(context) ? context.redirect(next, 303) : signInPage(context, people, next)
-  // Mail scanners open links too, so only the button uses up the link.
-  if (context.req.query('now') !== '1') return linkPage(context, people, token, next)
+  // Mail scanners open links too, so only the button uses up the link. A page of another site may lead here with a link
+  // to its own account: that acts only when the person opened it, and the button names the account.
+  if (context.req.query('now') !== '1' || !openedByHand(deps, context))
+    return linkPage(context, people, { token, next, email: ownerOfLink(deps, token)?.email })
   return enterByLink({ deps, people }, context, token, next)
 }
 
@@ -91,14 +92,13 @@ interface Step {
 }
 
 async function signIn(shared: Shared, context: Context): Promise<Response> {
-  const { deps, noticed, ours, people, signIns } = shared
+  const { deps, noticed, ours, people } = shared
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const next = nextOf(form.get('next') ?? undefined)
   const held = form.get('held') ?? ''
   if (!ours(context) || !people.proves(context, form.get('proof') ?? '', undefined, 'sign-in'))
     return signInPage(context, people, next, {
       said: 'This page was open for too long, or your browser keeps no cookies. Try again.',
-      held,
       status: 403,
     })
   switch (form.get('action') ?? 'password') {
@@ -106,7 +106,7 @@ async function signIn(shared: Shared, context: Context): Promise<Response> {
       return enterByLink(shared, context, form.get('link') ?? '', next)
     case 'link': {
       const email = emailOf(form)
-      if (signIns.mayAsk(email, clientOf(shared, context))) await mailLink(deps, noticed, email, next)
+      if (deps.signIns.mayAsk(clientOf(shared, context))) await mailLink(deps, noticed, email, next)
       return plainPage(context, {
         title: 'Look into your mail',
         body: html`<p>If that address has an account here, a link to sign in is on its way. It lasts 15 minutes.</p>`,
@@ -122,9 +122,9 @@ async function signIn(shared: Shared, context: Context): Promise<Response> {
 const emailOf = (form: URLSearchParams): string => (form.get('email') ?? '').slice(0, 320)
 
 async function signInByPassword(shared: Shared, context: Context, { form, held, next }: Step): Promise<Response> {
-  const { people, signIns } = shared
+  const { deps, people } = shared
   const email = emailOf(form)
-  const result = await signIns.try(email, form.get('password') ?? '', clientOf(shared, context))
+  const result = await deps.signIns.try(email, form.get('password') ?? '', clientOf(shared, context))
   if (result !== 'wrong' && 'user' in result)
     return result.user.sealed_totp === null
       ? afterwards(people, context, result.user, next, held)
@@ -135,11 +135,11 @@ async function signInByPassword(shared: Shared, context: Context, { form, held, 
 
 /** The second step: the password was right, now the code of the second factor is checked. */
 async function signInByCode(shared: Shared, context: Context, { form, held, next }: Step): Promise<Response> {
-  const { deps, people, signIns } = shared
+  const { deps, people } = shared
   const step = form.get('step') ?? ''
   const user = people.userOfStep(step)
   if (!user) return signInPage(context, people, next, { said: 'That took too long. Begin again.', held })
-  const result = await signIns.tryCode(user, clientOf(shared, context), () =>
+  const result = await deps.signIns.tryCode(user, clientOf(shared, context), () =>
     useCode(deps, user, form.get('code') ?? ''),
   )
   if (result !== 'wrong' && 'user' in result) return afterwards(people, context, user, next, held)
@@ -157,6 +157,7 @@ async function afterwards(people: People, context: Context, user: User, next: st
   return plainPage(context, {
     title: 'Go on where you were',
     body: html`<form method="post" action="/sign-in/again">
+      <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'held')}" />
       <input type="hidden" name="next" value="${next}" /><input
         type="hidden"
         name="held"
@@ -170,7 +171,8 @@ async function showHeld({ deps, ours, people }: Shared, context: Context): Promi
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const person = people.signedIn(context)
   const next = nextOf(form.get('next') ?? undefined)
-  if (!ours(context) || !person) return context.redirect(`/sign-in?next=${encodeURIComponent(next)}`, 303)
+  if (!ours(context) || !person || !people.proves(context, form.get('proof') ?? '', undefined, 'held'))
+    return context.redirect(`/sign-in?next=${encodeURIComponent(next)}`, 303)
   return plainPage(context, {
     title: 'What you had typed',
     body: heldForm(context, people, person, next, form.get('held') ?? ''),
@@ -182,26 +184,38 @@ async function signInByPasskey({ deps, ours, passkeys, people }: Shared, context
   if (!ours(context)) return context.json({ error: 'This request comes from another site.' }, 403)
   const body = await readObject(context, deps, MAX_JSON)
   if (!body) return context.json(NO_OBJECT, 400)
-  if (!body['response']) return context.json(await passkeys.ask())
-  const user = await passkeys.answered(body['response'] as AuthenticationResponseJSON)
+  const browser = people.browserOf(context)
+  if (!body['response']) return context.json(await passkeys.ask(browser))
+  const user = await passkeys.answered(browser, body['response'] as AuthenticationResponseJSON)
   if (!user) return context.json({ error: 'This passkey is not known here.' }, 403)
   await people.signIn(context, user)
   return context.json({ next: nextOf(context.req.query('next')) })
 }
 
-async function addPasskey({ deps, ours, passkeys, people }: Shared, context: Context): Promise<Response> {
+async function addPasskey(shared: Shared, context: Context): Promise<Response> {
+  const { deps, ours, passkeys, people } = shared
   guard(context)
   const person = people.signedIn(context)
   const body = await readObject(context, deps, MAX_JSON)
   if (!body) return context.json(NO_OBJECT, 400)
-  const { name = '', proof = '', response } = body
+  const { name = '', old = '', proof = '', response } = body
   if (!ours(context) || !person || typeof proof !== 'string' || !people.proves(context, proof, person, 'console'))
     return context.json({ error: 'Sign in again.' }, 403)
-  if (typeof name !== 'string') return context.json({ error: 'The name of a passkey is a text.' }, 400)
-  if (!response) return context.json(await passkeys.register(person.user))
-  return (await passkeys.registered(person.user, name, response as RegistrationResponseJSON))
-    ? context.json({ next: '/account?done=added' })
-    : context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
+  if (typeof name !== 'string' || typeof old !== 'string')
+    return context.json({ error: 'The name of a passkey and the proof of who you are are texts.' }, 400)
+  if (!response) {
+    const asked = { ...person, client: clientOf(shared, context), given: old, fresh: true }
+    const refused = await refusedProof(deps, asked)
+    return refused ? context.json({ error: refused }, 403) : context.json(await passkeys.register(person))
+  }
+  switch (await passkeys.registered(person, name, response as RegistrationResponseJSON)) {
+    case 'added':
+      return context.json({ next: '/account?done=added' })
+    case 'known':
+      return context.json({ error: 'This passkey is in use already. Choose another device or key.' }, 409)
+    case undefined:
+      return context.json({ error: 'The passkey could not be proven. Try again.' }, 400)
+  }
 }
 
 /**
@@ -216,6 +230,8 @@ async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next:
     return deps.log.warn('sign-in link not mailed', { email: user.email, mend })
   }
   const now = deps.clock.now()
+  // Whoever asks for links in another's name fills the mailbox with no more than these, and each of them works.
+  if (linksOf(deps.store, user, now) >= MOST_LINKS) return
   await deps.store.write((tx) => {
     const url = `${deps.config.http.public_url}/sign-in?link=${makeLink(tx, user, now)}&next=${encodeURIComponent(next)}`
     const text = `With this link you sign in to Postrider once. It lasts 15 minutes.\n\n${url}\n\nIf you did not ask for it, do nothing.\n`

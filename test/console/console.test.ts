@@ -12,6 +12,7 @@ import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
+import { parse } from '../kit/page.ts'
 import { asPerson, givePassword } from '../kit/person.ts'
 import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
@@ -366,10 +367,10 @@ describe('forms', () => {
     assert.equal(asked.status, 401)
     const signedIn = await guest.send(asked, 'password', { email: postrider.user.email, password: PASSWORD })
     assert.match(signedIn.text, /still here/)
-    const held = /name="held"\s+value="([^"]*)"/.exec(signedIn.text)![1]!.replaceAll('&quot;', '"')
-    const shown = await guest.open('/sign-in/again', {
+    const { action, hidden } = parse(signedIn.text)[0]!
+    const shown = await guest.open(action!, {
       method: 'POST',
-      body: new URLSearchParams({ next: '/audiences', held }).toString(),
+      body: new URLSearchParams(hidden).toString(),
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
     })
     assert.match(shown.text, /Typed long/)

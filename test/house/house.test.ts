@@ -598,3 +598,33 @@ describe('the package', () => {
     assertNone(faults)
   })
 })
+
+/**
+ * Packages of which the program holds two versions, because their users ask for different ones. None of them keeps
+ * anything in its module that must be the same for all its users.
+ */
+const TWICE = [
+  'commander',
+  'content-type',
+  'entities',
+  'ipaddr.js',
+  'libbase64',
+  'libmime',
+  'libqp',
+  'nodemailer',
+  'tldts',
+  'tslib',
+]
+
+test('no package is there in two versions, for a module that keeps a registry would then be two registries', () => {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string; dev?: boolean }>
+  }
+  const versions = new Map<string, Set<string>>()
+  for (const [path, { dev, version }] of Object.entries(packages)) {
+    const name = path.replace(/^.*node_modules\//, '')
+    if (path !== '' && !dev) versions.set(name, (versions.get(name) ?? new Set()).add(version))
+  }
+  const twice = [...versions].filter(([, all]) => all.size > 1).map(([name]) => name)
+  assert.deepEqual(twice.sort(), TWICE)
+})

@@ -27,6 +27,7 @@ import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/me
 import { searched } from '../../src/outbound/search.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
+import { silentLog } from '../../src/base/log.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { around, both, of, text, type Parser } from './parser.ts'
 
@@ -79,11 +80,16 @@ const clock = new ManualClock()
 const keyring = new Keyring(Buffer.alloc(32))
 
 const PUBLIC_URL = 'https://here.test'
+const session = { id: 'one' }
 
 async function opened() {
   const store = openStore(mkdtempSync(join(tmpdir(), 'postrider-store-')))
   const user = await addUser({ store, clock }, { email: 'ann@here.test', name: 'Ann' })
-  return { store, user, passkeys: new Passkeys({ store, clock, config: { http: { public_url: PUBLIC_URL } } }) }
+  return {
+    store,
+    user,
+    passkeys: new Passkeys({ store, clock, keyring, log: silentLog, config: { http: { public_url: PUBLIC_URL } } }),
+  }
 }
 let deps: ReturnType<typeof opened> | undefined
 /** A database with one person, made when a parser asks for it. */
@@ -105,10 +111,10 @@ const ATTESTATION = Buffer.concat([
 
 async function registered(bytes: Buffer): Promise<boolean> {
   const { passkeys, user } = await deskNow()
-  const { challenge } = (await passkeys.register(user)) as { challenge: string }
+  const { challenge } = (await passkeys.register({ user, session })) as { challenge: string }
   const said = JSON.stringify({ type: 'webauthn.create', challenge, origin: PUBLIC_URL })
   const id = Buffer.alloc(32, 2).toString('base64url')
-  return passkeys.registered(user, 'key', {
+  const result = await passkeys.registered({ user, session }, 'key', {
     id,
     rawId: id,
     type: 'public-key',
@@ -118,6 +124,7 @@ async function registered(bytes: Buffer): Promise<boolean> {
       attestationObject: bytes.toString('base64url'),
     },
   })
+  return result !== undefined
 }
 
 const PROGRAM = 'https://program.test/client.json'

@@ -13,10 +13,11 @@ async function post(to: string, body: object): Promise<Record<string, string>> {
 
 async function register(form: HTMLFormElement): Promise<string> {
   const proof = form.dataset['proof']!
-  const options = await post('/account/passkeys', { proof })
+  const given = new FormData(form)
+  const options = await post('/account/passkeys', { proof, old: given.get('old') ?? '' })
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as never)
   const made = (await navigator.credentials.create({ publicKey })) as PublicKeyCredential
-  const name = new FormData(form).get('passkey')
+  const name = given.get('passkey')
   const answer = await post('/account/passkeys', { proof, name, response: made.toJSON() })
   return answer['next'] ?? '/'
 }

@@ -1,12 +1,14 @@
 // The person's own account: password, passkeys, second factor, and open sessions.
 import { html } from 'hono/html'
 import { passkeysOf, removePasskey } from '../../accounts/passkeys.ts'
-import { newFactor, turnOff, turnOn, useCode } from '../../accounts/second-factor.ts'
+import { FRESH, proofOf, refusedProof } from '../../accounts/own-proof.ts'
+import { newFactor, turnOff, turnOn } from '../../accounts/second-factor.ts'
 import { endSession, endSessions, listSessions } from '../../accounts/sessions.ts'
-import { checkPassword, setPassword } from '../../accounts/users.ts'
+import { setPassword } from '../../accounts/users.ts'
+import { rateKey } from '../../api/client-address.ts'
 import type { ApiDeps } from '../../api/deps.ts'
 import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
+import { field, form } from '../forms.ts'
 import { facts, table, time, type Html } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { faultIn, type Answer, type Visit } from '../visit.ts'
@@ -16,35 +18,29 @@ const SHORTEST = 10
 
 const said = (name: string, detail: string): Answer['errors'] => [{ code: 'invalid', field: name, detail }]
 
-/** `signedInAnew` opens a session after all others have ended. */
-export const accountPlace = (deps: ApiDeps, signedInAnew: (visit: Visit) => Promise<void>): Place => ({
+/** `signedInAgain` opens a session after all others have ended. */
+export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Promise<void>): Place => ({
   path: '/account',
   show: (visit) => show(deps, visit),
   async act(visit, given) {
     const { user, session } = visit.person
     switch (given.action) {
       case 'password':
-        return changePassword(deps, visit, given, signedInAnew)
+        return changePassword(deps, visit, given, signedInAgain)
       case 'factor':
-        return (await turnOn(deps, user, given.get('secret'), given.get('code')))
-          ? lead(visit, '/account', 'saved')
-          : show(
-              deps,
-              visit,
-              said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'),
-              given.get('secret'),
-            )
-      case 'no-factor':
-        // Whoever has no password signs in by link or passkey, and proves it with a code of the app.
-        if (user.password_hash === null && !(await useCode(deps, user, given.get('old'))))
-          return show(deps, visit, said('old-factor', 'The code is wrong. Take the next one that the app shows.'))
-        if (!(await rightPassword(user.password_hash, given.get('old'))))
-          return show(deps, visit, said('old-factor', 'The password is wrong.'))
+        return changeFactor(deps, visit, given)
+      case 'no-factor': {
+        const refused = await refusal(deps, visit, given, false)
+        if (refused !== undefined) return show(deps, visit, said('old-factor', refused))
         await turnOff(deps, user)
         return lead(visit, '/account', 'saved')
-      case 'remove-passkey':
+      }
+      case 'remove-passkey': {
+        const refused = await refusal(deps, visit, given, false)
+        if (refused !== undefined) return show(deps, visit, said('old-passkey', refused))
         await removePasskey(deps, user.key, given.get('id'))
         return lead(visit, '/account', 'removed')
+      }
       case 'end':
         await endSession(deps, user.key, given.get('id'))
         return lead(visit, '/account', 'ended')
@@ -55,22 +51,34 @@ export const accountPlace = (deps: ApiDeps, signedInAnew: (visit: Visit) => Prom
   },
 })
 
-const rightPassword = (hash: string | null, given: string): Promise<boolean> =>
-  hash === null ? Promise.resolve(true) : checkPassword(given, hash)
+/** Why a change of a way to sign in is refused; undefined when the person has proven who they are. */
+const refusal = (deps: ApiDeps, { context, person }: Visit, given: Form, fresh: boolean): Promise<string | undefined> =>
+  refusedProof(deps, { ...person, client: rateKey(context, deps.config.http), given: given.get('old'), fresh })
+
+/** Turns the second factor on. Replacing one takes a proof, and so does adding one long after the sign-in. */
+async function changeFactor(deps: ApiDeps, visit: Visit, given: Form): Promise<Response> {
+  const { user } = visit.person
+  const secret = given.get('secret')
+  const refused = await refusal(deps, visit, given, user.sealed_totp === null)
+  if (refused !== undefined) return show(deps, visit, said('old-factor', refused), secret)
+  return (await turnOn(deps, user, secret, given.get('code')))
+    ? lead(visit, '/account', 'saved')
+    : show(deps, visit, said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'), secret)
+}
 
 async function changePassword(
   deps: ApiDeps,
   visit: Visit,
   given: Form,
-  signedInAnew: (visit: Visit) => Promise<void>,
+  signedInAgain: (visit: Visit) => Promise<void>,
 ): Promise<Response> {
   const { user } = visit.person
-  if (!(await rightPassword(user.password_hash, given.get('old'))))
-    return show(deps, visit, said('old', 'The password is wrong.'))
+  const refused = await refusal(deps, visit, given, false)
+  if (refused !== undefined) return show(deps, visit, said('old', refused))
   if (given.get('new').length < SHORTEST)
     return show(deps, visit, said('new', `The new password needs ${SHORTEST} characters or more.`))
   await setPassword(deps, user.email, given.get('new'))
-  await signedInAnew(visit)
+  await signedInAgain(visit)
   return lead(visit, '/account', 'saved')
 }
 
@@ -96,9 +104,9 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
       <h2>Password</h2>
       ${passwordForm(visit, errors)}
       <h2>Passkeys</h2>
-      ${passkeys(deps, visit)}
+      ${passkeys(deps, visit, errors)}
       <h2>Second factor</h2>
-      ${user.sealed_totp === null ? factorForm(visit, errors, secret) : factorOff(visit, errors, user.password_hash !== null)}
+      ${user.sealed_totp === null ? factorForm(deps, visit, errors, secret) : factorOff(visit, errors)}
       <h2>Sessions</h2>
       ${sessions(deps, visit)}`,
   })
@@ -111,47 +119,65 @@ function passwordForm(visit: Visit, errors: Answer['errors']): Html {
   return form(
     visit,
     'password',
-    html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : password('old', 'Present password')}
-      ${password('new', 'New password')}<button>${user.password_hash === null ? 'Set it' : 'Change it'}</button>`,
+    html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : ''}
+      ${proofField(visit, 'old', fault('old'))} ${password('new', 'New password')}<button>
+        ${user.password_hash === null ? 'Set it' : 'Change it'}
+      </button>`,
   )
 }
 
-const passkeys = (deps: ApiDeps, visit: Visit): Html =>
-  html`${table(
+/** The field for the proof of who the person is; an error stands here when no field can bear it. */
+function proofField({ person }: Visit, id: string, error: string | undefined): Html {
+  const kind = proofOf(person.user)
+  if (kind === 'fresh') return error === undefined ? html`` : html`<p class="bad" role="alert">${error}</p>`
+  const usual =
+    kind === 'password' ? { label: 'Present password', type: 'password' as const } : { label: 'Code of the app' }
+  return field({ name: 'old', id, ...usual, error })
+}
+
+/** Minutes after the sign-in nothing more is asked for what is only added. */
+const isFresh = ({ clock }: ApiDeps, { person }: Visit): boolean => clock.now() - person.session.created_at < FRESH
+
+function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
+  const all = passkeysOf(deps.store, visit.person.user.key)
+  return html`${table(
       'Passkeys',
-      ['Name', 'Made', 'Last used', ''],
-      passkeysOf(deps.store, visit.person.user.key).map((each) => [
+      ['Name', 'Made', 'Last used'],
+      all.map((each) => [
         each.name,
         time(iso(each.created_at)),
         time(each.last_used_at === null ? null : iso(each.last_used_at)),
-        visit.person.session.open_as === null
-          ? button(visit, 'remove-passkey', 'Remove', {
-              fields: { id: each.id },
-              confirm: 'You can no longer sign in with it.',
-            })
-          : '',
       ]),
       'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
     )}
     <form data-passkey="register" data-proof="${visit.proof}">
-      ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}<button
-        class="plain"
-      >
+      ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}
+      ${isFresh(deps, visit) ? '' : proofField(visit, 'old-new-passkey', undefined)}<button class="plain">
         Add a passkey
       </button>
       <p class="bad" role="alert" data-said></p>
-    </form>`
+    </form>
+    ${
+      all.length > 0 && visit.person.session.open_as === null
+        ? form(
+            visit,
+            'remove-passkey',
+            html`${field({ name: 'id', label: 'Passkey to remove', required: true, options: all.map(({ id, name }) => [id, name]) })}
+              ${proofField(visit, 'old-passkey', faultIn(errors)('old-passkey'))}<button class="danger">
+                Remove it
+              </button>`,
+            { confirm: 'You can no longer sign in with it.' },
+          )
+        : ''
+    }`
+}
 
-const factorOff = (visit: Visit, errors: Answer['errors'], hasPassword: boolean): Html =>
+const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
   form(
     visit,
     'no-factor',
     html`<p>A code of your authenticator app is asked for after the password.</p>
-      ${field({ name: 'old', ...(hasPassword ? { label: 'Present password', type: 'password' } : { label: 'Code of the app' }), error: faultIn(errors)('old-factor') })}<button
-        class="danger"
-      >
-        Turn it off
-      </button>`,
+      ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn it off</button>`,
   )
 
 function sessions(deps: ApiDeps, visit: Visit): Html {
@@ -178,7 +204,7 @@ const endButton = (visit: Visit, id: string): Html =>
     kind: 'inline',
   })
 
-function factorForm(visit: Visit, errors: Answer['errors'], secret?: string): Html {
+function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secret?: string): Html {
   const { email } = visit.person.user
   const made = secret === undefined ? newFactor({ email }) : { secret, uri: '' }
   return form(
@@ -191,6 +217,7 @@ function factorForm(visit: Visit, errors: Answer['errors'], secret?: string): Ht
       </p>
       ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
       <input type="hidden" name="secret" value="${made.secret}" />
+      ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
       ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">
         Turn it on
       </button>`,

@@ -1,0 +1,25 @@
+// Where a request comes from, as the browser says: a page of this server, another site, or the person's own hand.
+import type { Context } from 'hono'
+import type { ApiDeps } from '../api/deps.ts'
+
+/** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
+export function isOurs({ config }: ApiDeps, context: Context): boolean {
+  const origin = context.req.header('origin')
+  if (origin === undefined || origin === 'null') {
+    const site = context.req.header('sec-fetch-site')
+    return site === undefined || site === 'same-origin' || site === 'none'
+  }
+  const { host, protocol } = new URL(context.req.url)
+  const here = new URL(config.http.public_url)
+  // A page over http may be anybody's: where this server is reached over https, it is another origin (RFC 6454 §4).
+  const secure = protocol === 'https:' || here.protocol === 'https:'
+  return origin === here.origin || origin === `https://${host}` || (!secure && origin === `http://${host}`)
+}
+
+/** Whether no page of another site led here (Fetch Metadata §2.4); on loopback also what says nothing of it. */
+export function openedByHand({ config }: ApiDeps, context: Context): boolean {
+  const site = context.req.header('sec-fetch-site')
+  return site === undefined
+    ? /^(?:localhost|127\.|\[::1\])/.test(new URL(config.http.public_url).hostname)
+    : site === 'none' || site === 'same-origin'
+}

@@ -1,0 +1,246 @@
+// Ways to sign in: passkeys of each algorithm, what it takes to change a way, links, and what other sites can do here.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { TOTP } from 'otpauth'
+import { MINUTE } from '../../src/base/clock.ts'
+import { makeLink } from '../../src/accounts/sign-in-links.ts'
+import { addUser, type User } from '../../src/accounts/users.ts'
+import { db } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { Authenticator } from '../kit/authenticator.ts'
+import { Guest, type Shown } from '../kit/guest.ts'
+import { givePassword } from '../kit/person.ts'
+
+const PASSWORD = 'a long enough password'
+
+let postrider: TestAppliance
+let people = 0
+before(async () => {
+  postrider = await startTestAppliance()
+})
+after(() => postrider.stop())
+
+const origin = (): string => new URL(postrider.appliance.deps.config.http.public_url).origin
+/** A person with a password who has just signed in. */
+async function somebody(): Promise<{ guest: Guest; user: User }> {
+  const user = await addUser(postrider.appliance.deps, { email: `person${people++}@owner.test` })
+  await givePassword(postrider, user.email, PASSWORD)
+  const guest = new Guest(postrider)
+  await guest.signIn(user.email, PASSWORD)
+  return { guest, user }
+}
+const isSignIn = ({ text }: Shown): boolean => text.includes('name="password"')
+const isIn = async (guest: Guest): Promise<boolean> => !isSignIn(await guest.open('/'))
+
+interface Said {
+  status: number
+  body: Record<string, string> & { challenge: string }
+}
+async function json(guest: Guest, path: string, body: object): Promise<Said> {
+  const headers = { 'content-type': 'application/json' }
+  const { status, text } = await guest.open(path, { method: 'POST', body: JSON.stringify(body), headers })
+  return { status, body: JSON.parse(text) as Said['body'] }
+}
+const proofOf = async (guest: Guest): Promise<string> =>
+  /data-proof="([^"]+)"/.exec((await guest.open('/account')).text)![1]!
+async function register(guest: Guest, device: Authenticator, old = ''): Promise<Said> {
+  const proof = await proofOf(guest)
+  const asked = await json(guest, '/account/passkeys', { proof, old })
+  if (asked.status !== 200) return asked
+  return json(guest, '/account/passkeys', { proof, name: 'key', response: device.make(asked.body) })
+}
+async function enter(guest: Guest, device: Authenticator): Promise<Said> {
+  const { body } = await json(guest, '/sign-in/passkey', {})
+  return json(guest, '/sign-in/passkey', { response: device.prove(body) })
+}
+
+describe('passkeys', () => {
+  for (const algorithm of ['ES256', 'EdDSA', 'RS256'] as const)
+    test(`a key of ${algorithm} is made and signs its person in`, async () => {
+      const { guest } = await somebody()
+      const device = new Authenticator(origin(), algorithm)
+      assert.equal((await register(guest, device)).status, 200)
+      const stranger = new Guest(postrider)
+      const said = await enter(stranger, device)
+      assert.deepEqual(said, { status: 200, body: { next: '/' } })
+      assert.ok(await isIn(stranger))
+    })
+
+  test('a device that is only touched, and verifies nobody, is not two factors', async () => {
+    const { guest } = await somebody()
+    const device = new Authenticator(origin())
+    device.verifies = false
+    assert.equal((await register(guest, device)).status, 400)
+    device.verifies = true
+    assert.equal((await register(guest, device)).status, 200)
+    device.verifies = false
+    assert.equal((await enter(new Guest(postrider), device)).status, 403)
+  })
+
+  test('a challenge is for one browser or session, counts once, and ends after five minutes', async () => {
+    const { guest } = await somebody()
+    const device = new Authenticator(origin())
+    const proof = await proofOf(guest)
+    const { body } = await json((await somebody()).guest, '/sign-in/passkey', {})
+    const foreign = await json(guest, '/account/passkeys', { proof, name: 'key', response: device.make(body) })
+    assert.equal(foreign.status, 400, 'of another session')
+    assert.equal((await register(guest, device)).status, 200)
+
+    const [one, other] = [new Guest(postrider), new Guest(postrider)]
+    const asked = await json(one, '/sign-in/passkey', {})
+    const response = device.prove(asked.body)
+    assert.equal((await json(other, '/sign-in/passkey', { response })).status, 403, 'of another browser')
+    assert.equal((await json(one, '/sign-in/passkey', { response })).status, 200)
+    assert.equal((await json(one, '/sign-in/passkey', { response })).status, 403, 'once more')
+    const late = await json(one, '/sign-in/passkey', {})
+    postrider.clock.leap(5 * MINUTE)
+    assert.equal((await json(one, '/sign-in/passkey', { response: device.prove(late.body) })).status, 403)
+  })
+
+  test('a credential that somebody has is refused, and is not a fault', async () => {
+    const device = new Authenticator(origin())
+    assert.equal((await register((await somebody()).guest, device)).status, 200)
+    const said = await register((await somebody()).guest, device)
+    assert.equal(said.status, 409)
+    assert.match(said.body['error']!, /in use already/)
+  })
+})
+
+describe('a change of a way to sign in takes a proof that a session alone is not (D114)', () => {
+  const secretIn = ({ text }: Shown): string => /name="secret" value="([A-Z2-7]+)"/.exec(text)![1]!
+  const codeOf = (secret: string): string => new TOTP({ secret }).generate({ timestamp: postrider.clock.now() })
+
+  test('the second factor is not replaced without the password', async () => {
+    const { guest } = await somebody()
+    const account = await guest.open('/account')
+    const secret = secretIn(account)
+    assert.equal((await guest.send(account, 'factor', { code: codeOf(secret) })).status, 200)
+    postrider.clock.leap(MINUTE)
+    const mine = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
+    const replaced = { secret: mine, code: codeOf(mine) }
+    const refused = await guest.send(account, 'factor', replaced)
+    assert.equal(refused.status, 422)
+    assert.match(refused.text, /password is wrong/)
+    postrider.clock.leap(MINUTE)
+    const again = new Guest(postrider)
+    const step = await again.signIn((await somebody()).user.email, PASSWORD)
+    assert.doesNotMatch(step.text, /six digits/)
+    assert.equal((await guest.send(account, 'factor', { ...replaced, code: codeOf(mine), old: PASSWORD })).status, 200)
+  })
+
+  test('ten minutes after the sign-in, nothing is added without the password either', async () => {
+    const { guest } = await somebody()
+    postrider.clock.leap(10 * MINUTE)
+    const account = await guest.open('/account')
+    const secret = secretIn(account)
+    assert.equal((await guest.send(account, 'factor', { code: codeOf(secret) })).status, 422)
+    assert.equal((await register(guest, new Authenticator(origin()))).status, 403)
+    postrider.clock.leap(MINUTE)
+    assert.equal((await register(guest, new Authenticator(origin()), PASSWORD)).status, 200)
+    const shown = await guest.open('/account')
+    const [, id] = /<option value="([\w-]{20,})"/.exec(shown.text)!
+    const removed = async (old: string): Promise<number> =>
+      (await guest.send(shown, 'remove-passkey', { id: id!, old })).status
+    assert.equal(await removed('a wrong password'), 422)
+    postrider.clock.leap(MINUTE)
+    assert.equal(await removed(PASSWORD), 200)
+    assert.doesNotMatch((await guest.open('/account')).text, new RegExp(id!))
+  })
+
+  test('guesses are limited as at the sign-in', async () => {
+    const { guest } = await somebody()
+    const account = await guest.open('/account')
+    const said: string[] = []
+    for (let tries = 0; tries < 8; tries++)
+      said.push((await guest.send(account, 'password', { old: `wrong ${tries}`, new: `${PASSWORD} 2` })).text)
+    assert.match(said.at(-1)!, /Too many tries/)
+    const right = await guest.send(account, 'password', { old: PASSWORD, new: `${PASSWORD} 2` })
+    assert.equal(right.status, 422, 'the right one waits too')
+  })
+
+  test('who has neither password nor second factor signs in again first', async () => {
+    const { clock, store } = postrider.appliance.deps
+    const user = await addUser(postrider.appliance.deps, { email: 'linked@owner.test' })
+    const guest = new Guest(postrider)
+    const token = await store.write((tx) => makeLink(tx, user, clock.now()))
+    await guest.send(await guest.open(`/sign-in?link=${token}`), 'use-link')
+    const account = await guest.open('/account')
+    postrider.clock.leap(10 * MINUTE)
+    const late = await guest.send(account, 'password', { new: PASSWORD })
+    assert.equal(late.status, 422)
+    assert.match(late.text, /sign in again/)
+  })
+})
+
+describe('links', () => {
+  test('strangers who ask for many keep the owner from none, and mail no more than five', async () => {
+    const { store } = postrider.appliance.deps
+    const user = await addUser(postrider.appliance.deps, { email: 'flooded@owner.test' })
+    const links = (): string[] =>
+      store
+        .all(db.selectFrom('notices').select('text').where('user_key', '=', user.key).orderBy('key'))
+        .map(({ text }) => /\/sign-in\?link=\S+/.exec(text)![0])
+    for (let asked = 0; asked < 9; asked++) {
+      const guest = new Guest(postrider)
+      await guest.send(await guest.open('/sign-in'), 'link', { email: user.email })
+      // The brake of the one address from which all requests of this test come.
+      postrider.clock.leap(MINUTE)
+    }
+    assert.equal(links().length, 5)
+    const owner = new Guest(postrider)
+    await owner.send(await owner.open(links()[0]!), 'use-link')
+    assert.ok(await isIn(owner), 'the first link still works')
+    const later = new Guest(postrider)
+    await later.send(await later.open(links()[1]!), 'use-link')
+    assert.ok(!(await isIn(later)), 'one sign-in uses up all')
+  })
+
+  test('another site does not sign a person into another account', async () => {
+    const { clock, store } = postrider.appliance.deps
+    const user = await addUser(postrider.appliance.deps, { email: 'evil@owner.test' })
+    const link = async (): Promise<string> =>
+      `/sign-in?link=${await store.write((tx) => makeLink(tx, user, clock.now()))}&now=1`
+    for (const site of ['cross-site', 'same-site']) {
+      const guest = new Guest(postrider)
+      const shown = await guest.open(await link(), { headers: { 'sec-fetch-site': site } })
+      assert.match(shown.text, /signs you in as[\s\S]*evil@owner\.test/)
+      assert.ok(!(await isIn(guest)))
+    }
+    for (const headers of [{ 'sec-fetch-site': 'none' }, undefined]) {
+      const guest = new Guest(postrider)
+      await guest.open(await link(), headers ? { headers } : {})
+      assert.ok(await isIn(guest), 'opened by hand')
+    }
+  })
+})
+
+describe('what was typed when the session ended (D115)', () => {
+  test('is kept only of a form that this server wrote, sent from its own page', async () => {
+    const { guest } = await somebody()
+    const page = await guest.open('/domains')
+    const fields = { name: 'Their words' }
+    const foreign: [string, RequestInit, Record<string, string>][] = [
+      ['another origin', { headers: { origin: 'https://evil.test' } }, fields],
+      ['no proof', {}, { ...fields, proof: '' }],
+      ['a proof of somebody else', {}, { ...fields, proof: await proofOf((await somebody()).guest) }],
+    ]
+    guest.cookies.delete('postrider_session')
+    for (const [what, more, given] of foreign) {
+      const asked = await guest.send(page, 'add', given, more)
+      assert.equal(asked.status, 401, what)
+      assert.doesNotMatch(asked.text, /Their words/, what)
+    }
+    assert.match((await guest.send(page, 'add', fields)).text, /Their words/)
+  })
+
+  test('is kept when the session has expired and the browser was closed', async () => {
+    const { guest } = await somebody()
+    for (const name of guest.cookies.keys()) if (name.endsWith('postrider_browser')) guest.cookies.delete(name)
+    const page = await guest.open('/domains')
+    postrider.clock.leap(13 * 60 * MINUTE)
+    await somebody()
+    const asked = await guest.send(page, 'add', { name: 'My words' })
+    assert.equal(asked.status, 401)
+    assert.match(asked.text, /My words/)
+  })
+})
