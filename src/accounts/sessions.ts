@@ -34,11 +34,6 @@ export async function openSession(
   const secret = newSecret('')
   await store.write((tx) => {
     tx.run(
-      db
-        .deleteFrom('sessions')
-        .where((eb) => eb.or([eb('seen_at', '<=', now - IDLE - KEPT), eb('created_at', '<=', now - LONGEST - KEPT)])),
-    )
-    tx.run(
       db.insertInto('sessions').values({
         id: newId(now),
         hash: digest(secret),
@@ -51,6 +46,16 @@ export async function openSession(
   })
   return secret
 }
+
+/** Deletes the sessions whose time is over. The hourly tasks call it, which a doubted date stops (D120). */
+export const forgetSessions = (store: Store, now: number): Promise<unknown> =>
+  store.write((tx) =>
+    tx.run(
+      db
+        .deleteFrom('sessions')
+        .where((eb) => eb.or([eb('seen_at', '<=', now - IDLE - KEPT), eb('created_at', '<=', now - LONGEST - KEPT)])),
+    ),
+  )
 
 const byHash = statement<{ hash: Uint8Array }>()((arg) =>
   db.selectFrom('sessions').selectAll().where('hash', '=', arg.hash),

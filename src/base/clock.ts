@@ -12,24 +12,36 @@ export type Cancel = () => void
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
-  /** Calls `run` once, as soon as `now() >= time`. */
+  /** Milliseconds since a fixed moment, whatever becomes of the date; a suspended machine adds none. */
+  elapsed(): number
+  /** Calls `run` once, as soon as `now() >= time`, or when its wait has passed although the date was set back. */
   wake(time: number, run: () => void): Cancel
 }
 
 // setTimeout overflows at 2^31 ms (25 days) and then fires at once: so the sleep is cut into days.
 const LONGEST_SLEEP = DAY
 
+/** Two readings of the date that differ from the time that passed by more than this: the clock was set (D120). */
+export const SET_BACK = MINUTE
+
 export const systemClock: Clock = {
   now: () => Date.now(),
+  elapsed: () => performance.now(),
   wake(time, run) {
     let timer: NodeJS.Timeout
-    // Timers use another clock and may fire slightly early.
-    const end = (): void => (Date.now() < time ? sleep() : run())
-    const sleep = (): void => {
-      const left = time - Date.now()
-      timer = left > LONGEST_SLEEP ? setTimeout(sleep, LONGEST_SLEEP) : setTimeout(end, Math.max(0, left))
+    const until = performance.now() + (time - Date.now())
+    const left = (): number => {
+      const byDate = time - Date.now()
+      const byTimer = until - performance.now()
+      // The date was set back: whoever sleeps would sleep longer by as much.
+      return byDate - byTimer > SET_BACK ? byTimer : byDate
     }
-    sleep()
+    // Timers use another clock and may fire slightly early.
+    const end = (): void => (left() > 0 ? sleep(left()) : run())
+    const sleep = (left: number): void => {
+      timer = left > LONGEST_SLEEP ? setTimeout(end, LONGEST_SLEEP) : setTimeout(end, Math.max(0, left))
+    }
+    sleep(left())
     return () => clearTimeout(timer)
   },
 }

@@ -28,6 +28,8 @@ export interface RunDeps {
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
   lead: Lead
+  /** Whether the date is in doubt: a scheduled campaign does not begin by it (D120). */
+  doubtful: () => boolean
   /** Wakes the queue, because a lane has new mail. */
   ringLane: (lane: string) => void
 }
@@ -67,8 +69,9 @@ export class CampaignRunner {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, lead, log, space, store } = this.#deps
-    for (const { key } of underWay(store, 'scheduled', now)) await store.write((tx) => this.#begin(tx, key, now))
+    const { clock, doubtful, lead, log, space, store } = this.#deps
+    const due = doubtful() ? [] : underWay(store, 'scheduled', now)
+    for (const { key } of due) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
     if ((await sweepContacts(store, clock.now())) > 0) this.#loop.ring()
     const broken = new Set<number>()
@@ -89,7 +92,7 @@ export class CampaignRunner {
     const sending = underWay(store, 'sending', now)
     return earliest(
       space.low && sending.length > 0 ? clock.now() + ROOM_AGAIN : null,
-      nextDue(store),
+      doubtful() ? clock.now() + MINUTE : nextDue(store),
       ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : lead.stuckAt(key))),
     )
   }

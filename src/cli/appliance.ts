@@ -62,8 +62,9 @@ async function start(
 ): Promise<Appliance> {
   const { acme, deps, inbound, log, loops } = parts
   const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
-  // The engine recovers first: mail that was being sent when a backup was made is then no longer marked so, and can be
-  // erased.
+  // The date is looked at before anything is sent, ended or deleted by it. The engine recovers before the rest: mail
+  // that was being sent when a backup was made is then no longer marked so, and can be erased.
+  await parts.time.begin()
   await engine.recover()
   await privacy.recover()
   const begin = async (part: { start(): unknown; stop(patience: number): Promise<void> }): Promise<void> => {
@@ -87,7 +88,7 @@ async function start(
   let tidied: Promise<unknown> = Promise.resolve()
   const hourly = repeat(() => {
     tidied = tidied
-      .then(() => tidy(deps, { engine, keys: parts.keys }))
+      .then(() => tidy(deps, { engine, keys: parts.keys, doubtful: parts.time.doubtful }))
       .catch((thrown: unknown) => log.fault('tidying', thrown))
   })
   const unwatch = startWatch(parts, (reason) => {

@@ -2,8 +2,9 @@
 import { X509Certificate } from 'node:crypto'
 import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { DAY, iso, SECOND, type Clock } from '../base/clock.ts'
+import { DAY, iso, SECOND, SET_BACK, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { Shelf } from '../acme/shelf.ts'
@@ -97,6 +98,20 @@ export async function judgeClock(clock: Clock, server: { host: string; port: num
   const mend = 'Keep the time by NTP ("timedatectl set-ntp true").'
   if (Math.abs(offset) > FAR_OFF) return bad(check, `${off}; signatures and tokens will be refused`, mend)
   return Math.abs(offset) > OFF ? warn(check, off, mend) : well(check, off)
+}
+
+/** Whether the server doubts the date, as it wrote into its data directory (D120). */
+export function judgeDate({ data_dir }: Config, now: number): Finding {
+  const check = 'date'
+  const sign = readSign(data_dir)
+  if (sign === undefined) return well(check, 'the server has left no sign of life yet')
+  const mend = 'Compare "date" with a true clock and set it right; if it is right, the server believes it within a day.'
+  if (sign.doubted) return warn(check, sentenceOf(sign.doubted), mend)
+  if (sign.seen - now > SET_BACK)
+    return warn(check, `it is ${shownSpan(sign.seen - now)} before the last sign of life of the server`, mend)
+  if (now - sign.seen >= GAP)
+    return well(check, `it is ${shownSpan(now - sign.seen)} after the last sign of life of the server`)
+  return well(check, `the last sign of life of the server is of ${iso(sign.seen)}`)
 }
 
 /** The certificate of SMTP, and one finding for each name that needs a certificate by ACME. */

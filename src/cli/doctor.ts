@@ -11,6 +11,7 @@ import {
   judgeClock,
   judgeConfig,
   judgeDataDir,
+  judgeDate,
   judgeDisk,
   judgeLog,
   type Finding,
@@ -63,6 +64,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDataDir(config),
         judgeDisk(config),
         judgeLog(config),
+        judgeDate(config, systemClock.now()),
         ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
         ...(await Promise.all([

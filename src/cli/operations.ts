@@ -12,7 +12,15 @@ import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../api/figures.
 import { checkDomain } from '../domains/check.ts'
 import type { Store } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
-import { judgeCertificates, judgeConfig, judgeDataDir, judgeDisk, judgeLog, type Finding } from './doctor-machine.ts'
+import {
+  judgeCertificates,
+  judgeConfig,
+  judgeDataDir,
+  judgeDate,
+  judgeDisk,
+  judgeLog,
+  type Finding,
+} from './doctor-machine.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse } from './doctor-network.ts'
 import { advisedFor } from './domain-policies.ts'
 
@@ -52,6 +60,7 @@ export function createOperations(deps: OperationsDeps): Operations {
           judgeDataDir(config),
           judgeDisk(config),
           judgeLog(config, deps.store.logHeldFor(clock.now())),
+          judgeDate(config, clock.now()),
           ...judgeCertificates(config, clock.now()),
           ...(network?.findings ?? []),
         ],

@@ -39,6 +39,7 @@ import { Certificates } from './certificates.ts'
 import { createEngine } from './engine.ts'
 import { createInbound } from './inbound.ts'
 import { createOperations } from './operations.ts'
+import { Timekeeper } from './timekeeping.ts'
 
 export interface ApplianceOptions {
   config: Config
@@ -52,6 +53,8 @@ export interface ApplianceOptions {
   fatal?: (reason: OperatorError) => void
   /** Schedules the hourly tasks; by the real clock, except in tests. */
   everyHour?: EveryHour
+  /** A file that the system touches when a time server has set the clock. */
+  timeMarker?: string
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
 }
@@ -75,11 +78,13 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
   const troubles = new Troubles({ clock, log })
   const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
+  const time = new Timekeeper({ store, clock, config, log, troubles, timeMarker: options.timeMarker })
+  const doubtful = (): boolean => time.doubtful
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
   const ring = { renewed: () => certificates.renew(), noticed: () => notices.ring() }
   const acme = createAcme({ store, clock, log, config, resolver, ...ring })
   const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
-  const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates }
+  const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates, doubtful }
   const { engine, keys, lead, letters, notices, workers } = createEngine(shared, {
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,
@@ -115,7 +120,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
   const operator = new OperatorNotices({ ...shared, ring: ring.noticed })
-  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, workers }
+  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, time, workers }
 }
 
 /** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */

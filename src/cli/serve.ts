@@ -1,6 +1,7 @@
 // `postrider serve`: runs the server in the foreground until a signal.
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
+import { TIME_MARKER } from '../base/doubt.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -41,7 +42,7 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   }
   // Loaded here, because most commands need no server.
   const { startAppliance } = await import('./appliance.ts')
-  const appliance = await startAppliance({ config, clock: systemClock, log, fatal })
+  const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER })
   const readAgain = async (): Promise<void> => {
     try {
       // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.

@@ -2,6 +2,7 @@
 import { DAY } from '../base/clock.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
+import { forgetSessions } from '../accounts/sessions.ts'
 import type { ApiDeps } from '../api/deps.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
@@ -23,13 +24,23 @@ import { summarise } from './summary.ts'
 const QUARANTINE = 30 * DAY
 const COPIES = 7 * DAY
 
-export async function tidy(deps: ApiDeps, { engine, keys }: Pick<Engine, 'engine' | 'keys'>): Promise<void> {
+interface Kept extends Pick<Engine, 'engine' | 'keys'> {
+  /** Whether the date is in doubt (D120): nothing is deleted for its age then. */
+  doubtful: boolean
+}
+
+export async function tidy(deps: ApiDeps, { doubtful, engine, keys }: Kept): Promise<void> {
   const { clock, config, spool, store } = deps
   const now = clock.now()
+  if (doubtful) {
+    if ((await releaseLapsed(store, now)) > 0) engine.ring()
+    return
+  }
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
   await settleReceivers(store, now)
   await forgetGrants(store, now)
+  await forgetSessions(store, now)
   await forgetClients(store, now)
   await settleDowngrades(deps, now)
   await summarise(deps, now)

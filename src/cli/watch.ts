@@ -14,7 +14,7 @@ const EVERY = SECOND
 
 /** Checks until the returned function is called. `end` is called once, when the server cannot continue. */
 export function startWatch(parts: Parts, end: (reason: OperatorError) => void): () => void {
-  const { clock, deps, inbound, letters, loops, operator, store, troubles } = parts
+  const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
   const lookAtLog = watchLog(parts)
   const lookAtWrites = watchWrites(store, troubles)
   let cancel = clock.wake(clock.now() + EVERY, watch)
@@ -32,10 +32,16 @@ export function startWatch(parts: Parts, end: (reason: OperatorError) => void): 
     store.demandPresence()
     noteSpace(parts)
     lookAtWrites()
+    time
+      .look()
+      .then((set) => set && lookAgain())
+      .catch((thrown: unknown) => troubles.report('store', 'The database cannot be written.', thrown))
     operator.look()
     deps.samples.look()
     lookAtLog()
-    if (!store.changedOutside()) return
+    if (store.changedOutside()) lookAgain()
+  }
+  function lookAgain(): void {
     letters.lookAgain()
     const { dispatcher, engine, notices, polling, privacy, runner } = loops
     for (const loop of [notices, engine, polling, dispatcher, runner, privacy, inbound.engine]) loop.ring()

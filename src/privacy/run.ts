@@ -31,6 +31,8 @@ export interface PrivacyDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'data_dir' | 'http'>
+  /** Whether the date is in doubt: no bundle is deleted for its age (D120). */
+  doubtful: () => boolean
   /** Called when notices wait to be mailed. */
   noticed: () => void
 }
@@ -79,14 +81,16 @@ export class Privacy {
 
   async #run(now: number): Promise<number | null> {
     const { store } = this.#deps
-    await this.#forgetBundles(now)
+    const doubtful = this.#deps.doubtful()
+    if (!doubtful) await this.#forgetBundles(now)
     const due = db.selectFrom('privacy_requests').selectAll().where('next_attempt_at', '<=', now).orderBy('key')
     for (const request of store.all(due)) await this.#perform(request)
     const next = raw<{ at: number | null }>(
       `select min(at) as at from (select min(next_attempt_at) as at from privacy_requests where next_attempt_at is not null
          union all select min(finished_at) + ${KEPT} from privacy_requests where file is not null)`,
     )
-    return store.first(next)?.at ?? null
+    const at = store.first(next)?.at ?? null
+    return doubtful && at !== null ? Math.max(at, now + MINUTE) : at
   }
 
   async #perform(request: PrivacyRequest): Promise<void> {

@@ -47,6 +47,7 @@ const REASONS: Record<string, readonly string[]> = {
     'api/places.ts',
     'base/config-values.ts',
     'base/config.ts',
+    'base/doubt.ts',
     'base/keyring.ts',
     'base/spooled.ts',
     'base/units.ts',

@@ -70,6 +70,8 @@ export interface TestOptions {
   newKeys?: boolean
   /** Port of MTA-STS policy servers. */
   stsPort?: number
+  /** A file that the system touches when a time server has set the clock. */
+  timeMarker?: string
 }
 
 export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
@@ -107,6 +109,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     },
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
+    ...(options.timeMarker === undefined ? {} : { timeMarker: options.timeMarker }),
   })
   const { deps } = appliance
   if (!options.newKeys) Object.assign(deps, { makeKeys: () => usedKeyPair(2048) })

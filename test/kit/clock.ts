@@ -8,6 +8,7 @@ interface Alarm {
 
 export class ManualClock implements Clock {
   #now: number
+  #set = 0
   #alarms = new Set<Alarm>()
 
   /** The clock begins at 2026-01-15 12:00 UTC unless `now` is given. */
@@ -17,6 +18,19 @@ export class ManualClock implements Clock {
 
   now(): number {
     return this.#now
+  }
+
+  /** The time that passed by `advance` and `leap`; `set` adds none. */
+  elapsed(): number {
+    return this.#now - this.#set
+  }
+
+  /** Sets the date, as NTP or an operator does: nothing falls due by it, and sleepers keep the waits that they have. */
+  set(now: number): void {
+    const by = now - this.#now
+    this.#set += by
+    for (const alarm of this.#alarms) alarm.at += by
+    this.#now = now
   }
 
   wake(at: number, run: () => void): Cancel {

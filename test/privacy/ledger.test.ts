@@ -56,7 +56,7 @@ const contacts = async (postrider: TestAppliance): Promise<string[]> =>
 
 /** What starting does: the ledger is read again. */
 async function restarted({ appliance }: TestAppliance): Promise<void> {
-  const privacy = new Privacy({ ...appliance.deps, noticed: () => {} })
+  const privacy = new Privacy({ ...appliance.deps, doubtful: () => false, noticed: () => {} })
   await privacy.recover()
   privacy.start()
   await until(

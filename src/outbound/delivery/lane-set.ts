@@ -1,5 +1,6 @@
 // The lanes that have mail. A lane is made when mail for it is found, with the learned limits of its exchangers, and is
 // forgotten when it is empty.
+import { SET_BACK } from '../../base/clock.ts'
 import type { Reader } from '../../store/database.ts'
 import { dueGroups } from '../../store/due.ts'
 import { becameDue, LANES } from './claim.ts'
@@ -18,6 +19,8 @@ export class LaneSet {
   readonly #ways = new Ways()
   /** Receiving domains that the operator holds. */
   #held = new Set<string>()
+  /** The date of the last scan. */
+  #scannedAt = 0
 
   constructor(shaping: Shaping) {
     this.#shaping = shaping
@@ -38,6 +41,16 @@ export class LaneSet {
       const { pace, width } = this.#lessons.of(lane)
       if (connections !== null) width.restore(connections, learned_at)
       if (per_second !== null) pace.restore(per_second, learned_at)
+    }
+  }
+
+  /** The date was set back (D120): pauses end, and what was learned in the future was learned now. */
+  #setBack(now: number): void {
+    for (const way of this.#ways.values()) way.resume()
+    for (const lane of this.#lanes.values()) lane.resume(now)
+    for (const [, { pace, width }] of this.#lessons.entries()) {
+      if (width.learnedAt > now) width.restore(width.allowed, now)
+      if (pace.learnedAt > now) pace.restore(pace.perSecond, now)
     }
   }
 
@@ -76,6 +89,8 @@ export class LaneSet {
 
   /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */
   rescan(reader: Reader, now: number): Lane[] {
+    if (now < this.#scannedAt - SET_BACK) this.#setBack(now)
+    this.#scannedAt = now
     this.#held = heldLanes(reader)
     for (const { name, due } of dueGroups<string>(reader, LANES)) {
       const lane = this.of(name)

@@ -99,6 +99,11 @@ export class Lane {
     this.pausedUntil = Math.min(this.pausedUntil, now)
   }
 
+  /** Ends every pause, because the date was set: the pauses were counted by another one. */
+  resume(now: number): void {
+    this.pausedUntil = Math.min(this.pausedUntil, now)
+  }
+
   /** Allows no new work before a time, for reasons that are not about the exchanger. */
   pauseUntil(time: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, time)

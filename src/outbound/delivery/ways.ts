@@ -119,6 +119,11 @@ export class Way {
     return paused
   }
 
+  /** Ends the pause, because the date was set. */
+  resume(): void {
+    this.#pause = { at: 0, until: 0 }
+  }
+
   /** Call it when a lane may have waiting mail. */
   offer(lane: Lane): void {
     this.#turns.add(lane)

@@ -1,0 +1,209 @@
+// A clock that was wrong: nothing is lost by a date that jumped, and what waited by it comes back with it (D120).
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { readSign } from '../../src/base/doubt.ts'
+import { parseConfig } from '../../src/base/config.ts'
+import { judgeDate } from '../../src/cli/doctor-machine.ts'
+import { raw } from '../../src/store/query.ts'
+import { ENDS, MOMENTS, WAITS } from '../../src/store/set-back.ts'
+import { tidy } from '../../src/cli/tidy.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+
+interface Waiting {
+  status: string
+  next_attempt_at: number | null
+  expires_at: number
+}
+
+const waiting = (postrider: TestAppliance): Waiting =>
+  postrider.appliance.deps.store.first(raw<Waiting>('select status, next_attempt_at, expires_at from deliveries'))!
+
+// It defers every mail.
+const exchanger = await startTestExchanger({
+  answer: (command) => (command.startsWith('MAIL') ? '451 4.3.0 later' : undefined),
+})
+after(() => exchanger.close())
+
+const started = (dataDir: string, clock: ManualClock): Promise<TestAppliance> =>
+  startTestAppliance({
+    dataDir,
+    clock,
+    config: { delivery: { routes: [{ domains: ['*'], host: '127.0.0.1', port: exchanger.port, tls: 'none' }] } },
+  })
+
+/** A server with one mail that was deferred, because its exchanger takes nothing now. */
+async function withDeferred(dataDir: string, clock: ManualClock): Promise<TestAppliance> {
+  const postrider = await started(dataDir, clock)
+  const domain = await postrider.activeDomain('here.test')
+  const attributes = { from: `a@${domain.name}`, to: 'ann@there.test', subject: 'Hello', html: '<p>Hello</p>' }
+  try {
+    const made = await postrider.api('POST', '/outbound-emails', { data: { type: 'outbound-emails', attributes } })
+    assert.equal(made.status, 201, JSON.stringify(made.body))
+    await until(() => (waiting(postrider)?.next_attempt_at ?? 0) > clock.now(), 'a deferred mail')
+    return postrider
+  } catch (thrown) {
+    await postrider.stop()
+    throw thrown
+  }
+}
+
+async function inFolder(run: (dataDir: string) => Promise<void>): Promise<void> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-time-'))
+  try {
+    await run(dataDir)
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+}
+
+const health = async (postrider: TestAppliance): Promise<{ status: string; reasons?: string[] }> =>
+  (await postrider.raw('/health')).body
+
+test('a start a year ahead fails no mail, says so in /health and doctor, and deletes nothing (D120)', () =>
+  inFolder(async (dataDir) => {
+    const first = await withDeferred(dataDir, new ManualClock())
+    const { now } = { now: first.clock.now() }
+    await first.stop()
+    const clock = new ManualClock(now + 365 * DAY)
+    const ahead = await started(dataDir, clock)
+    try {
+      await until(() => (waiting(ahead).next_attempt_at ?? 0) > clock.now(), 'the mail to be tried again')
+      assert.equal(waiting(ahead).status, 'queued')
+      const { reasons, status } = await health(ahead)
+      assert.equal(status, 'degraded')
+      assert.match(reasons!.join(), /The date of this machine is 365 days after the last sign of life/)
+      const config = parseConfig({ hostname: 'mx.here.test', data_dir: dataDir })
+      assert.equal(judgeDate(config, clock.now()).status, 'warn')
+      const engine = { engine: ahead.appliance.engine, keys: undefined as never }
+      await tidy(ahead.appliance.deps, { ...engine, doubtful: true })
+      const { bodies } = ahead.appliance.deps.store.first(
+        raw<{ bodies: number }>('select count(*) as bodies from outbound_bodies'),
+      )!
+      assert.equal(bodies, 1)
+    } finally {
+      await ahead.stop()
+    }
+  }))
+
+test('the doubt outlasts a restart, and ends after a day (D120)', () =>
+  inFolder(async (dataDir) => {
+    const first = await startTestAppliance({ dataDir, clock: new ManualClock() })
+    const now = first.clock.now()
+    await first.stop()
+    for (const [days, expected] of [
+      [10, 'degraded'],
+      [10.5, 'degraded'],
+      [11.2, 'ok'],
+    ] as const) {
+      const again = await startTestAppliance({ dataDir, clock: new ManualClock(now + days * DAY) })
+      assert.equal((await health(again)).status, expected, `${days} days`)
+      await again.stop()
+    }
+  }))
+
+test('a date that a time server set after the last sign of life is believed at once (D120)', () =>
+  inFolder(async (dataDir) => {
+    const first = await startTestAppliance({ dataDir, clock: new ManualClock() })
+    const now = first.clock.now()
+    await first.stop()
+    const marker = join(dataDir, 'synchronized')
+    writeFileSync(marker, '')
+    utimesSync(marker, (now + 10 * DAY - MINUTE) / SECOND, (now + 10 * DAY - MINUTE) / SECOND)
+    const again = await startTestAppliance({ dataDir, clock: new ManualClock(now + 10 * DAY), timeMarker: marker })
+    try {
+      assert.equal((await health(again)).status, 'ok')
+    } finally {
+      await again.stop()
+    }
+  }))
+
+test('mail that was deferred 20 days ahead is tried within its usual wait once the date is right (D120)', () =>
+  inFolder(async (dataDir) => {
+    const right = new ManualClock()
+    const ahead = await withDeferred(dataDir, new ManualClock(right.now() + 20 * DAY))
+    await ahead.stop()
+    const again = await started(dataDir, right)
+    try {
+      const { expires_at, next_attempt_at } = waiting(again)
+      assert.ok(next_attempt_at! - right.now() <= HOUR, `${(next_attempt_at! - right.now()) / DAY} days`)
+      assert.ok(expires_at - right.now() <= again.config.delivery.lifetime)
+      assert.equal((await health(again)).status, 'ok')
+    } finally {
+      await again.stop()
+    }
+  }))
+
+test('a date that is set back while the server runs takes what waits along (D120)', () =>
+  inFolder(async (dataDir) => {
+    const clock = new ManualClock()
+    const right = clock.now()
+    clock.set(right + 20 * DAY)
+    const postrider = await withDeferred(dataDir, clock)
+    try {
+      clock.set(right)
+      clock.advance(SECOND)
+      await until(() => (waiting(postrider).next_attempt_at ?? Infinity) - clock.now() <= HOUR, 'the mail brought back')
+      clock.advance(HOUR)
+      const tries = raw<{ attempts: number }>('select attempts from deliveries')
+      await until(() => postrider.appliance.deps.store.first(tries)!.attempts > 1, 'the next attempt')
+    } finally {
+      await postrider.stop()
+    }
+  }))
+
+test('a date that jumps ahead while the server runs fails no mail, and is doubted (D120)', () =>
+  inFolder(async (dataDir) => {
+    const clock = new ManualClock()
+    const postrider = await withDeferred(dataDir, clock)
+    try {
+      const before = waiting(postrider).expires_at
+      clock.set(clock.now() + 4 * DAY)
+      clock.advance(SECOND)
+      await until(() => waiting(postrider).expires_at > before, 'the longer lifetime')
+      assert.equal(waiting(postrider).expires_at, before + 4 * DAY + SECOND)
+      await until(async () => (await health(postrider)).status === 'degraded', 'the doubt')
+      assert.notEqual(readSign(dataDir)!.doubted, null)
+    } finally {
+      await postrider.stop()
+    }
+  }))
+
+/** Times that a clock which was set back does no harm by, with the reason. */
+const HARMLESS: Record<string, string> = {
+  'deliveries.next_attempt_at': 'brought back by a statement of its own',
+  'deliveries.expires_at': 'brought back by a statement of its own',
+  'learned_lanes.paused_until': 'read only beside learned_at',
+  'sts_policies.expires_at': 'forgotten with fetched_at',
+  'tokens.expires_at': 'months, and shown to whoever made it',
+  'campaigns.scheduled_at': 'chosen by a person',
+  'users.downgrade_at': 'chosen by a person',
+  'dkim_keys.erase_at': 'a key is kept longer',
+  'webhooks.previous_until': 'the former secret signs longer',
+}
+
+test('every column with a due time or an end is put right after a set-back, or does no harm (D120)', () =>
+  inFolder(async (dataDir) => {
+    const postrider = await startTestAppliance({ dataDir })
+    try {
+      const columns = postrider.appliance.deps.store.all(
+        raw<{ name: string }>(
+          `select t.name || '.' || c.name as name from sqlite_schema t, pragma_table_info(t.name) c where t.type = 'table'
+           and (c.name glob '*_until' or c.name in ('next_attempt_at', 'expires_at', 'next_check_at', 'next_slot_at', 'scheduled_at', 'downgrade_at', 'erase_at', 'code_expires_at'))`,
+        ),
+      )
+      const known = new Set<string>([...WAITS, ...MOMENTS, ...ENDS.map(([name]) => name), ...Object.keys(HARMLESS)])
+      assert.deepEqual(
+        columns.map(({ name }) => name).filter((name) => !known.has(name)),
+        [],
+      )
+    } finally {
+      await postrider.stop()
+    }
+  }))
