@@ -15,7 +15,7 @@ import { line, text, nameField } from './schemas.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
-const MAX_IMPORT = 1000
+export const MAX_IMPORT = 1000
 const MAX_FIELDS = 100
 const MAX_OBJECT = 64 * 1024
 
@@ -120,7 +120,7 @@ const contactFields = {
   custom_fields: object(MAX_FIELDS),
 }
 
-const parentOf = (call: { parent: ListedRow }): Audience => rowOf<'audiences'>(call.parent)
+export const parentOf = (call: { parent: ListedRow }): Audience => rowOf<'audiences'>(call.parent)
 
 export const contacts = define('contacts', {
   table: 'contacts',
@@ -207,7 +207,7 @@ export const contacts = define('contacts', {
   ],
 })
 
-const item = z.strictObject({
+export const contactItem = z.strictObject({
   email: contactFields.email,
   name: contactFields.name.optional(),
   preferences: contactFields.preferences.optional(),
@@ -217,9 +217,9 @@ const item = z.strictObject({
 /** An item in its checked form, or its error: a bad item is skipped and reported, and the others are imported. */
 const importItem = z
   .unknown()
-  .meta(schemaOf(item, 'input'))
+  .meta(schemaOf(contactItem, 'input'))
   .transform((value): ImportItem => {
-    const result = item.safeParse(value)
+    const result = contactItem.safeParse(value)
     if (result.success) return { contact: result.data }
     const { message, path } = result.error.issues[0]!
     const email = isObject(value) && typeof value['email'] === 'string' ? value['email'].slice(0, 320) : null

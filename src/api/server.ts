@@ -22,6 +22,7 @@ import { serverState } from './server-state.ts'
 import { suppressionImports } from './suppression-imports.ts'
 import { receivers, statistics } from './statistics.ts'
 import { audiences, contactImports, contacts } from './audiences.ts'
+import { listImports } from './list-imports.ts'
 import { createAuthorize } from './authorize.ts'
 import { createGate } from './auth.ts'
 import { campaigns, campaignStats } from './campaigns.ts'
@@ -58,6 +59,7 @@ export const resources: readonly Resource<ApiDeps>[] = [
   audiences,
   contacts,
   contactImports,
+  listImports,
   domains,
   records,
   inboxes,

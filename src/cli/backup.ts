@@ -37,7 +37,8 @@ import { restoreCommand } from './restore.ts'
 import { withDeps, type Deps, type Invocation } from './open.ts'
 import { LAST_BACKUP } from '../api/figures.ts'
 import { faultsOfCopy, listed, MISSING } from './soundness.ts'
-import { answer, printable } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer } from './terminal.ts'
 
 export function backupCommands(program: Command, invocation: () => Invocation): void {
   program

@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Invocation } from './open.ts'
 import { Prompt } from './prompt.ts'
-import { printable } from './terminal.ts'
+import { printable } from '../base/printable.ts'
 
 export interface Sure {
   yes?: true

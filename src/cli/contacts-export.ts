@@ -6,7 +6,7 @@ import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/roll.ts'
 import { plain } from '../campaigns/standing.ts'
 import { csvLine } from './csv.ts'
-import { hasMeaning } from './titles.ts'
+import { hasMeaning } from '../campaigns/titles.ts'
 import type { Terminal } from './terminal.ts'
 import type { Store } from '../store/database.ts'
 

@@ -7,10 +7,11 @@ import { db } from '../store/query.ts'
 import { exportContacts } from './contacts-export.ts'
 import { checkErrors, checkFile, importFile, type Checked, type FileImported } from './contacts-import.ts'
 import { openSource } from './csv-source.ts'
-import { readMap } from './import-columns.ts'
-import { PRESETS, type Preset, type PresetName } from './import-presets.ts'
+import { readMap } from '../campaigns/import-columns.ts'
+import { PRESETS, type Preset, type PresetName } from '../campaigns/import-presets.ts'
 import { withDeps, type Invocation } from './open.ts'
-import { answer, printable, progress, table } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer, progress, table } from './terminal.ts'
 
 interface ImportOptions {
   from?: PresetName

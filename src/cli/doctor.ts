@@ -19,7 +19,8 @@ import {
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from './open.ts'
-import { answer, printable } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer } from './terminal.ts'
 
 interface Options {
   probe: string

@@ -7,7 +7,8 @@ import { dnsOf } from './grade-dns.ts'
 import { encryption, placeOf } from './grade-exchangers.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { answers } from './grade-tls.ts'
-import { answer, printable, table, type Terminal } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer, table, type Terminal } from './terminal.ts'
 
 /** The most exchangers that are tested, as in internet.nl. */
 const MOST = 10

@@ -8,7 +8,8 @@ import { learnedLanes, shownLane, type LearnedLane } from '../outbound/delivery/
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
 import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
-import { answer, printable, table } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer, table } from './terminal.ts'
 
 /** Null also for a damaged value. */
 const shownTime = (time: number | null): string | null => (isTime(time) ? iso(time) : null)

@@ -4,8 +4,8 @@ import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { plain, standingOf, type Standing } from '../campaigns/standing.ts'
 import type { Reason, Suppression } from '../outbound/suppressions/suppressions.ts'
-import { printable } from './terminal.ts'
-import { EMAIL, standingIn, standingsOf, type Standings } from './titles.ts'
+import { printable } from '../base/printable.ts'
+import { EMAIL, standingIn, standingsOf, type Standings } from '../campaigns/titles.ts'
 
 export const SOURCES = ['ses', 'mailgun', 'sendgrid', 'postmark', 'brevo', 'mailchimp', 'listmonk'] as const
 export type SourceName = (typeof SOURCES)[number]

@@ -16,7 +16,8 @@ import { asks, confirm, type Sure } from './confirm.ts'
 import { withDeps, type Invocation } from './open.ts'
 import { REASONS, SOURCES, type SuppressionWishes } from './suppression-columns.ts'
 import { exportSuppressions, importSuppressions, type SuppressionsImported } from './suppression-import.ts'
-import { answer, printable, progress, table } from './terminal.ts'
+import { printable } from '../base/printable.ts'
+import { answer, progress, table } from './terminal.ts'
 
 const show = (domain: string, { id, email, reason, source, scope, expires_at, created_at }: Suppression) => ({
   id,

@@ -3,6 +3,7 @@
 // direction of text, or end the line inside a table cell or a quoted value.
 import { once } from 'node:events'
 import { fstatSync } from 'node:fs'
+import { CONTROLS, HOLE, printable } from '../base/printable.ts'
 
 export interface Terminal {
   json: boolean
@@ -18,13 +19,6 @@ export interface Terminal {
   /** True when stdout is a terminal, so that colours, prompts and progress bars are useful. */
   interactive: boolean
 }
-
-/** Control characters (C0, DEL, C1), line and paragraph separators, and the controls of bidirectional text (UAX #9). */
-const CONTROLS = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
-const HOLE = '\u{fffd}'
-
-/** Text from strangers, made safe for a terminal, on one line. */
-export const printable = (text: string): string => text.replaceAll(CONTROLS, HOLE)
 
 /** The same for text of several lines. */
 const printableLines = (text: string): string =>

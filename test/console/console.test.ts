@@ -910,7 +910,7 @@ describe('campaigns', () => {
     receiver.answer = 200
   })
 
-  test('contacts come from a file that is looked at first; one that says who has left is not taken', async () => {
+  test('contacts come from a file that is looked at first; who has left is not subscribed', async () => {
     const list = await audience('Imported')
     const upload = async (csv: string): Promise<Shown> => {
       const page = await ann.open(`/audiences/${list}`)
@@ -924,26 +924,29 @@ describe('campaigns', () => {
     const looked = await upload('E-Mail;Name;City\r\nada@there.test;Ada;Bergen\r\nnonsense;;\r\n')
     assert.match(looked.text, /2 rows/)
     assert.match(looked.text, /field \{\{City\}\}/)
-    assert.match(looked.text, /One row has no valid address and\s+will be left out: line 3 \(“nonsense”\)/)
+    assert.match(
+      looked.text,
+      /One row is wrong and\s+will be left out:[\s\S]*line 3: &quot;nonsense&quot; is not an email address/,
+    )
     assert.match((await ann.open('/campaigns/new')).text, /Merge tags:/)
     const held = /<textarea class="hidden" name="held"[^>]*>\n([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
     const done = await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"') })
     assert.match(done.text, /1 added, 1 skipped/)
-    assert.match(done.text, /line 3: “nonsense” is not an email address/)
+    assert.match(done.text, /line 3: &quot;nonsense&quot; is not an email address/)
     assert.match((await ann.open('/campaigns/new')).text, /<code>\{\{City\}\}<\/code>/)
-    assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /contacts import/)
+    assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /1 unsubscribed/)
 
     const odd = await upload('email,name,note\n"a@there.test",A,"two\nlines"\n\nwrong,B,x\nb@there.test,B,x,more\n')
-    assert.match(odd.text, /left out: line 5 \(“wrong”\)/)
-    assert.match(odd.text, /more cells than titles[^:]*:\s+6\./)
-    assert.match(odd.text, /Import 2 rows</)
+    assert.match(odd.text, /line 5: &quot;wrong&quot; is not an email address/)
+    assert.match(odd.text, /line 6: has 4 columns, the first line has 3/)
+    assert.match(odd.text, /Import 1 row</)
     assert.match(
       (await upload('email\n"a"b@there.test\n')).text,
       /Line 2 of the file cannot be read as CSV: its quotes/,
     )
     assert.match(
       (await upload('Name,City\nAda,Bergen\n')).text,
-      /titles, and one of them is &quot;email&quot;\. It holds: Name, City/,
+      /no column &quot;email&quot;; rename the right one to &quot;email&quot;\. Its first line is: Name, City/,
     )
     assert.match((await upload('\n')).text, /The file is empty/)
   })

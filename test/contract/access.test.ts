@@ -357,6 +357,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /statistics': 'emails:read',
   'GET /statistics/receivers': 'emails:read',
   'POST /suppression-imports': 'suppressions:write',
+  'POST /audiences/{}/list-imports': 'contacts:write',
   'POST /campaigns/{}/test': 'campaigns:write',
   'GET /agents': 'emails:read',
   'POST /agents/{}/pause': 'emails:write',

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../frame.ts'
 import { button, field, form } from '../forms.ts'
 import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../parts.ts'
-import { bring, preview, readingOf } from './contacts-import.ts'
+import { bring, named, preview, readingOf } from './contacts-import.ts'
 import { done, found, lead, type Form, type Place } from '../place.ts'
 import { faultIn, number, text, type Answer, type Thing, type Visit } from '../visit.ts'
 import { csv } from '../csv.ts'
@@ -132,7 +132,7 @@ const changes = (visit: Visit, campaigns: readonly Thing[], typed: Form | undefi
     ${form(
       visit,
       'preview',
-      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,text/csv', required: true, hint: 'A column "email"; "name" and all others become fields. Columns of status are for "postrider contacts import".' })}
+      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,text/csv', required: true, hint: 'A column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
         <button>Look at it first</button>`,
       { multipart: true },
     )}
@@ -154,16 +154,17 @@ const audience: Place = {
       if (typeof reading === 'string')
         return showOne(visit, { errors: [{ code: 'invalid', field: undefined, detail: reading }] })
       if (given.action === 'preview') return showOne(visit, { extra: preview(visit, reading) })
-      const { created, problems, skipped } = await bring(visit, id, reading)
+      const { created, problems, skipped, suppressed, unsubscribed, updated } = await bring(visit, id, reading)
+      const sums = [
+        `${count(created)} added`,
+        ...(updated > 0 ? [`${count(updated)} updated`] : []),
+        ...(unsubscribed > 0 ? [`${count(unsubscribed)} kept as unsubscribed`] : []),
+        ...(suppressed > 0 ? [`${count(suppressed)} suppressed`] : []),
+        `${count(skipped)} skipped (there already, never confirmed, or wrong)`,
+      ].join(', ')
       const report = html`<div class="done" role="status">
-        <p>${count(created)} added, ${count(skipped)} skipped (there already, or refused).</p>
-        ${
-          problems.length === 0
-            ? ''
-            : html`<ul>
-                ${problems.slice(0, 50).map(({ line, reason }) => html`<li>line ${line}: ${reason}</li>`)}
-              </ul>`
-        }
+        <p>${sums}.</p>
+        ${problems.length === 0 ? '' : named(problems, 50)}
       </div>`
       return showOne(visit, { extra: report })
     }

@@ -1,7 +1,11 @@
-// Contacts from a CSV file: what the file holds is shown first, and then brought in through the API.
+// Contacts from a CSV file: what the file holds is shown first, and then brought in through the API. The code of
+// "postrider contacts import" says what titles and words mean, and who has left (D71, D127).
 import { html } from 'hono/html'
-import { parseAddress } from '../../message/address.ts'
-import { readTable, type Sheet } from '../csv.ts'
+import { OperatorError } from '../../base/errors.ts'
+import type { BroughtContact } from '../../campaigns/bring.ts'
+import { columnsOf, contactOf, type Columns } from '../../campaigns/import-columns.ts'
+import { STANDINGS } from '../../campaigns/standing.ts'
+import { readTable } from '../csv.ts'
 import { form } from '../forms.ts'
 import { counted, badge, count, table, type Html } from '../parts.ts'
 import type { Form } from '../place.ts'
@@ -10,22 +14,21 @@ import { number, type Visit } from '../visit.ts'
 const MAX_FILE = 5 * 1024 * 1024
 /** Contacts in one request to the API. */
 const AT_ONCE = 500
-
-/** The result of an import. */
-export interface Imported {
-  created: number
-  skipped: number
-  problems: { line: number; reason: string }[]
-}
-
-/** The most rows without a valid address that the preview names. */
+/** The most lines that a page names. */
 const MAX_NAMED = 10
-const STATUS = /^(?:status|subscription[ _]?status|email_blacklist|unsubscribed|optin.*status)$/i
+
+const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
+
+export type Imported = Record<(typeof COUNTS)[number], number> & { problems: { line: number; reason: string }[] }
 
 export interface Reading {
-  email: number
-  name: number
-  sheet: Sheet
+  /** The name of the file: some programs say there what the list is (D71). */
+  file: string
+  source: string
+  columns: Columns
+  rows: string[][]
+  contacts: { line: number; contact: BroughtContact }[]
+  problems: { line: number; reason: string }[]
 }
 
 /** Reads a file; gives a sentence when the file cannot be used. */
@@ -36,83 +39,105 @@ export async function readingOf(given: Form): Promise<Reading | string> {
   if (file && file.size > MAX_FILE) return 'The file has more than 5 MB; "postrider contacts import" takes larger ones.'
   const read = readTable(file ? new Uint8Array(await file.arrayBuffer()) : new TextEncoder().encode(held))
   if (typeof read === 'string') return read
-  const status = read.titles.find((title) => STATUS.test(title))
-  // People who have unsubscribed must not be subscribed again. Only the command reads columns with a status.
-  if (status !== undefined)
-    return `The column "${status}" says who has left. "postrider contacts import" obeys it; this page would subscribe them again, so it does not take the file.`
-  const at = (names: RegExp): number => read.titles.findIndex((title) => names.test(title))
-  const email = at(/^e-?mail(?:[ _-]?address)?$|^address$/i)
-  if (email < 0)
-    return `The first line of the file has to hold titles, and one of them is "email". It holds: ${read.titles.slice(0, 10).join(', ')}.`
-  return { email, name: at(/^(?:full[ _]?)?name$/i), sheet: read }
+  const name = file ? file.name : given.get('held_name')
+  try {
+    const columns = columnsOf({ name: 'The file', file: name }, read.titles, { map: new Map(), page: true })
+    const lines = columns.headless ? [1, ...read.lines] : read.lines
+    const rows = columns.headless ? [read.titles, ...read.rows] : read.rows
+    const reading: Reading = { file: name, source: read.source, columns, rows, contacts: [], problems: [] }
+    for (const [at, row] of rows.entries()) {
+      const contact = contactOf(row, columns)
+      const line = lines[at]!
+      if ('reason' in contact) reading.problems.push({ line, reason: contact.reason })
+      else reading.contacts.push({ line, contact })
+    }
+    return reading
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) return thrown.message
+    throw thrown
+  }
 }
 
-export function preview(visit: Visit, { email, name, sheet }: Reading): Html {
-  const bad = sheet.rows.flatMap((row, at) => {
-    const said = (row[email] ?? '').trim()
-    return parseAddress(said) ? [] : [{ line: sheet.lines[at]!, said }]
-  })
-  const wide = sheet.rows.flatMap((row, at) => (row.length > sheet.titles.length ? [sheet.lines[at]!] : []))
-  const uses = sheet.titles.map((title, at) => (at === email ? 'address' : at === name ? 'name' : `field {{${title}}}`))
+/** The lines that are left out, each with its reason. */
+export const named = (problems: Imported['problems'], most = MAX_NAMED): Html =>
+  html`<ul>
+    ${problems.slice(0, most).map(({ line, reason }) => html`<li>line ${line}: ${reason}</li>`)}
+    ${problems.length > most ? html`<li>and ${count(problems.length - most)} more</li>` : ''}
+  </ul>`
+
+const USES = {
+  subscribed: 'will be subscribed',
+  unconfirmed: 'never confirmed that they want mail, and will be left out',
+  unsubscribed: 'unsubscribed, and will be kept as unsubscribed',
+  blocked: 'are blocked, and will be suppressed',
+  bounced: 'bounced, and will be suppressed',
+  complained: 'complained, and will be suppressed',
+} as const
+
+export function preview(visit: Visit, { columns, contacts, file, problems, rows, source }: Reading): Html {
+  const status = new Set(columns.standings.columns.map(({ index }) => index))
+  const use = (at: number): string =>
+    at === columns.email
+      ? 'address'
+      : status.has(at)
+        ? 'status'
+        : [
+            ...(columns.names.includes(at) ? ['name'] : []),
+            ...(columns.fields[at] === undefined ? [] : [`field {{${columns.fields[at]}}}`]),
+          ].join(', ') || 'left out'
+  const sums = STANDINGS.map((standing) => ({
+    standing,
+    sum: contacts.filter(({ contact }) => contact.standing === standing).length,
+  })).filter(({ sum }) => sum > 0)
   return html`<section class="alert">
     <h2>What is in the file</h2>
-    <p>${counted(sheet.rows.length, 'row')}.</p>
+    <p>${counted(rows.length, 'row')}.</p>
+    <ul>
+      ${sums.map(({ standing, sum }) => html`<li>${count(sum)} ${USES[standing]}</li>`)}
+    </ul>
     ${
-      bad.length === 0
+      problems.length === 0
         ? ''
         : html`<p>
-            ${badge('warn')} ${bad.length === 1 ? 'One row has' : `${count(bad.length)} rows have`} no valid address and
-            will be left out: ${bad.slice(0, MAX_NAMED).map(({ line, said }) => html`line ${line} (“${said}”) `)}
-            ${bad.length > MAX_NAMED ? html`and ${count(bad.length - MAX_NAMED)} more.` : ''}
-          </p>`
-    }
-    ${
-      wide.length === 0
-        ? ''
-        : html`<p>
-            ${badge('warn')} These lines have more cells than titles, and the cells at their end are left out:
-            ${wide.slice(0, MAX_NAMED).join(', ')}${wide.length > MAX_NAMED ? ` and ${count(wide.length - MAX_NAMED)} more` : ''}.
-          </p>`
+              ${badge('warn')} ${problems.length === 1 ? 'One row is' : `${count(problems.length)} rows are`} wrong and
+              will be left out:
+            </p>
+            ${named(problems)}`
     }
     <p>The first five:</p>
     ${table(
       'Preview',
-      sheet.titles.map((title, at) => `${title} → ${uses[at]!}`),
-      sheet.rows.slice(0, 5).map((row) => sheet.titles.map((_, at) => row[at] ?? '')),
+      columns.titles.map((title, at) => `${columns.headless ? 'first column' : title} → ${use(at)}`),
+      rows.slice(0, 5).map((row) => columns.titles.map((_, at) => row[at] ?? '')),
       'No rows.',
     )}
-    ${form(visit, 'import', html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${sheet.source}`}</textarea><button>Import ${counted(sheet.rows.length - bad.length, 'row')}</button>`)}
+    ${form(visit, 'import', html`<input type="hidden" name="held_name" value="${file}" /><textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${source}`}</textarea><button>Import ${counted(contacts.length, 'row')}</button>`)}
   </section>`
 }
 
-export async function bring(visit: Visit, id: string, { email, name, sheet }: Reading): Promise<Imported> {
-  const result: Imported = { created: 0, skipped: 0, problems: [] }
-  for (let from = 0; from < sheet.rows.length; from += AT_ONCE) {
-    const contacts = sheet.rows.slice(from, from + AT_ONCE).map((row) => ({
-      email: (row[email] ?? '').trim(),
-      ...(name >= 0 && row[name] ? { name: row[name] } : {}),
-      custom_fields: Object.fromEntries(
-        sheet.titles.flatMap((title, at) =>
-          at === email || at === name || title === '' || !row[at] ? [] : [[title, row[at]]],
-        ),
-      ),
-    }))
-    const answer = await visit.ask('POST', `/audiences/${id}/contacts/import`, {
+export async function bring(visit: Visit, id: string, { contacts, problems }: Reading): Promise<Imported> {
+  const result: Imported = {
+    created: 0,
+    updated: 0,
+    unsubscribed: 0,
+    suppressed: 0,
+    skipped: problems.length,
+    problems: [...problems],
+  }
+  for (let from = 0; from < contacts.length; from += AT_ONCE) {
+    const lot = contacts.slice(from, from + AT_ONCE)
+    const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {
       type: 'contacts',
-      attributes: { contacts },
+      attributes: { contacts: lot.map(({ contact }) => contact) },
     })
     if (!answer.one) {
-      result.problems.push(...answer.errors.map(({ detail }) => ({ line: sheet.lines[from]!, reason: detail })))
+      result.problems.push(...answer.errors.map(({ detail }) => ({ line: lot[0]!.line, reason: detail })))
       break
     }
-    result.created += number(answer.one, 'created')
-    result.skipped += number(answer.one, 'skipped')
-    const errors = (answer.one.attributes['errors'] ?? []) as { index?: number; email?: string; detail?: string }[]
-    for (const { detail, email: given, index } of errors)
-      result.problems.push({
-        line: sheet.lines[from + (index ?? 0)]!,
-        reason: `“${given ?? ''}” ${detail?.replace(/^email: /, '') ?? ''}`,
-      })
+    for (const name of COUNTS) result[name] += number(answer.one, name)
+    const errors = (answer.one.attributes['errors'] ?? []) as { index: number; email: string; detail: string }[]
+    for (const { detail, email, index } of errors)
+      result.problems.push({ line: lot[index]!.line, reason: `“${email}” ${detail}` })
   }
   return result
 }

@@ -1,11 +1,11 @@
 // Finds the meaning of a file's columns: by title, by the known export format of a program (`--from`), or by the
 // operator (`--map`). Then turns a record into a contact, or gives the reason why it is not one.
 import { OperatorError } from '../base/errors.ts'
-import { MAX_KEYS, MAX_OBJECT, type BroughtContact } from '../campaigns/bring.ts'
-import { contactAddress } from '../campaigns/contacts.ts'
-import { plain, STANDINGS, type Standing } from '../campaigns/standing.ts'
+import { MAX_KEYS, MAX_OBJECT, type BroughtContact } from './bring.ts'
+import { contactAddress } from './contacts.ts'
+import { plain, STANDINGS, type Standing } from './standing.ts'
 import type { Preset } from './import-presets.ts'
-import { printable } from './terminal.ts'
+import { printable } from '../base/printable.ts'
 import {
   EMAIL,
   FIRST,
@@ -44,6 +44,8 @@ export interface Wishes {
   preset?: Preset | undefined
   /** Fields and the titles of their columns; '' means no column. */
   map: ReadonlyMap<string, string>
+  /** The file came through a page, which has no --map: a title has to be changed in the file. */
+  page?: true
 }
 
 /** Reads options such as "city=Ort" (field=column). Throws an OperatorError. */
@@ -76,6 +78,8 @@ export function columnsOf(source: { name: string; file: string }, first: readonl
   if (titles.some((title) => contactAddress(title) !== undefined))
     wrong('begins with a contact; its first line must name the columns, one of them "email".')
   const { map, preset } = wishes
+  const say = (field: string): string =>
+    wishes.page ? `rename the right one to "${field}"` : `say which with --map ${field}=COLUMN`
   const mapped = mapColumns(source, titles, map)
   const ignored = new Set(preset?.ignore.map(plain) ?? [])
   const taken = new Set<number>(mapped.values())
@@ -90,16 +94,14 @@ export function columnsOf(source: { name: string; file: string }, first: readonl
     wrong(
       preset
         ? `is not as ${preset.called} exports it: it has no column ${preset.email.join(' or ')}; its columns are: ${listed(titles)}.`
-        : `has no column "email"; say which it is with --map email=COLUMN. Its first line is: ${listed(titles)}.`,
+        : `has no column "email"; ${say('email')}. Its first line is: ${listed(titles)}.`,
     )
   if (emails.length > 1)
-    wrong(
-      `has two columns "${emails.map((index) => printable(titles[index]!)).join('" and "')}"; say with --map email=COLUMN which has the address.`,
-    )
+    wrong(`has two columns "${emails.map((index) => printable(titles[index]!)).join('" and "')}"; ${say('email')}.`)
   const email = emails[0]!
 
   const names = namesOf(map, mapped, find, preset, titles)
-  if (names.wholes.length > 1) wrong('has two columns "name"; say which with --map name=COLUMN.')
+  if (names.wholes.length > 1) wrong(`has two columns "name"; ${say('name')}.`)
   const standings = mappedStandings(map, mapped, titles, source.file)
   const objects = open
     .filter(({ word }) => word === 'attributes' || word === 'preferences')

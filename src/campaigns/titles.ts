@@ -1,7 +1,7 @@
 // The meaning of column titles in lists of any program: the address, the name, and columns about a contact's standing
 // (D71).
-import { flagOf, graver, plain, standingOf, type Standing } from '../campaigns/standing.ts'
-import { printable } from './terminal.ts'
+import { flagOf, graver, plain, standingOf, type Standing } from './standing.ts'
+import { printable } from '../base/printable.ts'
 
 export const EMAIL = new Set([
   'email',
