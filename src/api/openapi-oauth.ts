@@ -69,7 +69,8 @@ const metadata = (operationId: string, summary: string, schema: Json): Json => (
   get: operation(operationId, summary, {
     responses: {
       '200': { description: 'The metadata.', content: json(schema) },
-      '4XX': { description: 'The request itself cannot be read: 400, or 431 for headers beyond 16 KB.' },
+      '400': { description: 'The request itself cannot be read.' },
+      '431': { description: 'The headers are beyond 16 KB.' },
     },
   }),
 })

@@ -35,7 +35,11 @@ const known = new Map<string, Promise<Asset>>()
 /** The octets of an asset, made from its source. */
 export async function makeAsset(name: string): Promise<Uint8Array> {
   const source = ASSETS[name]!
-  if (!source.startsWith('browser/')) return readFileSync(createRequire(import.meta.url).resolve(source))
+  if (!source.startsWith('browser/')) {
+    const script = readFileSync(createRequire(import.meta.url).resolve(source), 'utf8')
+    // Redoc loads its logo from another host; without it the image is not shown.
+    return Buffer.from(script.replaceAll('https://cdn.redoc.ly/redoc/logo-mini.svg', 'data:,'))
+  }
   const { build } = await import('esbuild')
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL(source, import.meta.url))],

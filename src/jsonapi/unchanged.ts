@@ -1,5 +1,5 @@
 // Unchanged members of an update (D70): a client may read a resource, change a part of it and send all of it back. A
-// changed value of a read-only member is refused as usual.
+// value of a read-only member that cannot have been shown is refused as usual.
 import { isDeepStrictEqual } from 'node:util'
 import { refuse } from '../base/errors.ts'
 import type { ResourceObject } from './document.ts'
@@ -47,7 +47,19 @@ export function withoutUnchanged(
   const changed = ([name, value]: [string, unknown]): boolean =>
     !Object.hasOwn(shown, name) || !same(resource.attributes[name]!, value, shown[name])
   if (!given.some((each) => readOnly(each) && !changed(each))) return document
-  return { ...document, attributes: Object.fromEntries(given.filter(changed)) }
+  const older = ([name, value]: [string, unknown]): boolean =>
+    readOnly([name, value]) && Object.hasOwn(shown, name) && stale(name, resource.attributes[name]!, value, shown[name])
+  return { ...document, attributes: Object.fromEntries(given.filter((each) => changed(each) && !older(each))) }
+}
+
+/**
+ * Whether a read-only value can have been shown before: times, counts and a status move by themselves, while the client
+ * edits. A time of creation does not, and the time of the last change only goes forward.
+ */
+function stale(name: string, field: Field, given: unknown, shown: unknown): boolean {
+  if (name === 'created_at' || !(field.answer ?? field.schema).safeParse(given).success) return false
+  if (name === 'updated_at') return Date.parse(String(given)) < Date.parse(String(shown))
+  return field.kind === 'time' || name === 'status' || typeof given === 'number'
 }
 
 /** Whether two values are equal; times are compared in any form that clients write. */

@@ -30,6 +30,12 @@ test('references lead somewhere, and every component is used', () => {
   assert.deepEqual([...used].toSorted(), there.toSorted())
 })
 
+test('each answer has a status code of its own, for generators that know no ranges', () => {
+  for (const item of Object.values(document.paths))
+    for (const { responses = {} } of Object.values(item as Record<string, { responses?: object }>))
+      for (const status of Object.keys(responses)) assert.match(status, /^[1-5]\d\d$/)
+})
+
 test('operations are called what a person would call them, each once', () => {
   const names = operations().map(({ operationId }) => operationId)
   assert.equal(new Set(names).size, names.length)

@@ -69,6 +69,33 @@ test('one edit in a whole record is made', async () => {
   }
 })
 
+test('a record that was read before the last change is taken back, its stale time is not a change (D70)', async () => {
+  for (const [type, name, first, second] of [
+    ['domains', 'tls_policy', 'Optional', 'Require'],
+    ['inboxes', 'name', 'One', 'Two'],
+    ['webhooks', 'name', 'One', 'Two'],
+    ['audiences', 'description', 'One', 'Two'],
+    ['contacts', 'name', 'One', 'Two'],
+    ['campaigns', 'subject', 'One', 'Two'],
+  ] as const) {
+    await ask('PATCH', `/${type}/${made[type]}`, { body: document(type, { [name]: second }, { id: made[type] }) })
+    const record = await fetched(type)
+    const later = (value: string) => save({ ...record, attributes: { ...record.attributes, [name]: value } })
+    const { updated_at: was } = record.attributes
+    await wire.postrider.clock.advance(1000)
+    const between = await ask('PATCH', `/${type}/${record.id}`, {
+      body: document(type, { [name]: first }, { id: record.id }),
+    })
+    assert.equal(between.status, 200, type)
+    if (was !== undefined) assert.notEqual(between.body.data.attributes.updated_at, was, type)
+    const saved = await later(second)
+    assert.equal(saved.status, 200, `${type}: ${JSON.stringify(saved.body)}`)
+    if (was === undefined) continue
+    const ahead = { ...record.attributes, updated_at: '2999-01-01T00:00:00.000Z' }
+    assert.equal((await save({ ...record, attributes: ahead })).status, 422, type)
+  }
+})
+
 test('what cannot be changed is refused where it differs, and only that', async () => {
   for (const type of TYPES) {
     const record = await fetched(type)
