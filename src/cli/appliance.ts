@@ -79,18 +79,11 @@ async function start(
   // The ports are open, and nothing else needs root.
   remainOwner()
   undo.push(() => doors.stop(0))
-  const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
-  deps.ports.starttls.push(...portsOf(doors.submission))
-  deps.ports.tls.push(...portsOf(doors.submissions))
+  notePorts(deps, doors)
   for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)
-  let tidied: Promise<unknown> = Promise.resolve()
-  const hourly = repeat(() => {
-    tidied = tidied
-      .then(() => tidy(deps, { engine, keys: parts.keys, doubtful: parts.time.doubtful }))
-      .catch((thrown: unknown) => log.fault('tidying', thrown))
-  })
+  const hourly = tidyHourly(parts)
   const unwatch = startWatch(parts, (reason) => {
     log.error('stopped', { error: reason.message })
     fatal?.(reason)
@@ -108,10 +101,32 @@ async function start(
     async stop() {
       log.always('stopping')
       unwatch()
-      await hourly.destroy()
-      await tidied
+      await hourly.stop()
       await stop(parts, doors, pages, release)
       log.always('stopped')
+    },
+  }
+}
+
+/** The ports of submission, which the console shows. */
+function notePorts({ ports }: Parts['deps'], { submission, submissions }: Doors): void {
+  const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
+  ports.starttls.push(...portsOf(submission))
+  ports.tls.push(...portsOf(submissions))
+}
+
+/** Removes each hour what has had its time; `stop` waits for the tasks under way. */
+function tidyHourly({ deps, keys, log, loops, time }: Parts): { stop(): Promise<void> } {
+  let tidied: Promise<unknown> = Promise.resolve()
+  const hourly = repeat(() => {
+    tidied = tidied
+      .then(() => tidy(deps, { engine: loops.engine, keys, doubtful: time.doubtful }))
+      .catch((thrown: unknown) => log.fault('tidying', thrown))
+  })
+  return {
+    async stop() {
+      await hourly.destroy()
+      await tidied
     },
   }
 }

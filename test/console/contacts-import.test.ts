@@ -5,7 +5,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { createApp } from '../../src/api/server.ts'
 import { audienceById } from '../../src/campaigns/audiences.ts'
 import { checkFile, importFile } from '../../src/cli/contacts-import.ts'
 import { openSource } from '../../src/cli/csv-source.ts'
@@ -57,6 +56,10 @@ const LEFT: readonly [title: string, cell: string, file?: string][] = [
   ['City', 'Bergen', 'nonsubscribed_email_audience_export_0a1b.csv'],
 ]
 
+interface Shown {
+  attributes: Record<'email' | 'status' | 'reason' | 'scope', string>
+}
+
 interface Outcome {
   people: string[]
   suppressed: string[]
@@ -70,8 +73,8 @@ async function outcome(bring: (audience: string) => Promise<unknown>): Promise<O
   const people = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
   const entries = (await postrider.api('GET', `/suppressions?filter%5Bdomain%5D=${domain.id}`)).body.data
   return {
-    people: people.map(({ attributes }: any) => `${attributes.email} ${attributes.status}`).toSorted(),
-    suppressed: entries.map(({ attributes }: any) => `${attributes.email} ${attributes.reason} ${attributes.scope}`),
+    people: people.map(({ attributes }: Shown) => `${attributes.email} ${attributes.status}`).toSorted(),
+    suppressed: entries.map(({ attributes }: Shown) => `${attributes.email} ${attributes.reason} ${attributes.scope}`),
   }
 }
 
@@ -158,6 +161,11 @@ test('the API takes each standing, and suppresses only for who may (D127)', asyn
     })
     const wrong = document('contacts', { contacts: [{ email: 'a@there.test', standing: 'pending' }] })
     assert.equal((await postrider.api('POST', path, wrong)).status, 422)
+    const narrow = await postrider.tokenFor(postrider.user, ['contacts:write'])
+    const refused = await postrider.api('POST', path, document('contacts', { contacts }), {
+      Authorization: `Bearer ${narrow}`,
+    })
+    assert.deepEqual([refused.status, refused.body.errors[0].code], [403, 'insufficient_scope'])
   })
   assert.deepEqual(people, [
     'bounced@there.test bounced',

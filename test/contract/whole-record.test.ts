@@ -82,7 +82,7 @@ test('a record that was read before the last change is taken back, its stale tim
     const record = await fetched(type)
     const later = (value: string) => save({ ...record, attributes: { ...record.attributes, [name]: value } })
     const { updated_at: was } = record.attributes
-    await wire.postrider.clock.advance(1000)
+    wire.postrider.clock.advance(1000)
     const between = await ask('PATCH', `/${type}/${record.id}`, {
       body: document(type, { [name]: first }, { id: record.id }),
     })
