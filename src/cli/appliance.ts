@@ -83,7 +83,7 @@ async function start(
   for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)
-  const hourly = tidyHourly(parts)
+  const hourly = tidyHourly(parts, repeat)
   const unwatch = startWatch(parts, (reason) => {
     log.error('stopped', { error: reason.message })
     fatal?.(reason)
@@ -116,7 +116,7 @@ function notePorts({ ports }: Parts['deps'], { submission, submissions }: Doors)
 }
 
 /** Removes each hour what has had its time; `stop` waits for the tasks under way. */
-function tidyHourly({ deps, keys, log, loops, time }: Parts): { stop(): Promise<void> } {
+function tidyHourly({ deps, keys, log, loops, time }: Parts, repeat: typeof everyHour): { stop(): Promise<void> } {
   let tidied: Promise<unknown> = Promise.resolve()
   const hourly = repeat(() => {
     tidied = tidied
