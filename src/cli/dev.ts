@@ -120,6 +120,6 @@ ${shown.to} answers it. A few seconds later the reply is in the inbox:
 ${received(shown)}
 
 Every address receives, whatever its domain. Some do something on purpose, at any domain: reply@ answers, bounce@ sends a delivery
-report, complain@ a spam complaint, refuse@ says no at once, defer@ not now, and slow@ takes its time.
+report, complain@ a spam complaint, refuse@ says no at once, defer@ not now, and slow@ takes its time; a tag (bounce+1@) changes nothing.
 What arrives is logged here with its DKIM verdict. Ctrl-C ends it.
 `

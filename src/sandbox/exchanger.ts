@@ -1,5 +1,6 @@
 // The sandbox's receiving exchanger: a real SMTP listener on loopback that accepts mail for every address, checks its
-// DKIM signature with an independent library, and passes it on. Some local parts have an effect:
+// DKIM signature with an independent library, and passes it on. Some local parts have an effect, with a tag (bounce+1@)
+// as without one:
 //
 //   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
 //   slow@      the final answer takes 10 s
@@ -43,17 +44,22 @@ const SLOW = 10 * SECOND
 const SOON = SECOND
 const MAX_BYTES = 60 * 1024 * 1024
 
-const FAILS: Record<string, SmtpRefusal> = {
-  refuse: { code: 550, text: '5.1.1 This mailbox refuses on purpose' },
-  defer: { code: 451, text: '4.2.1 This mailbox defers on purpose' },
+const FAILS = new Map<string, SmtpRefusal>([
+  ['refuse', { code: 550, text: '5.1.1 This mailbox refuses on purpose' }],
+  ['defer', { code: 451, text: '4.2.1 This mailbox defers on purpose' }],
+])
+
+interface Way {
+  from: '' | 'recipient'
+  to: 'return path' | 'reply address'
+  write: typeof bounceOf
 }
 
-const ANSWERS: Record<string, { from: '' | 'recipient'; to: 'return path' | 'reply address'; write: typeof bounceOf }> =
-  {
-    bounce: { from: '', to: 'return path', write: bounceOf },
-    complain: { from: 'recipient', to: 'return path', write: complaintOf },
-    reply: { from: 'recipient', to: 'reply address', write: replyOf },
-  }
+const ANSWERS = new Map<string, Way>([
+  ['bounce', { from: '', to: 'return path', write: bounceOf }],
+  ['complain', { from: 'recipient', to: 'return path', write: complaintOf }],
+  ['reply', { from: 'recipient', to: 'reply address', write: replyOf }],
+])
 
 export function startExchanger(options: ExchangerOptions): Promise<SmtpListener> {
   const { clock, hostname, received, resolver } = options
@@ -64,7 +70,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
       clock,
       certificate: makeCertificate(hostname, clock.now()),
       maxBytes: MAX_BYTES,
-      recipient: (address) => FAILS[localPart(address)],
+      recipient: (address) => FAILS.get(mailbox(address)),
       message: async (bytes, { from, to, client, helo, tls }, sound) => {
         const chunks: Buffer[] = []
         for await (const chunk of bytes) chunks.push(chunk)
@@ -97,7 +103,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
           replyTo: (parsed.replyTo ?? parsed.from)?.value[0]?.address ?? '',
         }
         for (const recipient of to) answer(options, { from, recipient, message, headers })
-        if (to.some((address) => localPart(address) === 'slow'))
+        if (to.some((address) => mailbox(address) === 'slow'))
           await new Promise<void>((resolve) => void clock.wake(clock.now() + SLOW, resolve))
         return undefined
       },
@@ -107,7 +113,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
 
 /** Sends the answer of the recipient's address after `SOON`. */
 function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: Arrived): void {
-  const way = ANSWERS[localPart(arrived.recipient)]
+  const way = ANSWERS.get(mailbox(arrived.recipient))
   const to = way?.to === 'return path' ? arrived.from : arrived.headers.replyTo
   if (!way || to === '') return
   clock.wake(clock.now() + SOON, () => {
@@ -120,4 +126,5 @@ function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: A
   })
 }
 
-const localPart = (address: string): string => address.split('@')[0]!.toLowerCase()
+/** The local part without its tag. */
+const mailbox = (address: string): string => address.split('@')[0]!.split('+')[0]!.toLowerCase()

@@ -149,6 +149,38 @@ test('refuse@ is refused in the session, and nothing arrives', async () => {
   assert.ok(!arrived.some(({ to }) => to.includes('refuse@friend.example')))
 })
 
+test('a tag changes nothing: refuse+x@, defer+x@, slow+x@, bounce+x@, complain+x@', async () => {
+  const post = async (to: string): Promise<string> => {
+    const mail = { from: sandbox.inbox, to, subject: 'A tag', html: 'x' }
+    return (await api('POST', '/outbound-emails', document('outbound-emails', mail))).body.data.id
+  }
+  const recipientOf = async (id: string) => (await api('GET', `/outbound-emails/${id}`)).body.data.attributes.recipients
+  const refused = await post('Refuse+1@friend.example')
+  assert.partialDeepStrictEqual((await become(refused, 'bounced')).recipients, [{ smtp_code: 550 }])
+  const deferred = await post('defer+1@friend.example')
+  const tried = 'select smtp_code as value from deliveries where address = ?'
+  await until(() => found(tried, 'defer+1@friend.example'), 'an answer')
+  assert.partialDeepStrictEqual(await recipientOf(deferred), [{ status: 'queued', smtp_code: 451 }])
+  const slow = await send('slow+1@friend.example')
+  assert.equal(found('select status as value from deliveries where address = ?', 'slow+1@friend.example'), 'active')
+  clock.advance(10_000)
+  await become(slow.id, 'delivered')
+  for (const [to, status] of [
+    ['bounce+1@friend.example', 'bounced'],
+    ['complain+1@friend.example', 'complained'],
+  ] as const) {
+    const { id } = await send(to)
+    await become(id, 'delivered')
+    clock.advance(1000)
+    await become(id, status)
+  }
+})
+
+test('a local part with no effect is one, whatever it is called', async () => {
+  for (const name of ['constructor', '+', 'refuse.not'])
+    await become((await send(`${name}@friend.example`)).id, 'delivered')
+})
+
 test('nothing else has come to the inbox', async () => {
   const { body } = await api('GET', '/inbound-emails')
   assert.equal(body.data.length, 2)
