@@ -1,10 +1,12 @@
 // The queue by receiving domain, for operators (D81): waiting mail, the reason why it waits, and actions on it.
+// What was learned of a domain is shown as long as it is remembered, also when no mail waits (D64).
 import { toAscii } from '../message/address.ts'
 import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { heldLanes, holdLane } from '../outbound/delivery/holds.ts'
 import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
+import { domainOf } from '../outbound/lane-names.ts'
 import { moveLane, retryLane } from '../outbound/delivery/queue.ts'
 import { holdingCampaigns, lastResponse, waitingLanes, type WaitingLane } from '../outbound/waiting.ts'
 import { define, type ApiDeps } from './deps.ts'
@@ -27,7 +29,8 @@ const rowOf = (lane: WaitingLane, index: number, held: ReadonlySet<string>, lear
 const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
   const held = heldLanes(store)
   const learned = learnedLanes(store, clock.now())
-  return waitingLanes(store, held, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
+  const also = [...held, ...learned.map(({ lane }) => domainOf(lane))]
+  return waitingLanes(store, also, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
 }
 
 /** Performs an action on one lane and returns its state afterwards. */
@@ -46,7 +49,7 @@ const common = { kind: 'act', free: true, operator: true, scope: 'emails:write' 
 
 export const lanes = define('lanes', {
   table: 'lane_holds',
-  about: `Mail that waits, by receiving domain; for operators. ${EXTENSION}`,
+  about: `Mail that waits, and what exchangers take, by receiving domain; for operators. ${EXTENSION}`,
   attributes: {
     domain: words('The receiving domain.'),
     hold: field(z.boolean(), { about: 'Whether the operator holds it: no mail is tried, and new mail waits too.' }),
@@ -81,7 +84,7 @@ export const lanes = define('lanes', {
       scope: 'emails:read',
       operator: true,
       params: ['page'],
-      about: `List the receiving domains with mail that waits. ${EXTENSION}`,
+      about: `List the receiving domains with mail that waits, on hold, or with limits learned in the last hour. ${EXTENSION}`,
       run: list,
     },
     {

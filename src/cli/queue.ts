@@ -6,8 +6,9 @@ import { listDomains } from '../domains/find.ts'
 import { toAscii } from '../message/address.ts'
 import { learnedLanes, shownLane, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
+import { waitingByLane } from '../outbound/waiting.ts'
 import { asks, confirm, type Sure } from './confirm.ts'
-import { withDeps, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from './open.ts'
 import { printable } from '../base/printable.ts'
 import { answer, table } from './terminal.ts'
 
@@ -76,21 +77,29 @@ export function detail(mail: Shown): string {
   return [...head, ...each].join('\n')
 }
 
-/** The learned limits of an exchanger, as answers show them. */
-const showLane = (row: LearnedLane) => ({
+/** The learned limits of an exchanger, as answers show them. `waiting`: its undecided recipients. */
+const showLane = (row: LearnedLane, waiting: number) => ({
   ...shownLane(row),
+  waiting,
   connections: row.connections,
   per_second: row.per_second,
   paused_until: shownTime(row.paused_until),
   learned_at: iso(row.learned_at),
 })
 
+/** All lanes with learned limits; one whose queue is empty is among them as long as its limits are remembered. */
+function showLanes({ clock, store }: Pick<Deps, 'clock' | 'store'>): ReturnType<typeof showLane>[] {
+  const waiting = waitingByLane(store)
+  return learnedLanes(store, clock.now()).map((row) => showLane(row, waiting.get(row.lane) ?? 0))
+}
+
 const lanesTable = (lanes: readonly ReturnType<typeof showLane>[]): string =>
   table(
-    ['LANE', 'MAIL', 'CONNECTIONS', 'PER SECOND', 'PAUSED UNTIL', 'LEARNED'],
+    ['LANE', 'MAIL', 'WAITING', 'CONNECTIONS', 'PER SECOND', 'PAUSED UNTIL', 'LEARNED'],
     lanes.map((lane) => [
       lane.domain,
       lane.campaigns ? 'campaigns' : 'other',
+      lane.waiting || 'empty',
       lane.connections,
       lane.per_second,
       lane.paused_until,
@@ -130,12 +139,13 @@ function list(queue: Command, invocation: () => Invocation): void {
     .description('list mails with undecided recipients, oldest first')
     .option('--domain <name>', 'of this sending domain only')
     .action(({ domain }: { domain?: string }) =>
-      withDeps(invocation(), ({ clock, store }) => {
+      withDeps(invocation(), (deps) => {
+        const { store } = deps
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
         // A removed domain may still have waiting mail, so a name without a domain is no error when there is mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
-        const lanes = learnedLanes(store, clock.now()).map(showLane)
+        const lanes = showLanes(deps)
         // The JSON answer has only the list of mails; "queue lanes" has the rest.
         answer(invocation().terminal, mails.map(showMail), (shown) =>
           [
@@ -152,12 +162,11 @@ function lanes(queue: Command, invocation: () => Invocation): void {
     .command('lanes')
     .description('list the limits of receiving domains, learned in the last hour')
     .action(() =>
-      withDeps(invocation(), ({ clock, store }) => {
-        const lanes = learnedLanes(store, clock.now()).map(showLane)
-        answer(invocation().terminal, lanes, (shown) =>
+      withDeps(invocation(), (deps) =>
+        answer(invocation().terminal, showLanes(deps), (shown) =>
           shown.length === 0 ? 'No limit of a receiving domain was met in the last hour.' : lanesTable(shown),
-        )
-      }),
+        ),
+      ),
     )
 }
 

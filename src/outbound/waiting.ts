@@ -22,22 +22,35 @@ const COUNTED = [
   `select lane, 'held', count(*), null from deliveries where status = 'held' group by lane`,
 ].join(' union all ')
 
-/** Every receiving domain with undecided mail, or held by the operator; the domains with most mail first. */
-export function waitingLanes(reader: Reader, held: Iterable<string>, most: number): WaitingLane[] {
+interface Counted {
+  lane: string
+  state: 'queued' | 'active' | 'held'
+  times: number
+  next: number | null
+}
+
+/** How many undecided recipients each lane has; a lane without any is left out. */
+export function waitingByLane(reader: Reader): Map<string, number> {
+  const lanes = new Map<string, number>()
+  for (const { lane, times } of reader.all(raw<Counted>(COUNTED))) lanes.set(lane, (lanes.get(lane) ?? 0) + times)
+  return lanes
+}
+
+/** Every receiving domain with undecided mail, and those in `also`; the domains with most mail first. */
+export function waitingLanes(reader: Reader, also: Iterable<string>, most: number): WaitingLane[] {
   const lanes = new Map<string, WaitingLane>()
   const of = (domain: string): WaitingLane => {
     const lane = lanes.get(domain) ?? { domain, queued: 0, active: 0, held: 0, next: null }
     lanes.set(domain, lane)
     return lane
   }
-  type Counted = { lane: string; state: 'queued' | 'active' | 'held'; times: number; next: number | null }
   for (const { lane: name, next, state, times } of reader.all(raw<Counted>(COUNTED))) {
     const lane = of(domainOf(name))
     lane[state] += times
     lane.next = Math.min(next ?? Infinity, lane.next ?? Infinity)
     if (lane.next === Infinity) lane.next = null
   }
-  for (const domain of held) of(domain)
+  for (const domain of also) of(domain)
   return [...lanes.values()]
     .toSorted(
       (one, other) => other.queued + other.held - (one.queued + one.held) || (one.domain < other.domain ? -1 : 1),

@@ -1,8 +1,9 @@
-// The queue's page: mail that a paused campaign holds.
+// The queue's page: mail that a paused campaign holds, and what lanes learned.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { Commands } from '../cli/command.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { Guest } from '../kit/guest.ts'
 import { givePassword } from '../kit/person.ts'
@@ -36,4 +37,50 @@ test('mail that a paused campaign holds says so, and is not released but by its 
   const { text } = await ann.open('/queue')
   assert.match(text, new RegExp(`held by the campaign\\s+<a href="/campaigns/${campaign}">Spring</a>\\s+\\(paused\\)`))
   assert.doesNotMatch(text, />Release</)
+})
+
+test('what a lane learned is shown while it is remembered, also when its queue is empty (D64)', async (t) => {
+  const postrider = await startTestAppliance()
+  const commands = Commands.beside(postrider)
+  t.after(async () => {
+    await commands.close()
+    await postrider.stop()
+  })
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  const { clock, store } = postrider.appliance.deps
+  // Commands have the machine's clock, the server has the test's.
+  const rows = [clock.now(), Date.now()].flatMap((learned_at, index) =>
+    ['', '~'].map((kind) => ({ lane: `${kind}${['server', 'command'][index]}.test`, learned_at })),
+  )
+  await store.write((tx) => {
+    for (const { lane, learned_at } of rows)
+      tx.run(
+        raw(
+          `insert into learned_lanes (lane, connections, per_second, paused_until, learned_at) values (?, 2, 1.5, null, ?)`,
+          [lane, learned_at],
+        ),
+      )
+  })
+  const { body } = await postrider.api('GET', '/lanes')
+  const lane = body.data.find(({ id }: { id: string }) => id === 'server.test')
+  assert.partialDeepStrictEqual(lane.attributes, { queued: 0, active: 0, held: 0, connections: 2, per_second: 1.5 })
+  const ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  const { text } = await ann.open('/queue')
+  assert.match(
+    text,
+    /server\.test\s+<span class="badge "\s*>empty<[\s\S]*takes 2 connections at once, takes 1\.5 mails a second/,
+  )
+  assert.match(text, />Hold</)
+  assert.doesNotMatch(text, />Try now<|>Give up</)
+  const shown = (await commands.json('queue', 'lanes')) as { domain: string; campaigns: boolean; waiting: number }[]
+  assert.deepEqual(
+    shown.filter(({ domain }) => domain === 'command.test').map(({ campaigns, waiting }) => [campaigns, waiting]),
+    [
+      [false, 0],
+      [true, 0],
+    ],
+  )
+  for (const name of ['list', 'lanes'])
+    assert.match((await commands.run(['queue', name])).stdout, /command\.test +campaigns +empty +2 +1\.5/)
 })

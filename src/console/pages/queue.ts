@@ -5,7 +5,7 @@ import { page } from '../frame.ts'
 import { button } from '../forms.ts'
 import { counted, badge, count, live, pageOf, pager, table, time, type Html } from '../parts.ts'
 import { done, found, lead, type Place } from '../place.ts'
-import { flag, number, objects, text, type Answer, type Visit } from '../visit.ts'
+import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
 
 /** That mail is held by a paused campaign; a campaign of another account has no page here. */
 const heldNote = (visit: Visit, { account, id, name, recipients }: HoldingCampaign): Html =>
@@ -15,6 +15,20 @@ const heldNote = (visit: Visit, { account, id, name, recipients }: HoldingCampai
     (paused)
   </div>`
 
+/** What was learned of the exchangers of a lane; nothing when nothing is known. */
+function learnedNote(lane: Thing): Html | '' {
+  const [connections, perSecond] = [lane.attributes['connections'], lane.attributes['per_second']]
+  const until = lane.attributes['paused_until']
+  const known = [
+    ...(connections === null ? [] : [html`takes ${counted(number(lane, 'connections'), 'connection')} at once`]),
+    ...(perSecond === null ? [] : [html`takes ${number(lane, 'per_second')} mails a second`]),
+    ...(until === null ? [] : [html`no connection works, paused until ${time(until)}`]),
+  ]
+  return known.length === 0
+    ? ''
+    : html`<div class="soft">${known.map((each, at) => html`${at > 0 ? ', ' : ''}${each}`)}</div>`
+}
+
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const answer = found(await orEmpty(visit))
   const rows = answer.many.map((lane) => {
@@ -23,29 +37,34 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
     const heldBy = objects<HoldingCampaign>(lane, 'held_by')
     const byCampaigns = heldBy.reduce((sum, { recipients }) => sum + recipients, 0)
     const held = flag(lane, 'hold') ? waiting : number(lane, 'held')
+    const isEmpty = waiting + number(lane, 'active') === 0
     return [
-      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('on hold') : ''}
-      ${heldBy.map((campaign) => heldNote(visit, campaign))}`,
+      html`${text(lane, 'domain')} ${flag(lane, 'hold') ? badge('on hold') : ''} ${isEmpty ? badge('empty') : ''}
+      ${learnedNote(lane)} ${heldBy.map((campaign) => heldNote(visit, campaign))}`,
       count(waiting),
       count(held),
       count(number(lane, 'active')),
       time(lane.attributes['next_attempt_at']),
       text(lane, 'response'),
       html`<div class="row">
-        ${button(visit, 'retry', 'Try now', { fields })}
+        ${isEmpty ? '' : button(visit, 'retry', 'Try now', { fields })}
         ${flag(lane, 'hold') || Math.min(number(lane, 'held'), HELD_LOOKED_AT) > byCampaigns ? button(visit, 'release', 'Release', { fields }) : button(visit, 'hold', 'Hold', { fields })}
-        ${button(visit, 'drop', 'Give up', {
-          fields,
-          danger: true,
-          confirm: `${counted(waiting, 'recipient')} at ${text(lane, 'domain')} will fail, and the senders are told. This cannot be taken back.`,
-        })}
+        ${
+          isEmpty
+            ? ''
+            : button(visit, 'drop', 'Give up', {
+                fields,
+                danger: true,
+                confirm: `${counted(waiting, 'recipient')} at ${text(lane, 'domain')} will fail, and the senders are told. This cannot be taken back.`,
+              })
+        }
       </div>`,
     ]
   })
   return page(visit, {
     title: 'Queue',
     about:
-      'What waits on this server, by receiving domain. A hold covers what waits and what comes, until it is released.',
+      'What waits on this server, by receiving domain, and what receivers were found to take in the last hour. A hold covers what waits and what comes, until it is released.',
     errors,
     done: done(visit),
     body: live(
