@@ -1,8 +1,7 @@
-// Checks of `postrider doctor` for the network: the mail port outwards and inwards, reverse DNS, blocklists, SPF of the
-// HELO name.
+// Checks of `postrider doctor` for the network: the mail port outwards and inwards, reverse DNS, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { allowPublicAnd, formatEndpoint, reversed } from '../base/network.ts'
+import { formatEndpoint, reversed } from '../base/network.ts'
 import type { Resolver } from '../base/resolver.ts'
 import { heloSpf } from '../inbound/helo-spf.ts'
 import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
@@ -15,10 +14,7 @@ export interface World {
   resolver: Resolver
 }
 
-const isPublic = allowPublicAnd([])
-
 const PATIENCE = 10 * SECOND
-const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
 /** The most addresses of one name that are checked. */
 const MOST = 4
 
@@ -98,7 +94,7 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
  * The addresses of this server's host name, IPv4 first; undefined when DNS gave no address and did not answer
  * completely.
  */
-async function ownAddresses({ config, resolver }: World): Promise<string[] | undefined> {
+export async function ownAddresses({ config, resolver }: World): Promise<string[] | undefined> {
   const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
   const silent = answers.some(({ kind }) => kind === 'failed')
   if (silent && answers.every(({ kind }) => kind !== 'found')) return undefined
@@ -136,47 +132,6 @@ export async function judgeReverse(world: World): Promise<Finding> {
         `Set the PTR record at your provider to ${hostname}: large receivers refuse mail without it.`,
       )
     : well(check, `${addresses.join(', ')} and ${hostname} name each other`)
-}
-
-/**
- * RFC 5782: an answer in 127.0.0.0/8 means that the address is listed. The lists' special answers to resolvers that
- * they do not serve are ignored.
- */
-export async function judgeBlocklists(world: World): Promise<Finding> {
-  const check = 'blocklists'
-  const all = await ownAddresses(world)
-  if (all === undefined) return unasked(check, world.config.hostname)
-  // Lists have public addresses only; some lists answer for all other addresses that they are listed.
-  const addresses = all.filter(isPublic)
-  if (all.length > 0 && addresses.length === 0)
-    return well(check, `${all.join(', ')} ${all.length === 1 ? 'is' : 'are'} not public; lists are not asked about it`)
-  if (addresses.length === 0)
-    return warn(check, 'the hostname has no address to look for', `Publish an A record for ${world.config.hostname}.`)
-  const listed: string[] = []
-  const silent = new Set<string>()
-  const asked = addresses.flatMap((address) => LISTS.map((list) => ({ address, list })))
-  await Promise.all(
-    asked.map(async ({ address, list }) => {
-      const answer = await world.resolver.a(`${reversed(address)}.${list}`)
-      if (answer.kind === 'failed') silent.add(list)
-      if (answer.kind !== 'found') return
-      if (answer.records.some((text) => text.startsWith('127.255.255.'))) silent.add(list)
-      else if (answer.records.some((text) => text.startsWith('127.'))) listed.push(`${address} on ${list}`)
-    }),
-  )
-  if (listed.length > 0)
-    return bad(
-      check,
-      listed.toSorted().join('; '),
-      'Find out why at the page of the list, mend that, and ask for removal there.',
-    )
-  return silent.size > 0
-    ? warn(
-        check,
-        `no answer from ${[...silent].join(', ')}`,
-        'Lists do not answer large public resolvers: use one of your own ("dns.servers").',
-      )
-    : well(check, `${addresses.join(', ')} on none of ${LISTS.join(', ')}`)
 }
 
 /** RFC 7208 §2.3: bounces have no sender, so SPF is checked for the HELO name. */

@@ -17,7 +17,8 @@ import {
   type Finding,
 } from './doctor-machine.ts'
 import { judgeDomains } from './doctor-domains.ts'
-import { judgeBlocklists, judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
+import { judgeBlocklists } from './doctor-lists.ts'
+import { judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from './open.ts'
 import { printable } from '../base/printable.ts'
 import { answer } from './terminal.ts'

@@ -21,7 +21,8 @@ import {
   judgeLog,
   type Finding,
 } from './doctor-machine.ts'
-import { judgeBlocklists, judgeHeloSpf, judgeReverse } from './doctor-network.ts'
+import { judgeBlocklists } from './doctor-lists.ts'
+import { judgeHeloSpf, judgeReverse } from './doctor-network.ts'
 import { advisedFor } from './domain-policies.ts'
 
 const LOOKED_EVERY = 10 * MINUTE

@@ -15,6 +15,7 @@ import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands } from './command.ts'
 
 const HOST = 'mx.well.org'
+const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
 const folder = mkdtempSync(join(tmpdir(), 'postrider-doctor-'))
 let postrider: TestAppliance
 let exchanger: TestExchanger
@@ -28,6 +29,7 @@ before(async () => {
   ;[postrider, exchanger, dns] = await Promise.all([startTestAppliance(), startTestExchanger(), startTestDns()])
   dns.set('probe.test', 'MX', ['10 mx.probe.test'])
   dns.set('mx.probe.test', 'A', ['127.0.0.1'])
+  for (const list of LISTS) dns.set(`2.0.0.127.${list}`, 'A', ['127.0.0.2'])
   time = createSocket('udp4').bind(0, '127.0.0.1')
   await once(time, 'listening')
   time.on('message', (question, { address, port }) => {
@@ -165,6 +167,86 @@ smtp.listen = ["127.0.0.1:1"]`)
   assert.match(other.found['certificate']!.detail, /not for mx\.bare\.org/)
   assert.match(other.found['certificate']!.mend!, /mx\.bare\.org/)
 })
+
+/** What a list says of the address of a host, and of its test entries. */
+async function listed(zone: string, said: Record<string, readonly string[] | undefined>): Promise<Findings[string]> {
+  dns.set('mx.listed.org', 'A', ['1.2.3.7'])
+  for (const [address, answer] of Object.entries(said))
+    dns.set(`${address.split('.').toReversed().join('.')}.${zone}`, 'A', answer && [...answer])
+  const { found } = await examine(`hostname = "mx.listed.org"\nsmtp.listen = ["127.0.0.1:1"]`)
+  for (const address of Object.keys(said))
+    dns.set(
+      `${address.split('.').toReversed().join('.')}.${zone}`,
+      'A',
+      address === '127.0.0.2' ? ['127.0.0.2'] : undefined,
+    )
+  return found['blocklists']!
+}
+
+for (const [name, zone, said, status, detail] of [
+  ['every list is sound and has no entry', LISTS[0]!, {}, 'ok', /^1\.2\.3\.7 on none of zen/],
+  [
+    'the policy list of ZEN is a listing',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.0.0.11'] },
+    'fail',
+    /^1\.2\.3\.7 on zen\.spamhaus\.org$/,
+  ],
+  [
+    'a code that ZEN does not document is no listing',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.0.0.200'] },
+    'warn',
+    /zen\.spamhaus\.org answers 127\.0\.0\.200, which is not one of its codes/,
+  ],
+  [
+    'a code of another list is no listing',
+    LISTS[1]!,
+    { '1.2.3.7': ['127.0.0.10'] },
+    'warn',
+    /bl\.spamcop\.net answers 127\.0\.0\.10/,
+  ],
+  [
+    'ZEN refuses queries without a key',
+    LISTS[0]!,
+    { '127.0.0.2': ['127.255.255.254'], '127.0.0.1': ['127.255.255.254'], '1.2.3.7': ['127.255.255.254'] },
+    'warn',
+    /^zen\.spamhaus\.org refuses to answer \(127\.255\.255\.254\)$/,
+  ],
+  [
+    'ZEN was asked by a wrong name',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.255.255.252'] },
+    'warn',
+    /refuses to answer \(127\.255\.255\.252\)/,
+  ],
+  [
+    'a list that lists everybody is not believed',
+    LISTS[3]!,
+    { '127.0.0.1': ['127.0.0.2'], '1.2.3.7': ['127.0.0.2'] },
+    'warn',
+    /^psbl\.surriel\.com does not answer properly: it is with 127\.0\.0\.1/,
+  ],
+  [
+    'a list without its test entry is not believed',
+    LISTS[2]!,
+    { '127.0.0.2': undefined },
+    'warn',
+    /^b\.barracudacentral\.org does not answer properly: it is without 127\.0\.0\.2/,
+  ],
+  [
+    'the page of a provider in place of "no such name" is no listing',
+    LISTS[1]!,
+    { '127.0.0.1': ['203.0.113.9'], '1.2.3.7': ['203.0.113.9'] },
+    'warn',
+    /bl\.spamcop\.net answers 203\.0\.113\.9/,
+  ],
+] as const)
+  test(`blocklists: ${name} (RFC 5782 §5)`, async () => {
+    const found = await listed(zone, said)
+    assert.equal(found.status, status, found.detail)
+    assert.match(found.detail, detail)
+  })
 
 test('blocklists are not asked about addresses that are not public', async () => {
   const own = ['127.0.0.7', '10.1.2.3', '192.168.1.1', '169.254.1.1', '100.64.0.1']
