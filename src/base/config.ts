@@ -144,10 +144,14 @@ export type ConfigInput = z.input<typeof schema>
 export const authoritiesOf = ({ tls, webhooks }: Pick<Config, 'tls' | 'webhooks'>): string =>
   tls.ca_file || webhooks.ca_file
 
+/** Names that are used where the configuration does not set them, by its data directory. */
+type Known = (dataDir: string) => { hostname?: string; public_url?: string }
+
 /** Checks a configuration given as an object (tests, the sandbox). Throws an OperatorError. */
 export function parseConfig(
   input: unknown,
   where: (path: readonly PropertyKey[]) => string = () => 'the configuration',
+  known: Known = () => ({}),
 ): Config {
   const result = schema.safeParse(input)
   if (!result.success) {
@@ -162,14 +166,21 @@ export function parseConfig(
     )
   }
   const config = result.data
-  return { ...config, hostname: (config.hostname || hostname()).toLowerCase() }
+  const names = known(config.data_dir)
+  const { http } = input as ConfigInput
+  if (http?.public_url === undefined && names.public_url !== undefined) config.http.public_url = names.public_url
+  return { ...config, hostname: (config.hostname || names.hostname || hostname()).toLowerCase() }
 }
 
 /**
  * Reads the file (defaults when `file` is undefined), applies the environment variables, and checks the result. Throws
  * an OperatorError: one sentence with file, line and key.
  */
-export function loadConfig(file: string | undefined, environment: Record<string, string | undefined> = {}): Config {
+export function loadConfig(
+  file: string | undefined,
+  environment: Record<string, string | undefined> = {},
+  known?: Known,
+): Config {
   const source = file === undefined ? '' : readConfig(file)
   let tree: Record<string, unknown>
   try {
@@ -180,10 +191,11 @@ export function loadConfig(file: string | undefined, environment: Record<string,
     throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
   }
   const fromEnvironment = applyEnvironment(tree, environment)
-  return parseConfig(tree, (path) => {
+  const where = (path: readonly PropertyKey[]): string => {
     const variable = fromEnvironment.get(path.slice(0, 2).join('.')) ?? fromEnvironment.get(String(path[0]))
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
-  })
+  }
+  return parseConfig(tree, where, known)
 }
 
 function readConfig(file: string): string {

@@ -13,6 +13,7 @@ import { openData } from './data.ts'
 import { openDoors, shownDoors, type Doors, type Endpoint } from './doors.ts'
 import type { Engine } from './engine.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './parts.ts'
+import { keepServerNames } from './server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
 
@@ -152,7 +153,8 @@ const doorsOf = (
 })
 
 /** The DNS records of every domain contain the hostname and the addresses, so they may have changed. */
-async function follow({ deps, log }: Parts): Promise<void> {
+async function follow({ config, deps, log }: Parts): Promise<void> {
+  keepServerNames(config, log)
   const changed = await followConfig({ ...deps, ring: deps.bells.domains })
   if (changed.length > 0)
     log.warn('DNS records to publish have changed', { domains: changed.slice(0, 20), count: changed.length })

@@ -58,6 +58,11 @@ export class Certificates {
     }
   }
 
+  /** Whether `first` finds a certificate for a door without configured files, so that it makes none. */
+  has(door: Door): boolean {
+    return this.#brought(door) !== undefined || this.#found() !== undefined
+  }
+
   /** Calls `renew` with each later certificate. */
   follow(door: Door, renew: (certificate: Certificate) => void): void {
     this.#shown.push({ door, renew })
@@ -109,11 +114,22 @@ export class Certificates {
     return shown
   }
 
+  get #file(): string {
+    return join(this.#deps.config.data_dir, 'smtp-certificate.pem')
+  }
+
+  /** The self-made certificate that was kept, if it can still be shown. */
+  #found(): Certificate | undefined {
+    const { clock, config } = this.#deps
+    const kept = readKept(this.#file)
+    return kept && fits(kept, config.hostname, clock.now()) ? kept : undefined
+  }
+
   #kept(): Certificate {
     const { clock, config } = this.#deps
-    const file = join(config.data_dir, 'smtp-certificate.pem')
-    const kept = readKept(file)
-    if (kept && fits(kept, config.hostname, clock.now())) return kept
+    const found = this.#found()
+    if (found) return found
+    const file = this.#file
     const made = makeCertificate(config.hostname, clock.now())
     writeFileSync(`${file}.new`, made.cert + made.key, { mode: 0o600 })
     renameSync(`${file}.new`, file)

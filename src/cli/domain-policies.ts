@@ -109,14 +109,20 @@ function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: st
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
-/** The records that the server advises for a domain at present. */
+/** The records that the server advises for a domain at present. `makes`: a missing certificate is made (D122). */
 export async function advisedFor(
   { clock, config, resolver }: Pick<Deps, 'clock' | 'config' | 'resolver'>,
   domain: Domain & { email?: string },
+  { makes }: { makes: boolean } = { makes: true },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)
   return advisedRecords(
-    { config, resolver, publicKeys: keysOf(config, clock), certified: config.acme.enabled ? shelf.wanted() : [] },
+    {
+      config,
+      resolver,
+      publicKeys: keysOf(config, clock, makes),
+      certified: config.acme.enabled ? shelf.wanted() : [],
+    },
     domain,
     config.notices.operator || domain.email || `postmaster@${domain.name}`,
   )
@@ -126,7 +132,7 @@ export async function advisedFor(
  * Public keys (SubjectPublicKeyInfo, DER) of port 25, the present one and the next one. Empty when the present key will
  * not stay, or cannot be read.
  */
-function keysOf(config: Config, clock: Clock): Uint8Array[] {
+function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
   const { cert, keys } = certificateFiles(config)
   if (keys !== undefined)
     try {
@@ -135,7 +141,9 @@ function keysOf(config: Config, clock: Clock): Uint8Array[] {
       return []
     }
   const shelf = config.acme.enabled ? new Shelf(config.data_dir) : undefined
-  const shown = publicKeyOf(new Certificates({ clock, log: silentLog, config, shelf }).first('smtp').cert)
+  const certificates = new Certificates({ clock, log: silentLog, config, shelf })
+  if (!makes && !certificates.has('smtp')) return []
+  const shown = publicKeyOf(certificates.first('smtp').cert)
   if (!shelf) return [shown]
   const brought = [shelf.key(config.hostname), shelf.nextKey(config.hostname)!].map((key) =>
     createPublicKey(key).export({ type: 'spki', format: 'der' }),

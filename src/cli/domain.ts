@@ -98,7 +98,11 @@ function addDomain({ domain, invocation }: Making): void {
 
 /** All records that a domain should have; every command shows the same ones. */
 async function recordsFor(deps: Deps, domain: Domain & { email: string }): Promise<Records> {
-  return { domain, records: recordsOf(deps.store, domain.key), advised: await advisedFor(deps, domain) }
+  return {
+    domain,
+    records: recordsOf(deps.store, domain.key),
+    advised: await advisedFor(deps, domain, { makes: false }),
+  }
 }
 
 function listAll({ domain, invocation }: Making): void {

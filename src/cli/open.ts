@@ -13,6 +13,7 @@ import { openInstance, type Instance } from '../store/instance.ts'
 import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { Prompt } from './prompt.ts'
+import { serverNames } from './server-names.ts'
 import { isJournal, printableJson, type Terminal } from './terminal.ts'
 
 export interface Invocation {
@@ -52,10 +53,16 @@ function tell({ terminal }: Invocation, line: string): void {
 
 const said = new Set<string>()
 
-export function configOf(invocation: Invocation): Config {
+/** The configuration of a command; names that it does not set are those of the server (D122). */
+export const configOf = (invocation: Invocation): Config => read(invocation, serverNames)
+
+/** The configuration of a server. */
+export const ownConfigOf = (invocation: Invocation): Config => read(invocation)
+
+function read(invocation: Invocation, known?: typeof serverNames): Config {
   const file = findConfig(invocation)
-  const read = (): Config => loadConfig(file, invocation.environment)
-  const config = file === undefined ? read() : asCallerAt(file, read)
+  const load = (): Config => loadConfig(file, invocation.environment, known)
+  const config = file === undefined ? load() : asCallerAt(file, load)
   if (file === HERE) refuseAnothers(HERE, config.data_dir)
   becomeOwner(config.data_dir)
   if (invocation.verbose) tell(invocation, `configuration ${file ?? '(defaults)'}, data directory ${config.data_dir}`)

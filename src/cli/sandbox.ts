@@ -24,6 +24,7 @@ import { startReceiver } from '../sandbox/receiver.ts'
 import { sandboxZone } from '../sandbox/zone.ts'
 import type { Store } from '../store/database.ts'
 import { startAppliance, type Appliance } from './appliance.ts'
+import { keepServerNames } from './server-names.ts'
 
 const USER = 'you@sandbox.example'
 const DOMAIN = 'sandbox.example'
@@ -98,6 +99,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     store = appliance.deps.store
     listening = appliance.smtp[0]
     config.http.public_url = `http://${http.host}:${appliance.http.port}`
+    keepServerNames(config, log)
     const { plaintext, link } = await furnish(appliance, options)
     return {
       appliance,

@@ -7,7 +7,7 @@ import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { explainedFile } from '../store/open.ts'
 import type { Appliance } from './appliance.ts'
-import { configOf, serverLog, type Invocation } from './open.ts'
+import { ownConfigOf, serverLog, type Invocation } from './open.ts'
 import { complain, standardTerminal } from './terminal.ts'
 
 export function serveCommand(program: Command, invocation: () => Invocation): void {
@@ -24,7 +24,7 @@ async function serve(now: Invocation): Promise<void> {
   // The default level, until the configuration is read.
   let log = serverLog(now.terminal, 'info', out)
   try {
-    const config = configOf(now)
+    const config = ownConfigOf(now)
     log = serverLog(now.terminal, config.log.level, out)
     await run(now, config, log)
   } catch (thrown) {
@@ -46,7 +46,7 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   const readAgain = async (): Promise<void> => {
     try {
       // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.
-      Object.assign(config, configOf(now))
+      Object.assign(config, ownConfigOf(now))
       await appliance.reload()
       log.always('configuration read again')
     } catch (thrown) {

@@ -1,6 +1,6 @@
 // The sandbox as `postrider dev` starts it: what its exchanger answers comes back over SMTP to its own listener.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -10,6 +10,7 @@ import { startSandbox, type Sandbox } from '../../src/cli/sandbox.ts'
 import type { ReceivedMail } from '../../src/sandbox/exchanger.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
+import { Commands } from '../cli/command.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
 
@@ -179,6 +180,25 @@ test('a tag changes nothing: refuse+x@, defer+x@, slow+x@, bounce+x@, complain+x
 test('a local part with no effect is one, whatever it is called', async () => {
   for (const name of ['constructor', '+', 'refuse.not'])
     await become((await send(`${name}@friend.example`)).id, 'delivered')
+})
+
+test('commands beside the sandbox use its names, and change neither its certificate nor its records (D122)', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-beside-'))
+  const file = join(folder, 'sandbox.toml')
+  writeFileSync(file, `data_dir = ${JSON.stringify(dataDir)}\n`)
+  const commands = new Commands(folder, ['--config', file])
+  t.after(async () => {
+    await commands.close()
+    rmSync(folder, { recursive: true })
+  })
+  const pem = readFileSync(join(dataDir, 'smtp-certificate.pem'), 'utf8')
+  const added = await commands.json('domain', 'add', 'more.example', '--user', sandbox.user)
+  const valueOf = (records: { record_type: string; value: string }[], type: string) =>
+    records.find(({ record_type }) => record_type === type)!.value
+  assert.equal(valueOf(added.records, 'MAIL_FROM_MX'), '10 postrider.sandbox.example')
+  const { records } = await commands.json('domain', 'records', sandbox.domain)
+  assert.equal(valueOf(records, 'SPF'), 'v=spf1 a:postrider.sandbox.example -all')
+  assert.equal(readFileSync(join(dataDir, 'smtp-certificate.pem'), 'utf8'), pem)
 })
 
 test('nothing else has come to the inbox', async () => {
