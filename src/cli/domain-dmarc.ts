@@ -9,9 +9,11 @@ import {
   observedDmarc,
   policyOf,
   publishedDmarc,
+  reportsTo,
   withPolicy,
   type DmarcPolicy,
 } from '../domains/dmarc.ts'
+import type { Domain } from '../domains/find.ts'
 
 export interface DmarcAdvice {
   /** The DNS name of the record to publish. */
@@ -34,13 +36,14 @@ export interface DmarcAdvice {
 /** `asked`: the user named the policy in this command, so that a weaker policy than the published one is intended. */
 export async function dmarcAdvice(
   resolver: Pick<Resolver, 'txt'>,
-  domain: string,
+  given: Pick<Domain, 'mail_from_prefix' | 'name'>,
   wanted: DmarcPolicy,
   asked: boolean,
 ): Promise<DmarcAdvice> {
+  const domain = given.name
   const own = `_dmarc.${domain}`
   const found = await publishedDmarc(resolver, own)
-  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null)
+  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null, reportsTo(given))
   const nothing = { published_at: null, published: null, policy: null, wanted, value, next: null }
   if (!found || found.records.length > 1) {
     const trouble =

@@ -8,6 +8,7 @@ import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
+import { reportsTo } from '../domains/dmarc.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from '../domains/inbound-sts.ts'
 import { setDmarcPolicy } from '../domains/records.ts'
 import { followConfig } from '../domains/issue.ts'
@@ -81,7 +82,7 @@ export function policyCommands(
           await setDmarcPolicy(deps, found.key, options.policy)
           await followConfig(deps)
         }
-        const shown = await dmarcAdvice(deps.resolver, found.name, wanted, options.policy !== undefined)
+        const shown = await dmarcAdvice(deps.resolver, found, wanted, options.policy !== undefined)
         answer(invocation().terminal, { name: found.name, ...shown }, () => dmarcText(found.name, shown))
       }),
     )
@@ -112,7 +113,7 @@ const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${tex
 /** The records that the server advises for a domain at present. `makes`: a missing certificate is made (D122). */
 export async function advisedFor(
   { clock, config, resolver }: Pick<Deps, 'clock' | 'config' | 'resolver'>,
-  domain: Domain & { email?: string },
+  domain: Domain,
   { makes }: { makes: boolean } = { makes: true },
 ): Promise<AdvisedRecord[]> {
   const shelf = new Shelf(config.data_dir)
@@ -124,7 +125,7 @@ export async function advisedFor(
       certified: config.acme.enabled ? shelf.wanted() : [],
     },
     domain,
-    config.notices.operator || domain.email || `postmaster@${domain.name}`,
+    reportsTo(domain),
   )
 }
 

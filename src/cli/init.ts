@@ -112,7 +112,7 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
     (await registerDomain(deps, user.key, { name: answers.domain, purpose: 'both' }))
   // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
   await followConfig(deps)
-  const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, { ...domain, email: user.email })
+  const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, domain)
   const all = { domain, records: recordsOf(deps.store, domain.key), advised }
   answer(
     terminal,

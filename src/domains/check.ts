@@ -10,7 +10,7 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { judgeDmarc } from './dmarc.ts'
+import { judgeDmarc, reportsTo } from './dmarc.ts'
 import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
 
 export interface CheckDeps {
@@ -99,7 +99,8 @@ function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: nu
   const { observed } = found
   if (found.verified === null) return false
   // For DMARC, a published record keeps its other tags: the advice is this record with the wanted policy.
-  const dmarc = record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed) : undefined
+  const dmarc =
+    record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed, reportsTo(domain)) : undefined
   const verified = dmarc?.fits ?? found.verified
   const value = dmarc?.value ?? record.value
   const flag = verified ? 1 : 0

@@ -87,11 +87,24 @@ export const observedDmarc = (found: Published | null): string | null =>
   found === null ? null : found.records.map((text) => (found.inherited ? `${found.host} ${text}` : text)).join('\n')
 
 /**
- * The value that a record should have, for a policy and the text of `observedDmarc` (null: no record); and whether the
- * published record has the policy already.
+ * The address for reports about a domain's mail (DMARC, TLS). Its host always receives here, whoever receives for the
+ * domain itself (RFC 5321 §4.5.1, D46), and lies in the same organisational domain, so that no further record must allow
+ * the reports.
  */
-export function judgeDmarc(wanted: DmarcPolicy, observed: string | null): { value: string; fits: boolean } {
-  const fresh = { value: `v=DMARC1; p=${wanted};`, fits: false }
+export const reportsTo = ({ mail_from_prefix, name }: Pick<Domain, 'mail_from_prefix' | 'name'>): string =>
+  `postmaster@${mail_from_prefix}.${name}`
+
+/**
+ * The value that a record should have, for a policy and the text of `observedDmarc` (null: no record); and whether the
+ * published record has the policy already. `reports`: the address for reports in a new record.
+ */
+export function judgeDmarc(
+  wanted: DmarcPolicy,
+  observed: string | null,
+  reports?: string,
+): { value: string; fits: boolean } {
+  const rua = reports === undefined ? '' : ` rua=mailto:${reports};`
+  const fresh = { value: `v=DMARC1; p=${wanted};${rua}`, fits: false }
   if (observed === null || observed.includes('\n')) return fresh
   const [, inherited] = /^_dmarc\.\S+ (.*)$/s.exec(observed) ?? []
   if (inherited === undefined) {

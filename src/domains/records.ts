@@ -8,7 +8,7 @@ import type { Answer, Mx, Resolver } from '../base/resolver.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc } from './dmarc.ts'
+import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc, reportsTo } from './dmarc.ts'
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 
 export type DnsRecord = RowOf<'records'>
@@ -84,10 +84,16 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
 }
 
 /** A published record keeps its other tags, so that reports go to the same addresses as before. */
-function dmarcRecord(reader: Reader, { dmarc_policy, key, name }: RowOf<'domains'>): Wanted {
+function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): Wanted {
+  const { dmarc_policy, key, name } = domain
   const host = dmarcHost(name, dmarc_policy)
   const observed = recordsOf(reader, key).find((row) => row.record_type === 'DMARC' && row.name === host)?.observed
-  return { record_type: 'DMARC', name: host, value: judgeDmarc(dmarc_policy, observed ?? null).value, required: 0 }
+  return {
+    record_type: 'DMARC',
+    name: host,
+    value: judgeDmarc(dmarc_policy, observed ?? null, reportsTo(domain)).value,
+    required: 0,
+  }
 }
 
 /** Sets the wanted policy of a domain's DMARC record. */

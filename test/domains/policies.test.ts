@@ -8,7 +8,8 @@ import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
-import { withPolicy } from '../../src/domains/dmarc.ts'
+import { judgeDmarc, reportsTo, withPolicy } from '../../src/domains/dmarc.ts'
+import { judgeRecipient } from '../../src/inbound/recipients.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/shelf.ts'
 import { db } from '../../src/store/query.ts'
@@ -116,11 +117,11 @@ test('DMARC: what is published, what it should say, and a warning before it is s
   assert.deepEqual([shown.record, shown.policy, shown.wanted], ['_dmarc.here.test', 'none', 'none'])
   assert.equal(shown.next, 'quarantine')
   const stricter = await commands.json('domain', 'dmarc', 'here.test', '--policy', 'quarantine')
-  assert.equal(stricter.value, 'v=DMARC1; p=quarantine;')
+  assert.equal(stricter.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
   assert.match(stricter.warning, /put aside mail in the name of here\.test/)
   const { records } = await commands.json('domain', 'records', 'here.test')
   const dmarc = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
-  assert.equal(dmarc.value, 'v=DMARC1; p=quarantine;')
+  assert.equal(dmarc.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;', 'v=DMARC1; p=none'])
   assert.equal((await commands.json('domain', 'dmarc', 'here.test')).published, null)
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;'])
@@ -246,5 +247,20 @@ test('advised: SPF of the domain itself where it has none, else what to add; CAA
   assert.deepEqual(
     caa.map(({ name, value }) => `${name} ${value}`),
     ['mx.here.test 0 issue "letsencrypt.org"', 'mta-sts.here.test 0 issue "letsencrypt.org"'],
+  )
+})
+
+test('reports of DMARC and TLS go to an address that this server takes, in the same organisation (D19, D78)', async () => {
+  const { records } = await commands.json('domain', 'records', 'here.test')
+  const values = (records as { record_type: string; value: string }[]).map(({ value }) => value)
+  const named = values.flatMap((value) => [...value.matchAll(/rua=mailto:([^;]+)/g)].map(([, address]) => address!))
+  assert.ok(values.some((value) => /^v=TLSRPTv1; rua=mailto:postmaster@bounce\.here\.test$/.test(value)))
+  assert.ok(named.length > 0)
+  const { keyring, store } = postrider.appliance.deps
+  for (const address of named)
+    assert.partialDeepStrictEqual(judgeRecipient({ keyring, store }, address), { kind: 'role' })
+  assert.equal(
+    judgeDmarc('none', null, reportsTo({ name: 'here.test', mail_from_prefix: 'bounce' })).value,
+    'v=DMARC1; p=none; rua=mailto:postmaster@bounce.here.test;',
   )
 })

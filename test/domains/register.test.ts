@@ -289,7 +289,12 @@ test('the records of a domain: two DKIM keys, SPF and MX below the prefix, DMARC
     .filter(({ record_type }) => record_type !== 'DKIM')
     .toSorted((a, b) => (a.record_type < b.record_type ? -1 : 1))
   assert.deepEqual(others, [
-    { record_type: 'DMARC', name: '_dmarc.example.co.uk', value: 'v=DMARC1; p=none;', required: false },
+    {
+      record_type: 'DMARC',
+      name: '_dmarc.example.co.uk',
+      value: 'v=DMARC1; p=none; rua=mailto:postmaster@rp.news.shop.example.co.uk;',
+      required: false,
+    },
     {
       record_type: 'MAIL_FROM_MX',
       name: 'rp.news.shop.example.co.uk',
