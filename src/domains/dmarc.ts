@@ -88,8 +88,8 @@ export const observedDmarc = (found: Published | null): string | null =>
 
 /**
  * The address for reports about a domain's mail (DMARC, TLS). Its host always receives here, whoever receives for the
- * domain itself (RFC 5321 §4.5.1, D46), and lies in the same organisational domain, so that no further record must allow
- * the reports.
+ * domain itself (RFC 5321 §4.5.1, D46), and lies in the same organisational domain, so that no further record must
+ * allow the reports.
  */
 export const reportsTo = ({ mail_from_prefix, name }: Pick<Domain, 'mail_from_prefix' | 'name'>): string =>
   `postmaster@${mail_from_prefix}.${name}`
