@@ -163,7 +163,7 @@ test('the API takes each standing, and suppresses only for who may (D127)', asyn
     assert.equal((await postrider.api('POST', path, wrong)).status, 422)
     const narrow = await postrider.tokenFor(postrider.user, ['contacts:write'])
     const refused = await postrider.api('POST', path, document('contacts', { contacts }), {
-      Authorization: `Bearer ${narrow}`,
+      authorization: `Bearer ${narrow}`,
     })
     assert.deepEqual([refused.status, refused.body.errors[0].code], [403, 'insufficient_scope'])
   })
