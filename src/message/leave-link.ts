@@ -20,15 +20,16 @@ const CELL = /^(?:table|caption|td|th|tr|tbody|thead|tfoot|body|html)$/
 const BLOCK =
   /^(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|main|menu|nav|ol|p|pre|section|table|ul)$/
 
-const ZERO = /^[-+]?0*\.?0+(?![\d.])/
+// Each group of zeros begins at one place only, so that no number of zeros makes a pattern slow.
+const ZERO = /^[-+]?(?:0+(?:\.0+)?|\.0+)(?![\d.])/
 /** Style values that hide an element, by property; text in the colour of its background is not detected. */
 const HIDES: Record<string, RegExp> = {
   display: /^none/,
   visibility: /^(?:hidden|collapse)/,
   'content-visibility': /^hidden/,
-  opacity: /^(?:0*\.?0+(?![\d.])|0*\.0)/,
+  opacity: /^(?:0+(?![\d.])|0*\.0)/,
   // Nobody reads letters of one pixel.
-  'font-size': /^(?:0*\.?0+(?![\d.])|0*1?(?:\.\d+)?px)/,
+  'font-size': /^(?:(?:0+(?:\.0+)?|\.0+)(?![\d.])|0*1?(?:\.\d+)?px)/,
   font: /(?:^|\s)0[a-z%]{0,3}(?:[\s/]|$)/,
   height: ZERO,
   width: ZERO,

@@ -194,3 +194,12 @@ describe('the footer', () => {
     })
   })
 })
+
+for (const property of ['width', 'font-size', 'opacity', 'max-height', 'zoom'])
+  test(`a long row of zeros in a style costs no more than other text: ${property} (D61)`, () => {
+    const html = `<p style="${property}:${'0'.repeat(100_000)}1">${LINK}</p>`
+    assert.equal(
+      costingAtOnce(2000, () => hasUnsubscribeLink(html)),
+      true,
+    )
+  })

@@ -41,6 +41,9 @@ const LEAVING = around(
   ['', '<p><a href="{{unsubscribe_url}}">', ''],
   ['<p style="', 'opacity : 0 ; ', '">{{unsubscribe_url}}'],
   ['<p style="', '/* */', '">'],
+  ['<p style="width:', '0', '1">'],
+  ['<p style="font-size:', '0', '.1">'],
+  ['<p style="opacity:', '0', '1">'],
   ['', '<title>', ''],
 )
 
