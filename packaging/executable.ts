@@ -83,6 +83,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
       ...(await bundle('bin/postrider.ts', join(folder, 'main.mjs'))),
       ...(await bundle('src/outbound/delivery/worker.ts', join(folder, 'worker.mjs'))),
       ...(await bundle('src/inbound/reader.ts', join(folder, 'reader.mjs'))),
+      ...(await bundle('src/console/apart-worker.ts', join(folder, 'apart-worker.mjs'))),
     ]
     const node = join(folder, 'node')
     placeNode(arch, node)
@@ -102,6 +103,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
         'better_sqlite3.node': join(ROOT, `node_modules/better-sqlite3/prebuilds/${platform}-${arch}.node`),
         'worker.mjs': join(folder, 'worker.mjs'),
         'reader.mjs': join(folder, 'reader.mjs'),
+        'apart-worker.mjs': join(folder, 'apart-worker.mjs'),
         ...(await consoleAssets(folder)),
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },

@@ -1,21 +1,14 @@
-// A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
-// tracking and no working unsubscribe link. The mail that is really sent is made by message/campaign.ts.
-import { withFooter } from '../message/footer.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, strayBraces, valueOf, type Values } from '../message/template.ts'
+// What a campaign will look like: the contact whose data fills its tags (message/rendered.ts), and tags that would be
+// empty.
+import type { Content } from '../message/rendered.ts'
+import { cutTemplate, strayBraces, valueOf, type Values } from '../message/template.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
-import type { Campaign } from './edit.ts'
 
 export { valuesOf } from '../message/identity.ts'
 
-export interface Rendered {
-  subject: string
-  html: string
-  text: string | null
-}
-
-type Content = Pick<Campaign, 'subject' | 'body_html' | 'body_text'>
+export { render, type Rendered } from '../message/rendered.ts'
 
 /** Tags that every contact has. */
 const LEAVE = ['unsubscribe_url', 'unsubscribe_mailto']
@@ -33,16 +26,6 @@ export function exampleContact(
     .orderBy('key', 'desc')
     .limit(1)
   return reader.first(newest.where('status', '=', 'subscribed')) ?? reader.first(newest)
-}
-
-/** Subject and bodies with their values. */
-export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
-  const { html, text } = withFooter({ html: body_html, text: body_text }, false)
-  return {
-    subject: fill(cutTemplate(subject), values, oneLine),
-    html: fill(cutTemplate(html), values, escapeHtml),
-    text: text === null ? null : fill(cutTemplate(text), values),
-  }
 }
 
 const textsIn = ({ body_html, body_text, subject }: Content): string[] => [subject, body_html, body_text ?? '']

@@ -9,7 +9,7 @@ import type { ApiDeps } from '../api/deps.ts'
 import type { Inside } from '../api/inside.ts'
 import { People } from '../api/person.ts'
 import { MAX_FIELDS, withForm } from './fields.ts'
-import { render, valuesOf } from '../campaigns/render.ts'
+import { valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
 import { form } from './forms.ts'
@@ -236,10 +236,8 @@ async function preview({ deps }: Shared, visit: Visit, id: string): Promise<Resp
     name: contact ? text(contact, 'name') : 'Ann',
     custom_fields: contact ? JSON.stringify(contact.attributes['custom_fields'] ?? {}) : null,
   })
-  return framed(visit.context, render(content, values).html, {
-    addressOf: (url) => pictureAddress(deps, url),
-    styled: true,
-  })
+  const addressOf = (url: string): string => pictureAddress(deps, url)
+  return framed(visit.context, { content, values }, { addressOf, styled: true })
 }
 
 /** Opens another person's account for the operator; with null, the operator's own account. */

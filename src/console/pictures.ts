@@ -12,9 +12,8 @@ const LIFE = 10 * MINUTE
 const MAC_BYTES = 16
 const MB = 1024 * 1024
 const RULES = { timeout: 10 * SECOND, maxBytes: 10 * MB, redirects: 3 }
-/** The most fetches at once; a page shows at most MOST_PICTURES pictures. */
+/** The most fetches at once; a page shows a hundred pictures. */
 const AT_ONCE = 6
-export const MOST_PICTURES = 100
 /** Types of pictures that cannot contain a script; SVG can. */
 const TYPES = /^image\/(?:png|jpe?g|gif|webp|avif|bmp)$/i
 

@@ -154,3 +154,31 @@ test('what takes apart is seen', () => {
   for (const code of ['// JSON.parse(text)', "import type { A } from 'mailauth'", '/* a.exec(b) */', 'a.test(text)'])
     assert.ok(!takesApart(code), code)
 })
+
+/** Libraries whose work grows faster than what a stranger wrote, and the files that give them nothing uncounted. */
+const COUNTED: Record<string, readonly string[]> = {
+  'sanitize-html': ['console/harmless.ts'],
+  'html-to-text': ['message/compose.ts'],
+  'csv-parse/sync': ['console/table.ts'],
+  'csv-parse': ['cli/csv.ts'],
+}
+
+test('a library of pages and lists is imported where its input is counted first, and nowhere else (D125, D126)', () => {
+  for (const [library, places] of Object.entries(COUNTED)) {
+    const importing = new RegExp(`^import (?!type\\b)[^;]*?from '${library}'`, 'm')
+    assert.deepEqual(
+      files.filter((file) => importing.test(readFileSync(join(SRC, file), 'utf8'))),
+      places,
+    )
+  }
+})
+
+test('the console reads pages and lists of strangers in its worker threads alone (D125)', () => {
+  const calls = /\b(?:harmless|harmlessPage|readTable|render)\(/
+  assert.deepEqual(
+    files.filter(
+      (file) => file.startsWith('console/') && calls.test(withoutComments(readFileSync(join(SRC, file), 'utf8'))),
+    ),
+    ['console/apart-worker.ts', 'console/harmless.ts', 'console/table.ts'],
+  )
+})

@@ -1,7 +1,7 @@
 // Pages of strangers that cost more than they weigh: their tags are counted before a library sees them.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { harmless } from '../../src/console/shown-html.ts'
+import { harmless } from '../../src/console/harmless.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { isBeyondBounds, MOST_OPEN, MOST_TAGS } from '../../src/message/html-bounds.ts'
 

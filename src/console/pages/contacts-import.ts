@@ -5,7 +5,7 @@ import { OperatorError } from '../../base/errors.ts'
 import type { BroughtContact } from '../../campaigns/bring.ts'
 import { columnsOf, contactOf, type Columns } from '../../campaigns/import-columns.ts'
 import { STANDINGS } from '../../campaigns/standing.ts'
-import { readTable } from '../csv.ts'
+import { tableApart } from '../apart.ts'
 import { form } from '../forms.ts'
 import { counted, badge, count, table, type Html } from '../parts.ts'
 import type { Form } from '../place.ts'
@@ -37,7 +37,7 @@ export async function readingOf(given: Form): Promise<Reading | string> {
   const held = given.get('held')
   if (!file && held === '') return 'Choose a file.'
   if (file && file.size > MAX_FILE) return 'The file has more than 5 MB; "postrider contacts import" takes larger ones.'
-  const read = readTable(file ? new Uint8Array(await file.arrayBuffer()) : new TextEncoder().encode(held))
+  const read = await tableApart(file ? new Uint8Array(await file.arrayBuffer()) : new TextEncoder().encode(held))
   if (typeof read === 'string') return read
   const name = file ? file.name : given.get('held_name')
   try {

@@ -6,7 +6,8 @@ import { button, field, form } from '../forms.ts'
 import { badge, pageOf, pager, search, table, time } from '../parts.ts'
 import { done, lead, type Form, type Place } from '../place.ts'
 import { text, type Answer, type Visit } from '../visit.ts'
-import { csv, readTable } from '../csv.ts'
+import { tableApart } from '../apart.ts'
+import { csv } from '../csv.ts'
 
 const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
@@ -90,7 +91,7 @@ async function rowsOf(given: Form): Promise<{ email: string; reason: string }[] 
       .map((email) => ({ email: email.trim(), reason }))
       .filter(({ email }) => email !== '')
   if (file.size > MAX_FILE) return 'The file has more than 5 MB; "postrider suppression import" takes larger ones.'
-  const read = readTable(new Uint8Array(await file.arrayBuffer()))
+  const read = await tableApart(new Uint8Array(await file.arrayBuffer()))
   if (typeof read === 'string') return read
   const at = (names: RegExp): number => read.titles.findIndex((title) => names.test(title))
   const email = at(/^e-?mail|^address|^recipient/i)

@@ -1,0 +1,26 @@
+// A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
+// tracking and no working unsubscribe link. The mail that is really sent is made by campaign.ts.
+import { withFooter } from './footer.ts'
+import { cutTemplate, escapeHtml, fill, oneLine, type Values } from './template.ts'
+
+export interface Rendered {
+  subject: string
+  html: string
+  text: string | null
+}
+
+export interface Content {
+  subject: string
+  body_html: string
+  body_text: string | null
+}
+
+/** Subject and bodies with their values. */
+export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
+  const { html, text } = withFooter({ html: body_html, text: body_text }, false)
+  return {
+    subject: fill(cutTemplate(subject), values, oneLine),
+    html: fill(cutTemplate(html), values, escapeHtml),
+    text: text === null ? null : fill(cutTemplate(text), values),
+  }
+}
