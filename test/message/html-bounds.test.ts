@@ -1,9 +1,11 @@
 // Pages of strangers that cost more than they weigh: their tags are counted before a library sees them.
 import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
 import { test } from 'node:test'
 import { harmless } from '../../src/console/harmless.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { isBeyondBounds, MOST_OPEN, MOST_TAGS } from '../../src/message/html-bounds.ts'
+import { seeded } from '../kit/seeded.ts'
 
 /** Pages that nest deeper for a library than end tags in them suggest. */
 const BOMBS = {
@@ -42,4 +44,35 @@ test('ordinary pages are within the bounds: long lists, open paragraphs, tables 
     '<a href="x>y">z</a>',
   ])
     assert.ok(!isBeyondBounds(`<html><body>${piece.repeat(2000)}</body></html>`), piece)
+})
+
+/** The parser that the libraries read pages with. */
+interface Library {
+  Parser: new (heard: { onopentagname: () => void; onclosetag: () => void }) => { end: (html: string) => void }
+}
+const { Parser } = createRequire(createRequire(import.meta.url).resolve('sanitize-html'))('htmlparser2') as Library
+
+/** Where the readings of two parsers part: elements of text, comments, foreign elements, ends that are none. */
+const PIECES =
+  '<b> </b> <p> </p> <i > </i> <!-- --> --!> <!--> <! <? <title> </title> <title/> </title <script> </script> <xmp> </xmp> <textarea/> <textarea> </textarea> <style </style / /> " \' = a=" <svg> </svg> <math> <desc> <![CDATA[ ]]> <tr> <td> </td> <li> </li> <table> </table> <br> </br> <noscript> </noscript> <plaintext> <iframe> </iframe> x'.split(
+    ' ',
+  )
+
+test('no page nests deeper for the library than was counted: random pages, read by both (D125)', () => {
+  const random = seeded(125)
+  let deep = 0
+  for (let n = 0; n < 1500; n++) {
+    const unit = Array.from({ length: 1 + Math.floor(random() * 7) }, () => {
+      const piece = PIECES[Math.floor(random() * PIECES.length)]!
+      return random() < 0.1 ? `${piece} ` : piece
+    }).join('')
+    const page = unit.repeat(MOST_OPEN * 2)
+    let open = 0
+    let most = 0
+    new Parser({ onopentagname: () => (most = Math.max(most, ++open)), onclosetag: () => open-- }).end(page)
+    if (most <= MOST_OPEN) continue
+    deep++
+    assert.ok(isBeyondBounds(page), `${most} open for the library: ${unit}`)
+  }
+  assert.ok(deep > 200)
 })
