@@ -8,11 +8,13 @@ import { openInstance, type Instance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import type { LogDamage } from '../store/log-scan.ts'
 import { explained } from '../store/open.ts'
+import { giveUpRoom } from '../store/room.ts'
 
 /** Opens the data directory and its lock. Throws an OperatorError with one sentence. */
 export function openData({ data_dir, privacy }: Config, clock: Clock, log: Log): Instance & { release: () => void } {
   let release: (() => void) | undefined
   try {
+    giveUpRoom(data_dir)
     // The lock comes first: while a server runs, nothing may be opened, created or migrated.
     release = takeLock(data_dir)
     if (!release)

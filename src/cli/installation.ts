@@ -27,11 +27,12 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
+import { ROOM_FILE } from '../store/room.ts'
 import { namedConfig, SYSTEM_CONFIG, type Invocation } from './open.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
 /** Names that show that a directory is, or was, a data directory. */
-const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.lock', 'spool']
+const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.lock', ROOM_FILE, 'spool']
 
 const isRoot = (): boolean => process.getuid?.() === 0
 

@@ -5,7 +5,9 @@ import { TIME_MARKER } from '../base/doubt.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
+import { reserveOf } from '../base/space.ts'
 import { explainedFile } from '../store/open.ts'
+import { keepRoom } from '../store/room.ts'
 import type { Appliance } from './appliance.ts'
 import { ownConfigOf, serverLog, type Invocation } from './open.ts'
 import { complain, standardTerminal } from './terminal.ts'
@@ -43,6 +45,7 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   // Loaded here, because most commands need no server.
   const { startAppliance } = await import('./appliance.ts')
   const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER })
+  keepRoom(config.data_dir, reserveOf(config))
   const readAgain = async (): Promise<void> => {
     try {
       // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.

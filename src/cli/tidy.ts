@@ -1,5 +1,6 @@
 // The hourly tasks: delete data at the end of its retention time, and return the space to the disk.
 import { DAY } from '../base/clock.ts'
+import { reserveOf } from '../base/space.ts'
 import { forgetClients } from '../accounts/oauth-clients.ts'
 import { forgetGrants } from '../accounts/oauth-grants.ts'
 import { forgetSessions } from '../accounts/sessions.ts'
@@ -13,6 +14,7 @@ import { forgetSoftBounces } from '../outbound/suppressions/suppressions.ts'
 import type { Store } from '../store/database.ts'
 import { removeOldEvents } from '../store/event-sums.ts'
 import { removeCopies } from '../store/open.ts'
+import { keepRoom } from '../store/room.ts'
 import { readUpTo } from '../webhooks/cursor.ts'
 import { removeOldDeliveries } from '../webhooks/retention.ts'
 import type { Engine } from './engine.ts'
@@ -47,6 +49,7 @@ export async function tidy(deps: ApiDeps, { doubtful, engine, keys }: Kept): Pro
   if ((await releaseLapsed(store, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
   removeNoted(config.data_dir, now)
+  keepRoom(config.data_dir, reserveOf(config))
   await spool.emptyQuarantine(now - QUARANTINE)
   const { events, inbound, outbound_bodies } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)

@@ -1,11 +1,12 @@
 // Allows one server per data directory. The lock is an exclusive transaction on a small separate database: the system
 // releases it when the process ends, for whatever reason. It is taken before any other file is opened. The file of the
 // lock is never written, so that a full disk does not prevent the lock.
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
-import { makeDataDir } from './open.ts'
+import { DATABASE, makeDataDir } from './open.ts'
 
 /** Keeps a reference to each lock: otherwise it would be garbage-collected, and so closed. */
 const held = new Set<Database.Database>()
@@ -23,6 +24,10 @@ export function takeLock(dataDir: string): (() => void) | undefined {
     // Writes nothing to the disk, not even a journal.
     lock.pragma('journal_mode = memory')
     lock.exec('begin exclusive')
+    if (isServed(dataDir)) {
+      lock.close()
+      return undefined
+    }
     held.add(lock)
     return () => {
       held.delete(lock)
@@ -35,5 +40,50 @@ export function takeLock(dataDir: string): (() => void) | undefined {
     throw new OperatorError(
       `${file} cannot be locked (${codeOf(thrown)}); see that the disk has room and is not read-only, and that Postrider runs as the owner of ${dataDir}.`,
     )
+  }
+}
+
+/** Where SQLite puts the lock of an exclusive transaction: its PENDING_BYTE. */
+const EXCLUSIVE = '1073741824'
+
+/**
+ * Whether another process has the database open and holds a lock file whose name was taken from it: the file can be
+ * moved or removed, its lock cannot. Linux alone says who holds locks; elsewhere false.
+ */
+function isServed(dataDir: string): boolean {
+  const shared = statSync(join(dataDir, `${DATABASE}-shm`), { throwIfNoEntry: false, bigint: true })?.ino
+  if (shared === undefined) return false
+  const locks = locksOfSystem()
+  return locks.some(
+    ({ first, inode, kind, pid }) =>
+      kind === 'WRITE' &&
+      first === EXCLUSIVE &&
+      pid !== String(process.pid) &&
+      locks.some((other) => other.pid === pid && other.inode === String(shared)) &&
+      hasOpenEmpty(pid, inode),
+  )
+}
+
+function locksOfSystem(): { kind: string; pid: string; inode: string; first: string }[] {
+  try {
+    const lines = readFileSync('/proc/locks', 'utf8').trim().split('\n')
+    return lines.map((line) => {
+      const [, , , kind = '', pid = '', place = '', first = ''] = line.trim().split(/\s+/)
+      return { kind, pid, inode: place.split(':').at(-1)!, first }
+    })
+  } catch {
+    return []
+  }
+}
+
+/** Whether a process has a file open that is empty, as a lock file is and a database that is written is not. */
+function hasOpenEmpty(pid: string, inode: string): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+      const file = statSync(`/proc/${pid}/fd/${fd}`, { throwIfNoEntry: false, bigint: true })
+      return file !== undefined && String(file.ino) === inode && file.size === 0n
+    })
+  } catch {
+    return false
   }
 }

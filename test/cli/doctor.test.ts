@@ -94,7 +94,7 @@ ${certificate(HOST, Date.now())}`)
     Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
     [],
   )
-  assert.equal(Object.keys(rest).length, 10)
+  assert.equal(Object.keys(rest).length, 11)
   assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
   assert.match(disk!.detail, /free at/)
   assert.equal(code, disk!.status === 'fail' ? 1 : 0)

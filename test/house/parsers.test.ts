@@ -56,6 +56,7 @@ const REASONS: Record<string, readonly string[]> = {
     'cli/certificates.ts',
     'cli/installation.ts',
     'cli/open.ts',
+    'cli/server-names.ts',
     'outbound/shaping.ts',
     'privacy/ledger.ts',
     'store/copy.ts',

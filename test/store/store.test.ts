@@ -487,6 +487,43 @@ describe('the lock of a data directory', () => {
   })
 })
 
+describe('a lock file that was moved away while its server runs', () => {
+  for (const [what, away] of [
+    ['moved', (file: string) => renameSync(file, `${file}.away`)],
+    ['removed', (file: string) => rmSync(file)],
+  ] as const)
+    test(`${what}: no second server starts`, async (t) => {
+      if (!existsSync('/proc/locks')) return t.skip('this system does not say who holds a lock')
+      const dir = dataDir()
+      mkdirSync(dir, { mode: 0o700 })
+      const source = (name: string): string => JSON.stringify(new URL(`../../src/store/${name}`, import.meta.url).href)
+      const holder = spawn(
+        process.execPath,
+        [
+          '--input-type=module',
+          '--eval',
+          `const { takeLock } = await import(${source('lock.ts')})
+           const { openStore } = await import(${source('open.ts')})
+           globalThis.held = [takeLock(${JSON.stringify(dir)}), openStore(${JSON.stringify(dir)})]
+           console.log('held')
+           setInterval(() => {}, 1e6)`,
+        ],
+        { stdio: ['ignore', 'pipe', 'inherit'] },
+      )
+      try {
+        await once(holder.stdout, 'data')
+        away(join(dir, 'serve.lock'))
+        assert.equal(takeLock(dir), undefined)
+      } finally {
+        holder.kill('SIGKILL')
+        await once(holder, 'exit')
+      }
+      const release = takeLock(dir)
+      assert.ok(release, 'the lock outlived its process')
+      release()
+    })
+})
+
 describe('pages of a list', () => {
   const AT = [3, 1, 2, 2, 2, 1, 3, 2, 1, 2]
 

@@ -1,0 +1,29 @@
+// The room that a server keeps for a start on a full disk (D121).
+import assert from 'node:assert/strict'
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { giveUpRoom, keepRoom, ROOM, ROOM_FILE } from '../../src/store/room.ts'
+
+const dir = mkdtempSync(join(tmpdir(), 'postrider-room-'))
+const file = join(dir, ROOM_FILE)
+after(() => rmSync(dir, { recursive: true }))
+
+test('room is made of octets, not of holes, and only while the disk has more than its reserve', () => {
+  keepRoom(dir, 1000, 1000 + 4 * ROOM - 1)
+  assert.ok(!existsSync(file))
+  keepRoom(dir, 1000, 1000 + 4 * ROOM)
+  const { blocks, mode, size } = statSync(file)
+  assert.equal(size, ROOM)
+  assert.ok(blocks * 512 >= ROOM / 2)
+  assert.equal(mode & 0o777, 0o600)
+})
+
+test('room is given up at a start on a full disk alone', () => {
+  giveUpRoom(dir, ROOM)
+  assert.ok(existsSync(file))
+  giveUpRoom(dir, 0)
+  assert.ok(!existsSync(file))
+  giveUpRoom(dir, 0)
+})
