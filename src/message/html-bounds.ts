@@ -13,6 +13,8 @@ const ENDS_ITS_LIKE = /^(?:p|li|dd|dt|tr|td|th|option)$/
 /** Elements whose content may be text and not markup. */
 const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext|noscript)$/
 
+const FOREIGN = /^(?:svg|math)$/
+
 /** Whether a page has more tags, or more elements in each other, than the libraries are given. */
 export function isBeyondBounds(html: string): boolean {
   const open: string[] = []
@@ -27,6 +29,7 @@ export function isBeyondBounds(html: string): boolean {
   /** Before this offset everything is surely a comment. */
   let comment = 0
   let tags = 0
+  let foreign = false
   for (const { 1: mark = '', 2: given = '', index } of html.matchAll(/<([!?/]?)([a-z][^\s/>]*)?/gi)) {
     if (index < comment) continue
     const name = given.toLowerCase()
@@ -36,14 +39,18 @@ export function isBeyondBounds(html: string): boolean {
       if (isSurelyComment(html.slice(index, unsure))) comment = unsure
     } else if (name !== '' && ++tags > MOST_TAGS) return true
     else if (mark === '/') {
-      if (index >= unsure && counts.get(name)) while (pop() !== name);
+      // For a library the slash of `</b/>` is of the name.
+      if (name !== '' && index >= unsure && counts.get(name) && html[index + 2 + name.length] !== '/')
+        while (pop() !== name);
     } else if (name !== '' && !VOID.test(name)) {
       if (open.at(-1) === name && ENDS_ITS_LIKE.test(name)) pop()
-      if (open.push(name) > MOST_OPEN) return true
-      counts.set(name, (counts.get(name) ?? 0) + 1)
-      if (index < unsure) continue
-      unsure = readAttributes(html, index + 1 + name.length).end
-      if (RAW.test(name)) unsure = endOfText(html, name, unsure)
+      foreign ||= FOREIGN.test(name)
+      const end = index < unsure ? undefined : readAttributes(html, index + 1 + name.length).end
+      // Libraries end `<x/>` at once within foreign elements: no end tag is known to be its own.
+      const own = !foreign || (end !== undefined && !/\/\s*>$/.test(html.slice(index, end))) ? name : ''
+      if (open.push(own) > MOST_OPEN) return true
+      counts.set(own, (counts.get(own) ?? 0) + 1)
+      if (end !== undefined) unsure = RAW.test(name) ? endOfText(html, name, end) : end
     }
   }
   return false

@@ -14,6 +14,8 @@ const BOMBS = {
   'end tags in attributes': '<b title="</b>">',
   'end tags in raw text': '<b><title></b></title>',
   'end tags of other elements': '<i></b>',
+  'end tags with a slash': '<b></b/>',
+  'elements that end at once in foreign ones': '<svg><b/><p></b>',
 }
 
 for (const [name, piece] of Object.entries(BOMBS))
