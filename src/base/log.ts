@@ -2,6 +2,7 @@
 // only where an operator needs them to follow a mail.
 import { iso, type Clock } from './clock.ts'
 import { counters } from './counters.ts'
+import { codeOf } from './errors.ts'
 import { newId } from './ids.ts'
 
 export const LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -70,6 +71,11 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
     always: (event, fields) => line('info', event, fields),
     fault(where, thrown) {
       const id = newId(clock.now())
+      // A full disk is trouble of this machine and not a fault of the program, wherever it is met.
+      if (/^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/.test(codeOf(thrown))) {
+        line('error', 'trouble', { what: where, reason: 'The disk is full.', code: codeOf(thrown), id })
+        return id
+      }
       counters.faults.add()
       line('error', 'fault', {
         where,

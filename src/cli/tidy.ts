@@ -34,10 +34,8 @@ interface Kept extends Pick<Engine, 'engine' | 'keys'> {
 export async function tidy(deps: ApiDeps, { doubtful, engine, keys }: Kept): Promise<void> {
   const { clock, config, spool, store } = deps
   const now = clock.now()
-  if (doubtful) {
-    if ((await releaseLapsed(store, now)) > 0) engine.ring()
-    return
-  }
+  // A lease that a wrong date ends would send a mail twice that is under way.
+  if (doubtful) return
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
   await settleReceivers(store, now)
