@@ -10,6 +10,8 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { addNotice } from '../accounts/notices.ts'
+import { userByKey } from '../accounts/users.ts'
+import { isReadHere } from '../inbound/recipients.ts'
 import { blockErased } from '../outbound/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { redact } from '../store/erasing.ts'
@@ -167,15 +169,20 @@ export class Privacy {
   }
 
   async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<Done> {
-    const { clock, config, keyring, noticed } = this.#deps
+    const { clock, config, keyring, noticed, store } = this.#deps
     const file = await writeBundle(this.#deps, user_key, id, address)
-    const link = exportUrl(keyring, config.http.public_url, id, clock.now())
+    // Others may read mail that comes to this server, so that no link goes there.
+    const owner = userByKey(store, user_key)
+    const way =
+      owner && isReadHere({ store, keyring }, owner.email)
+        ? `is ready. Mail to your address comes to this server, where others may read it, so this mail has no link: whoever runs the server fetches the export within 24 hours with\n\npostrider export fetch ${id}`
+        : `can be fetched for 24 hours:\n\n${exportUrl(keyring, config.http.public_url, id, clock.now())}`
     const tell = (tx: Tx): void => {
       const notice = {
         user_key,
         domain_key: null,
         subject: 'An export of a recipient’s data is ready',
-        text: `The export that was asked for (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) can be fetched for 24 hours:\n\n${link}\n\nIt holds personal data: hand it to nobody but the person it is about.\n`,
+        text: `The export that was asked for (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) ${way}\n\nIt holds personal data: hand it to nobody but the person it is about.\n`,
       }
       addNotice(tx, notice, clock.now())
       tx.afterCommit(noticed)

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import yauzl from 'yauzl'
 import { DAY } from '../../src/base/clock.ts'
+import { db } from '../../src/store/query.ts'
 import { Commands } from '../cli/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -215,4 +216,20 @@ test('export list and export fetch', async () => {
   } finally {
     await commands.close()
   }
+})
+
+test('no link to an export is mailed to an address whose mail comes to this server', async () => {
+  const { deps } = postrider.appliance
+  await deps.store.write((tx) =>
+    tx.run(db.updateTable('users').set({ email: 'me@here.test' }).where('key', '=', postrider.user.key)),
+  )
+  await send({ to: ADDRESS })
+  const asked = await postrider.api('GET', `/recipients/${ADDRESS}/data`)
+  assert.equal(asked.status, 202, JSON.stringify(asked.body))
+  const told = await until(
+    () => deps.store.first(db.selectFrom('notices').select('text').where('subject', 'like', '%export%')),
+    'the notice',
+  )
+  assert.doesNotMatch(told.text, /\/exports\//)
+  assert.match(told.text, new RegExp(`postrider export fetch ${asked.body.data.id}`))
 })

@@ -1,0 +1,23 @@
+// What the log says of failures.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { counters } from '../../src/base/counters.ts'
+import { createLog } from '../../src/base/log.ts'
+import { ManualClock } from '../kit/clock.ts'
+
+const faults = (): number => counters.faults.values().reduce((sum, [, count]) => sum + count, 0)
+
+test('a full disk is logged as trouble and is not a fault of the program, wherever it is met', () => {
+  const lines: string[] = []
+  const log = createLog({ clock: new ManualClock(), level: 'info', form: 'json', write: (line) => lines.push(line) })
+  const before = faults()
+  for (const code of ['SQLITE_FULL', 'ENOSPC', 'EDQUOT'])
+    assert.match(log.fault('loop queue', Object.assign(new Error('full'), { code })), /^[0-9a-f-]{36}$/)
+  assert.deepEqual(
+    lines.map((line) => JSON.parse(line) as Record<string, string>).map(({ code, event, what }) => [event, what, code]),
+    ['SQLITE_FULL', 'ENOSPC', 'EDQUOT'].map((code) => ['trouble', 'loop queue', code]),
+  )
+  assert.equal(faults(), before)
+  log.fault('loop queue', new Error('something else'))
+  assert.equal(faults(), before + 1)
+})
