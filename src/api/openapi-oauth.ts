@@ -113,6 +113,44 @@ const SERVER = object(
   },
 )
 
+const query = (name: string, description: string, required: boolean, schema: Json = {}): Json => ({
+  name,
+  in: 'query',
+  required,
+  description,
+  schema: { type: 'string', ...schema },
+})
+
+const page = (description: string): Json => ({ description, content: { 'text/html': { schema: { type: 'string' } } } })
+
+const AUTHORIZE: Json = {
+  get: operation('authorizeOauthClient', 'Ask a person to let a program in (OAuth 2.1 §4.1.1), in a browser', {
+    parameters: [
+      query('response_type', 'What the program wants.', true, { enum: ['code'] }),
+      query('client_id', 'The id that was registered, or the URL of the client’s metadata document.', true),
+      query('redirect_uri', 'Where the person is led back to: one of the client’s own.', false, { format: 'uri' }),
+      query('code_challenge', 'The S256 challenge of the verifier (RFC 7636).', true),
+      query('code_challenge_method', 'How the challenge was made.', true, { enum: ['S256'] }),
+      query('scope', 'mcp:use when absent.', false),
+      query('state', 'Comes back unchanged.', false),
+      query('resource', 'What the token is for (RFC 8707); /mcp when absent.', false, { format: 'uri' }),
+    ],
+    responses: {
+      '200': page('The page on which the person signs in, and allows or refuses.'),
+      '303': {
+        description:
+          'Back to the program with `code`, or with `error` and `error_description`; `state` and `iss` with both.',
+        headers: {
+          Location: { description: 'The redirect URI with the answer.', required: true, schema: { type: 'string' } },
+        },
+      },
+      '400': page('The client or its redirect URI is not known here: nobody is led anywhere.'),
+      '429': page('Too many requests of this address.'),
+      '503': page('The client’s metadata document cannot be fetched at present.'),
+    },
+  }),
+}
+
 const REGISTER: Json = {
   post: operation('registerOauthClient', 'Register an MCP client (RFC 7591)', {
     requestBody: {
@@ -193,6 +231,7 @@ const REVOKE: Json = {
 export function oauthPaths(publicUrl: string): Record<string, Json> {
   const servers = [{ url: publicUrl, description: 'This server, beside the API.' }]
   const paths: Record<string, Json> = {
+    '/oauth/authorize': AUTHORIZE,
     '/oauth/register': REGISTER,
     '/oauth/token': TOKENS,
     '/oauth/revoke': REVOKE,

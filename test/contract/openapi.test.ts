@@ -195,6 +195,7 @@ test('the OAuth endpoints answer as they are described', async () => {
   assert.deepEqual(
     outside.map(([path]) => path),
     [
+      '/oauth/authorize',
       '/oauth/register',
       '/oauth/token',
       '/oauth/revoke',
@@ -206,7 +207,12 @@ test('the OAuth endpoints answer as they are described', async () => {
   const says = (path: string, method: string, status: number): object =>
     document.paths[path]![method]!.responses[status]!.content!['application/json']!.schema
   const fits = (schema: object, value: unknown) => assert.equal(described.faults(schema, value), undefined)
-  for (const [path, item] of outside) if ('get' in item) fits(says(path, 'get', 200), (await postrider.raw(path)).body)
+  for (const [path, item] of outside)
+    if ('get' in item && path !== '/oauth/authorize') fits(says(path, 'get', 200), (await postrider.raw(path)).body)
+  const asked = await postrider.raw('/oauth/authorize?response_type=code&client_id=unknown')
+  const described400 = document.paths['/oauth/authorize']!['get']!.responses['400']!
+  assert.equal(asked.status, 400)
+  assert.ok(asked.headers.get('content-type')?.startsWith(Object.keys(described400.content!)[0]!))
   const form = { 'content-type': 'application/x-www-form-urlencoded' }
   const client = await postrider.raw('/oauth/register', {
     method: 'POST',

@@ -17,6 +17,12 @@ function across(figure: HTMLElement, times: readonly number[]): uPlot.Scale {
   return span === 0 || first === undefined ? {} : { range: () => [Math.min(first, last! - span), last!] }
 }
 
+/** The range of bars: half a step before the first and after the last, so that both are as wide as the others. */
+function wholeBars(times: readonly number[]): uPlot.Scale {
+  const step = times.length > 1 ? times[1]! - times[0]! : 3600
+  return times.length === 0 ? {} : { range: () => [times[0]! - step / 2, times.at(-1)! + step / 2] }
+}
+
 function draw(): void {
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
     if (figure.querySelector('.uplot')) continue
@@ -48,7 +54,7 @@ function draw(): void {
       {
         width: figure.clientWidth,
         height: 240,
-        scales: { x: across(figure, times), y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+        scales: { x: wholeBars(times), y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
         axes: [axis, { ...axis, size: 60 }],
         series: [{}, ...series],
         cursor: { y: false },
@@ -81,7 +87,11 @@ function drawLines(): void {
         height,
         scales: { x: across(figure, times), y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
         axes: [axis, { ...axis, size: 60 }],
-        series: [{}, { label: figure.dataset['unit']!, stroke: colour, width: 2, points: { show: false } }],
+        // A line through one point is nothing: few points are shown as such.
+        series: [
+          {},
+          { label: figure.dataset['unit']!, stroke: colour, width: 2, points: { show: points.length < 50 } },
+        ],
         cursor: { y: false },
       },
       [times, points.map(([, value]) => value)],
