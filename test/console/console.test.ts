@@ -624,7 +624,9 @@ describe('mail', () => {
 
   test('pictures from elsewhere are shown when somebody asks, and this server fetches them', async () => {
     const picture = Buffer.from('89504e470d0a1a0a', 'hex')
-    const before = receiver.requests.length
+    // Webhooks of this account lead to the same receiver, at any time.
+    const fetched = () => receiver.requests.filter(({ path }) => !path.startsWith('/hook'))
+    const before = fetched().length
     receiver.answer = ({ path }, response) =>
       void response
         .writeHead(200, { 'content-type': path.startsWith('/ok') ? 'image/png' : 'image/svg+xml' })
@@ -638,7 +640,7 @@ describe('mail', () => {
     const [ok, bad, inside] = [...framed.matchAll(/<img src="([^"]*)"/g)].map(([, src]) =>
       src!.replaceAll('&amp;', '&'),
     )
-    assert.equal(receiver.requests.length, before, 'nothing is fetched before a browser asks')
+    assert.equal(fetched().length, before, 'nothing is fetched before a browser asks')
     // The frame has no cookies: the address is the proof.
     const answered = await postrider.page(ok!)
     assert.equal(answered.status, 200)
@@ -647,9 +649,9 @@ describe('mail', () => {
       ['image/png', 'nosniff'],
     )
     assert.deepEqual(Buffer.from(await answered.arrayBuffer()), picture)
-    assert.equal(receiver.requests.at(-1)!.path, '/ok.png?a=1&b=2')
+    assert.equal(fetched().at(-1)!.path, '/ok.png?a=1&b=2')
     assert.deepEqual(
-      ['cookie', 'referer'].filter((name) => name in receiver.requests.at(-1)!.headers),
+      ['cookie', 'referer'].filter((name) => name in fetched().at(-1)!.headers),
       [],
     )
     assert.equal((await postrider.page(bad!)).status, 404, 'SVG can hold programs')
