@@ -30,16 +30,20 @@ export function exampleContact(
 
 const textsIn = ({ body_html, body_text, subject }: Content): string[] => [subject, body_html, body_text ?? '']
 
+/** The most tags that the checks of a campaign look at; nobody reads more of them. */
+const MOST_TAGS = 200
+
 /** The tags that say nothing for contacts without a value. */
-const bareTags = (content: Content): string[] => [
-  ...new Set(
-    textsIn(content).flatMap((text) =>
-      cutTemplate(text).flatMap((piece) =>
-        typeof piece === 'string' || piece.otherwise !== undefined ? [] : [piece.tag],
+const bareTags = (content: Content): string[] =>
+  [
+    ...new Set(
+      textsIn(content).flatMap((text) =>
+        cutTemplate(text).flatMap((piece) =>
+          typeof piece === 'string' || piece.otherwise !== undefined ? [] : [piece.tag],
+        ),
       ),
     ),
-  ),
-]
+  ].slice(0, MOST_TAGS)
 
 /** The tags of a campaign for which no contact of the audience has a value. */
 export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
