@@ -158,6 +158,18 @@ export function changeToken(
   })
 }
 
+/** Whether a token is another one, or was made by it, or by one that it made. */
+export const comesFrom = (reader: Reader, key: number, maker: number): boolean =>
+  reader.first(
+    raw<{ key: number }>(
+      `with recursive line (key, maker_key) as (
+         select key, maker_key from tokens where key = ?
+         union all select t.key, t.maker_key from tokens t join line on t.key = line.maker_key)
+       select key from line where key = ?`,
+      [key, maker],
+    ),
+  ) !== undefined
+
 /** Revokes a token by its public id, and with it every token that it made; false when there is none. */
 export function revokeToken(store: Store, id: string): Promise<boolean> {
   return store.write((tx) => tx.run(db.deleteFrom('tokens').where('id', '=', id)).changes > 0)

@@ -12,6 +12,7 @@ import type { SignIns } from '../accounts/sign-in.ts'
 import { rateKey } from './client-address.ts'
 import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
+import { isOurs } from './origin.ts'
 import { page, readText, type Reading } from './pages.ts'
 import { People, type Person, type PersonDeps } from './person.ts'
 import { codePage, consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
@@ -106,7 +107,8 @@ async function act(shared: Shared, context: Context): Promise<Response> {
   // The proof in a sign-in form names no person. A second tab may still show such a form after the sign-in in the first
   // tab.
   const whose = action === 'sign-in' || action === 'code' ? undefined : person
-  if (!people.proves(context, form.get('proof') ?? '', whose, asking.query)) return stale(context)
+  if (!isOurs(deps, context) || !people.proves(context, form.get('proof') ?? '', whose, asking.query))
+    return stale(context)
   if (action === 'sign-in') return signIn(shared, context, asking, form)
   if (action === 'code') return secondFactor(shared, context, asking, form)
   if (action === 'sign-out') await people.signOut(context)

@@ -26,7 +26,14 @@ export const campaignTests = define('campaign-tests', {
       within: { type: 'campaigns', column: 'campaign_key' },
       id: 'testCampaign',
       scope: 'campaigns:write',
-      refuses: ['not_found', 'subscription_inactive', 'recipient_suppressed', 'domain_not_active', 'volume_exceeded'],
+      refuses: [
+        'not_found',
+        'subscription_inactive',
+        'agent_paused',
+        'recipient_suppressed',
+        'domain_not_active',
+        'volume_exceeded',
+      ],
       about: `Send one mail of a campaign to an address, with the name and the fields of the audience’s newest contact when the token has contacts:read, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
       async run({ attributes, caller, parent, parts }) {
         const campaign = rowOf<'campaigns'>(parent)
@@ -53,6 +60,9 @@ export const campaignTests = define('campaign-tests', {
           reply_to: campaign.reply_to === null ? null : textsOf(campaign.reply_to),
           track_opens: false,
           track_clicks: false,
+          agent_id: caller.agentId,
+          program: caller.program,
+          cappedToken: caller.cappedToken,
         })
         return { row: { key: email.key, id: email.id, email: attributes.email, outbound_email_id: email.id } }
       },

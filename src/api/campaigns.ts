@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
-import { field, type Call } from '../jsonapi/resource.ts'
+import { field, type Call, type Caller } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from '../campaigns/audiences.ts'
 import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from '../campaigns/edit.ts'
 import { campaignCounts, concludedOf } from '../campaigns/stats.ts'
@@ -162,9 +162,10 @@ export const campaigns = define('campaigns', {
         'not_editable',
       ],
       about: 'Edit a draft, or move a campaign by its status.',
-      run: async ({ parts, row, attributes }) => ({
-        row: { ...(await changeCampaign(depsOf(parts), row.key, attributes)) },
-      }),
+      run: async ({ caller, parts, row, attributes }) => {
+        if (attributes.status === 'scheduled' || attributes.status === 'sending') refuseBound(caller)
+        return { row: { ...(await changeCampaign(depsOf(parts), row.key, attributes)) } }
+      },
     },
     {
       kind: 'delete',
@@ -175,6 +176,15 @@ export const campaigns = define('campaigns', {
     },
   ],
 })
+
+/** A campaign has neither agent nor daily limit: a token with one of them prepares it, and starts none (D117). */
+function refuseBound({ agentId, maker }: Caller): void {
+  if (agentId === undefined && (maker?.daily ?? null) === null) return
+  throw refuse(
+    'insufficient_scope',
+    'This token has an agent or a daily limit, which campaigns do not have; a person, or a token without them, starts this campaign.',
+  )
+}
 
 export const campaignStats = define('campaign-stats', {
   table: 'campaigns',

@@ -1,9 +1,9 @@
 // Personal access tokens: create and revoke them. The plaintext is shown only once.
 import { z } from 'zod'
-import { Refusal } from '../base/errors.ts'
+import { refuse, Refusal } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
 import { SCOPES } from '../accounts/scopes.ts'
-import { createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
+import { comesFrom, createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
 import { define } from './deps.ts'
 import { EXTENSION } from './extension.ts'
 import { name } from './schemas.ts'
@@ -74,7 +74,16 @@ export const tokens = define('tokens', {
       scope: 'tokens:write',
       id: 'revokeToken',
       about: 'Revoke a token and the tokens that it made; they fail from the next request on.',
-      run: async ({ parts, row }) => void (await revokeToken(parts.store, row['id'] as string)),
+      run: async ({ caller, parts, row }) => {
+        const { maker } = caller
+        const bound = maker !== undefined && (maker.agentId !== null || maker.daily !== null)
+        if (bound && !comesFrom(parts.store, row.key, maker.key))
+          throw refuse(
+            'insufficient_scope',
+            'This token has an agent or a daily limit: it revokes itself and the tokens that it made, and no other.',
+          )
+        await revokeToken(parts.store, row['id'] as string)
+      },
     },
   ],
 })

@@ -16,7 +16,7 @@ import type { People } from '../api/person.ts'
 import { readObject, readText } from '../api/pages.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from './frame.ts'
-import { openedByHand } from './origin.ts'
+import { openedByHand } from '../api/origin.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
 /** A sign-in with the fields of a form that it interrupted, which are a few KB (D112). */

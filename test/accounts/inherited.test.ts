@@ -5,6 +5,7 @@ import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
 import { listUsers } from '../../src/accounts/users.ts'
 import { changeToken, createToken, listTokens } from '../../src/accounts/tokens.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
 
 let postrider: TestAppliance
 
@@ -96,4 +97,35 @@ test('a token with an agent sends as no other, and does not resume its own (D117
   assert.equal((await by(plaintext, 'POST', '/agents/bound/resume')).status, 403)
   assert.equal(codeOf(await send(plaintext)), 'agent_paused')
   assert.equal((await postrider.api('POST', '/agents/bound/resume')).status, 202)
+})
+
+test('a token with an agent or a limit starts no campaign, and its tests of campaigns are its own mail (D117)', async () => {
+  const domain = await postrider.activeDomain('news.test')
+  const kit = campaignKit(() => postrider)
+  const audience = await kit.audience(domain)
+  const campaign = await kit.draft(audience)
+  const start = (bearer: string): Promise<Answer> =>
+    by(bearer, 'PATCH', `/campaigns/${campaign}`, document('campaigns', { status: 'scheduled' }, { id: campaign }))
+  const tried = (bearer: string, email: string): Promise<Answer> =>
+    by(bearer, 'POST', `/campaigns/${campaign}/test`, document('campaign-tests', { email }))
+  const capped = await tokenWith({ daily: 1 })
+  const robot = await tokenWith({ agentId: 'robot' })
+  for (const { plaintext } of [capped, robot]) assert.equal(codeOf(await start(plaintext)), 'insufficient_scope')
+  assert.equal((await tried(capped.plaintext, 'one@there.test')).status, 201)
+  assert.equal(codeOf(await tried(capped.plaintext, 'two@there.test')), 'volume_exceeded')
+  const mail = await tried(robot.plaintext, 'three@there.test')
+  assert.equal(mail.status, 201)
+  const { body } = await postrider.api('GET', `/outbound-emails/${mail.body.data.attributes.outbound_email_id}`)
+  assert.equal(body.data.attributes.agent_id, 'robot')
+  assert.equal((await postrider.api('POST', '/agents/robot/pause')).status, 202)
+  assert.equal(codeOf(await tried(robot.plaintext, 'four@there.test')), 'agent_paused')
+})
+
+test('a token with an agent or a limit revokes itself and what it made, and no other token (D117)', async () => {
+  const { plaintext, token } = await tokenWith({ daily: 3 })
+  const other = await tokenWith({})
+  assert.equal(codeOf(await by(plaintext, 'DELETE', `/tokens/${other.token.id}`)), 'insufficient_scope')
+  const child = await madeBy((await madeBy(plaintext)).token)
+  assert.equal((await by(plaintext, 'DELETE', `/tokens/${child.id}`)).status, 204)
+  assert.equal((await by(plaintext, 'DELETE', `/tokens/${token.id}`)).status, 204)
 })

@@ -160,6 +160,8 @@ test('a form of another browser, another person, another request or no page of o
     assert.equal(answer.headers.get('location'), null, what)
     assert.equal(answer.headers.get('set-cookie'), null, what)
   }
+  for (const headers of [{ origin: 'http://evil.test' }, { origin: 'null', 'sec-fetch-site': 'cross-site' }])
+    assert.equal((await victim.press(consent, 'allow', {}, headers)).status, 403, 'sent by another site')
   assert.equal((await victim.press(consent, 'allow')).status, 303, 'and the true one does')
 })
 

@@ -1,9 +1,14 @@
 // Where a request comes from, as the browser says: a page of this server, another site, or the person's own hand.
 import type { Context } from 'hono'
-import type { ApiDeps } from '../api/deps.ts'
+import type { Config } from '../base/config.ts'
+
+/** What says where this server is reached. */
+interface Reached {
+  config: { http: Pick<Config['http'], 'public_url'> }
+}
 
 /** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
-export function isOurs({ config }: ApiDeps, context: Context): boolean {
+export function isOurs({ config }: Reached, context: Context): boolean {
   const origin = context.req.header('origin')
   if (origin === undefined || origin === 'null') {
     const site = context.req.header('sec-fetch-site')
@@ -17,7 +22,7 @@ export function isOurs({ config }: ApiDeps, context: Context): boolean {
 }
 
 /** Whether no page of another site led here (Fetch Metadata §2.4); on loopback also what says nothing of it. */
-export function openedByHand({ config }: ApiDeps, context: Context): boolean {
+export function openedByHand({ config }: Reached, context: Context): boolean {
   const site = context.req.header('sec-fetch-site')
   return site === undefined
     ? /^(?:localhost|127\.|\[::1\])/.test(new URL(config.http.public_url).hostname)
