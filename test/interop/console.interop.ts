@@ -369,7 +369,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await open(`/audiences/${ids.audience}`)
     await browser.type('#file', file)
     await press('Look at it first')
-    await says(/One row has no valid address and will be left out: line 3/)
+    await says(/One row is wrong and will be left out:\s+line 3/)
     await press('Import 1 row')
     await says(/1 added, 1 skipped/)
     await open(`/audiences/${ids.audience}?q=imported`)
