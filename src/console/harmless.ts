@@ -17,6 +17,9 @@ const TAGS = (
   'td tfoot th thead time tr tt u ul var wbr'
 ).split(' ')
 
+/** Links that a mail may have. */
+const ABSOLUTE = /^\s*(?:https?|mailto|tel):/i
+
 /** Pictures contained in the mail itself. */
 const OWN = /^data:image\/(?:png|jpeg|gif|webp);base64,/i
 
@@ -40,7 +43,16 @@ const OPTIONS: sanitize.IOptions = {
   nestingLimit: 100,
   transformTags: {
     // A link in a mail opens outside the frame, in a page without a reference to this one.
-    a: sanitize.simpleTransform('a', { rel: 'noopener noreferrer nofollow', target: '_blank' }),
+    // A relative one would lead into the console itself, for a mail has no address of its own.
+    a: (tagName, { href, ...attribs }) => ({
+      tagName,
+      attribs: {
+        ...attribs,
+        ...(href !== undefined && ABSOLUTE.test(href) ? { href } : {}),
+        rel: 'noopener noreferrer nofollow',
+        target: '_blank',
+      },
+    }),
   },
   exclusiveFilter: ({ attribs, tag }) => tag === 'img' && !OWN.test(attribs['src'] ?? ''),
 }

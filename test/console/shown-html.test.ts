@@ -46,6 +46,13 @@ const FORBIDDEN =
 const ATTRIBUTES = /<[^>]*\s(?:on\w+|style|srcset|background|ping|poster|srcdoc|formaction|action)\s*=/i
 const TARGETS = /(?:href|src)="\s*(?:javascript|vbscript|data:text)|<img[^>]*src="(?!data:image)/i
 
+test('a link that is relative leads nowhere: it would lead into the console', () => {
+  for (const href of ['/sign-out', '//evil.test/', '?q=x', '#top', 'mail/1', '\\\\evil.test', ''])
+    assert.doesNotMatch(harmless(`<base href="https://there.test/"><a href="${href}">x</a>`), /href/, href)
+  for (const href of ['https://there.test/a', 'mailto:ann@there.test', 'tel:+4930'])
+    assert.ok(harmless(`<a href="${href}">x</a>`).includes(`href="${href}"`), href)
+})
+
 test('with pictures, a mail loads them through this server alone, and no more than a hundred', () => {
   const random = seeded(11)
   const address = (url: string): string => `/picture?u=${encodeURIComponent(url)}`
