@@ -21,7 +21,7 @@ export function isOurs({ config }: Reached, context: Context): boolean {
   return origin === here.origin || origin === `https://${host}` || (!secure && origin === `http://${host}`)
 }
 
-/** Whether no page of another site led here (Fetch Metadata §2.4); on loopback also what says nothing of it. */
+/** Whether no other site led here (Fetch Metadata §2.4); on loopback a request without the header counts too. */
 export function openedByHand({ config }: Reached, context: Context): boolean {
   const site = context.req.header('sec-fetch-site')
   return site === undefined

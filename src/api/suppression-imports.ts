@@ -72,7 +72,7 @@ export const suppressionImports = define('suppression-imports', {
                 domain_key: domain,
                 address: parseAddress(email)!.address,
                 reason,
-                // What a person typed is no import (D36).
+                // What a person typed is not an import (D36).
                 source: caller.person && reason !== 'list_import' ? ('manual' as const) : ('import' as const),
               }
               const wide = scope ?? (reason === 'unsubscribe' ? 'marketing' : 'all')

@@ -197,7 +197,7 @@ export function giveDirectory(dir: string, { gid, uid }: Owner): void {
   }
 }
 
-/** Opens a file to read it; undefined for a link, and for what is no file. Throws the system's error. */
+/** Opens a file to read it; undefined for a link, and for what is not a file. Throws the system's error. */
 export function openPlain(path: string): number | undefined {
   if (!lstatSync(path).isFile()) return undefined
   const handle = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

@@ -69,7 +69,7 @@ export interface Allowed {
 const AS_TEXT =
   'This mail has more tags, or more of them in each other, than the console shows as a page; this is its source.'
 
-/** The source of a page, as text, below the reason why it is no page. */
+/** The source of a page, as text, below the reason why it is not shown as a page. */
 export const asText = (html: string, why = AS_TEXT): string =>
   `<p>${why}</p><pre>${escapeHtml(html.slice(0, MOST))}</pre>`
 
