@@ -83,7 +83,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
       ...(await bundle('bin/postrider.ts', join(folder, 'main.mjs'))),
       ...(await bundle('src/outbound/delivery/worker.ts', join(folder, 'worker.mjs'))),
       ...(await bundle('src/inbound/reader.ts', join(folder, 'reader.mjs'))),
-      ...(await bundle('src/console/apart-worker.ts', join(folder, 'apart-worker.mjs'))),
+      ...(await bundle('src/webui/apart-worker.ts', join(folder, 'apart-worker.mjs'))),
     ]
     const node = join(folder, 'node')
     placeNode(arch, node)

@@ -10,7 +10,7 @@ import type { Log } from '../base/log.ts'
 import { proofCertificate } from './alpn.ts'
 import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof, type Way } from './client.ts'
 import { NoAnswer } from './http.ts'
-import type { Shelf } from './shelf.ts'
+import type { Shelf } from './certificate-files.ts'
 
 export interface RenewalDeps {
   clock: Clock

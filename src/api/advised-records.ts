@@ -1,11 +1,23 @@
 // DNS records that are not required, but make a domain's mail safer, and that mail graders check (D78).
 import { z } from 'zod'
-import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { count, EXTENSION, words, wordsOrNull } from './extension.ts'
+import type { AdvisedRecord } from '../domains/advised.ts'
+import type { Domain } from '../domains/find.ts'
+import { definer, field } from '../jsonapi/resource.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { rowOf } from '../store/list.ts'
 
-export const advisedRecords = define('advised-records', {
+/** Questions about a domain that need the whole running process. */
+export interface DomainParts {
+  operations: {
+    /** The records that are advised for a domain on this machine at this time. */
+    advised(domain: Domain): Promise<AdvisedRecord[]>
+    /** Queries the DNS of a domain now. */
+    check(domainKey: number): Promise<unknown>
+  }
+}
+
+export const advisedRecords = definer<ApiDeps & DomainParts>()('advised-records', {
   table: 'records',
   called: 'AdvisedRecord',
   about: `DNS records that are advised for a domain and this host. ${EXTENSION}`,

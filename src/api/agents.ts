@@ -5,8 +5,8 @@ import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { listAgents, paceOf } from '../outbound/reputation/agents.ts'
 import { pauseAgent } from '../outbound/reputation/pauses.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { count, EXTENSION, time, timeOrNull, words } from './extension.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, time, timeOrNull, words } from '../jsonapi/fields.ts'
 
 const list = ({ caller, now, parts }: Pick<Call<ApiDeps>, 'caller' | 'now' | 'parts'>) =>
   listAgents(parts.store, now)

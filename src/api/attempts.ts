@@ -2,8 +2,8 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { attemptsOf } from '../outbound/delivery/attempt-log.ts'
-import { define } from './deps.ts'
-import { count, EXTENSION, time, words, wordsOrNull } from './extension.ts'
+import { define } from '../jsonapi/define.ts'
+import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
 
 const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
 

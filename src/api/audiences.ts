@@ -9,9 +9,9 @@ import { addContact, changeContact, removeContact } from '../campaigns/contacts.
 import { importContacts, type ImportItem } from '../campaigns/import.ts'
 import { normalised } from '../outbound/suppressions/stops.ts'
 import { findOwned, type ListedRow, rowOf } from '../store/list.ts'
-import { holding } from './extension.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { line, text, nameField } from './schemas.ts'
+import { holding } from '../jsonapi/fields.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { line, text, nameField } from '../jsonapi/schemas.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const

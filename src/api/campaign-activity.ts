@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { HOUR, iso } from '../base/clock.ts'
 import { activityOf } from '../campaigns/activity.ts'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { EXTENSION } from './extension.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
 
 const point = z.object({ at: z.iso.datetime(), opens: z.int(), clicks: z.int() })
 const link = z.object({ url: z.string(), clicks: z.int() })

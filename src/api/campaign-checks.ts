@@ -13,9 +13,9 @@ import { readTargets } from '../message/tracking.ts'
 import type { Campaign } from '../campaigns/edit.ts'
 import { render, valuesOf } from '../campaigns/render.ts'
 import { domainByKey } from '../domains/find.ts'
-import { reach } from '../outbound/accept/reach.ts'
-import { define } from './deps.ts'
-import { EXTENSION, words, wordsOrNull } from './extension.ts'
+import { reach } from '../net/check-link.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
 
 /** The most links that are checked, and how many of them at once. */
 const MOST_LINKS = 50

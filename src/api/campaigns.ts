@@ -6,9 +6,9 @@ import { field, type Call, type Caller } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from '../campaigns/audiences.ts'
 import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from '../campaigns/edit.ts'
 import { campaignCounts, concludedOf } from '../campaigns/stats.ts'
-import { EXTENSION, holding } from './extension.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { address, addresses, line, text, nameField } from './schemas.ts'
+import { EXTENSION, holding } from '../jsonapi/fields.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { address, addresses, line, text, nameField } from '../jsonapi/schemas.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10

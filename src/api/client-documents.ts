@@ -1,15 +1,15 @@
 // Fetches and keeps the metadata documents of OAuth clients (draft-ietf-oauth-client-id-metadata-document-02). Any
-// stranger can make this server fetch a URL. Therefore the rules of outbound/accept/fetch.ts apply, fetches are limited
+// stranger can make this server fetch a URL. Therefore the rules of net/fetch.ts apply, fetches are limited
 // for each client address and in total, and a fetched document is kept for a while.
 import type { IncomingHttpHeaders } from 'node:http'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import { allowedNow } from '../accounts/oauth-allowed.ts'
-import { clientById, keepClient, type OauthClient } from '../accounts/oauth-clients.ts'
-import { readDocument, urlFault } from '../accounts/oauth-documents.ts'
-import { RateLimit } from '../accounts/rates.ts'
-import { fetchFile, type FetchDeps } from '../outbound/accept/fetch.ts'
+import { allowedNow } from '../identity/oauth-allowed.ts'
+import { clientById, keepClient, type OauthClient } from '../identity/oauth-clients.ts'
+import { readDocument, urlFault } from '../identity/oauth-documents.ts'
+import { RateLimit } from '../identity/rates.ts'
+import { fetchFile, type FetchDeps } from '../net/fetch.ts'
 import type { Store } from '../store/database.ts'
 
 export interface ClientDocumentsDeps {

@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { DAY, iso } from '../base/clock.ts'
 import { field } from '../jsonapi/resource.ts'
 import { domainDays } from '../outbound/reputation/tally.ts'
-import { define } from './deps.ts'
-import { EXTENSION } from './extension.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
 
 const PERIOD = 30 * DAY
 const day = z.object({ at: z.iso.datetime(), deliveries: z.int(), bounces: z.int(), complaints: z.int() })

@@ -1,14 +1,15 @@
 // Sending domains and their DNS records.
 import { z } from 'zod'
 import { DOMAIN_STATUSES } from '../states/domain.ts'
-import { field } from '../jsonapi/resource.ts'
+import { definer, field } from '../jsonapi/resource.ts'
 import { changeDomain, registerDomain, removeDomain, type DomainsDeps } from '../domains/lifecycle.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
 import { findOwned } from '../store/list.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { EXTENSION } from './extension.ts'
-import { line } from './schemas.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import type { DomainParts } from './advised-records.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
+import { line } from '../jsonapi/schemas.ts'
 
 const depsOf = ({ bells, ...parts }: ApiDeps): DomainsDeps => ({
   ...parts,
@@ -25,7 +26,7 @@ const onOff = z.boolean('must be true or false')
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', about })
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
-export const domains = define('domains', {
+export const domains = definer<ApiDeps & DomainParts>()('domains', {
   table: 'domains',
   only: 'deleted_at is null',
   about: 'Sending domains. A domain must be active before mail is sent from it.',

@@ -1,10 +1,10 @@
 // Programs that a person has given access over OAuth (D58).
 import { refuse } from '../base/errors.ts'
-import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
-import { programName } from '../accounts/oauth-documents.ts'
+import { listGrants, revokeGrantById } from '../identity/oauth-grants.ts'
+import { programName } from '../identity/oauth-documents.ts'
 import type { Call } from '../jsonapi/resource.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { EXTENSION, time, words } from './extension.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { EXTENSION, time, words } from '../jsonapi/fields.ts'
 
 const list = ({ caller, parts }: Pick<Call<ApiDeps>, 'caller' | 'parts'>) =>
   listGrants(parts.store)

@@ -1,10 +1,10 @@
 // Received mail: listed, shown, downloaded.
 import { z } from 'zod'
 import { INBOUND_STATUSES } from '../states/inbound-email.ts'
-import { field } from '../jsonapi/resource.ts'
-import { attachmentOf, bodiesOf, rawOf } from '../inbound/stored.ts'
-import { holding } from './extension.ts'
-import { define } from './deps.ts'
+import { definer, field } from '../jsonapi/resource.ts'
+import { attachmentOf, bodiesOf, rawOf, type StoredDeps } from '../inbound/stored.ts'
+import { holding } from '../jsonapi/fields.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
 
 const text = (about: string) => field(z.string().nullable(), { about })
 const list = (about: string) => field(z.array(z.string()), { kind: 'json', about })
@@ -22,7 +22,7 @@ const attachment = z.object({
 const verdicts = z.object({ spf: z.string(), dkim: z.string(), dmarc: z.string(), arc: z.string() })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
 
-export const inboundEmails = define('inbound-emails', {
+export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>>()('inbound-emails', {
   table: 'inbound_emails',
   about: 'Mail that came to your inboxes.',
   attributes: {

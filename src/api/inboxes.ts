@@ -2,8 +2,8 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { addInbox, changeInbox, removeInbox, type InboxDeps } from '../inbound/inboxes.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { line, nameField } from './schemas.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { line, nameField } from '../jsonapi/schemas.ts'
 
 const depsOf = ({ bells, clock, config, store }: ApiDeps): InboxDeps => ({ clock, config, store, ring: bells.domains })
 

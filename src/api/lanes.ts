@@ -6,11 +6,11 @@ import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { heldLanes, holdLane } from '../outbound/delivery/holds.ts'
 import { learnedLanes, learnedOf, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
-import { domainOf } from '../outbound/lane-names.ts'
+import { domainOf } from '../message/lane-names.ts'
 import { moveLane, retryLane } from '../outbound/delivery/queue.ts'
 import { holdingCampaigns, lastResponse, waitingLanes, type WaitingLane } from '../outbound/waiting.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { count, EXTENSION, timeOrNull, words, wordsOrNull } from './extension.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
 
 const MAX_LANES = 1000
 

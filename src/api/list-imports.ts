@@ -9,8 +9,8 @@ import { contactAddress } from '../campaigns/contacts.ts'
 import { STANDINGS } from '../campaigns/standing.ts'
 import { field } from '../jsonapi/resource.ts'
 import { contactItem, MAX_IMPORT, parentOf } from './audiences.ts'
-import { define } from './deps.ts'
-import { count, EXTENSION } from './extension.ts'
+import { define } from '../jsonapi/define.ts'
+import { count, EXTENSION } from '../jsonapi/fields.ts'
 
 const item = contactItem.extend({
   email: contactItem.shape.email.refine((email) => contactAddress(email) !== undefined, 'is not an email address'),

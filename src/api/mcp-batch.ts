@@ -1,6 +1,6 @@
 // Batches of JSON-RPC 2.0 §6, part of MCP until version 2025-03-26. Messages are answered one after the other, so that
 // a message can rely on the effects of earlier ones. Each request counts against the rate limit as it would alone.
-import type { Rate } from '../accounts/rates.ts'
+import type { Rate } from '../identity/rates.ts'
 import { errorOf, faultOf } from './mcp-calls.ts'
 
 /** The versions of MCP with batches; a request without a version header counts as 2025-03-26. */

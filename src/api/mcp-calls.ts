@@ -4,10 +4,10 @@ import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
 import { version } from '../base/version.ts'
-import type { OauthAccess } from '../accounts/oauth-grants.ts'
+import type { OauthAccess } from '../identity/oauth-grants.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
-import type { Inside } from './inside.ts'
+import type { Inside } from '../jsonapi/in-process-api.ts'
 import { agentOfClient, MCP_TOOLS, type Ask, type McpTool } from './mcp-tools.ts'
 
 /** An authenticated request to /mcp. */

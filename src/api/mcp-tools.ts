@@ -1,6 +1,6 @@
 // The tools of the MCP server: purpose, arguments, and the API request that each one makes.
 import { z } from 'zod'
-import type { OauthAccess } from '../accounts/oauth-grants.ts'
+import type { OauthAccess } from '../identity/oauth-grants.ts'
 import type { Output } from './mcp-output.ts'
 
 /** Makes a request to the API as the user; gives the status and the document. */

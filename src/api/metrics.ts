@@ -5,7 +5,7 @@ import { routePath } from 'hono/route'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { counters, requestSeconds, type Labels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
-import { clientAddress } from './client-address.ts'
+import { clientAddress } from '../net/client-address.ts'
 import { FIGURES, type FiguresDeps } from './figures.ts'
 
 export type MetricsDeps = FiguresDeps & { config: Pick<Config, 'metrics'> }

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { countEvents } from '../outbound/reputation/stats.ts'
-import { define } from './deps.ts'
+import { define } from '../jsonapi/define.ts'
 
 const count = (about: string) => field(z.int(), { about })
 const tracked = (about: string) =>

@@ -15,9 +15,9 @@ import type { Delivery } from '../outbound/delivery/settle.ts'
 import { agentOf, requireSendingDomain, requireSubscription } from '../outbound/accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from '../outbound/accept/submit.ts'
 import { searched } from '../outbound/search.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { EXTENSION } from './extension.ts'
-import { address, addresses, attachment, headerFields, line, text } from './schemas.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
+import { address, addresses, attachment, headerFields, line, text } from '../jsonapi/schemas.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10

@@ -3,12 +3,12 @@ import { z } from 'zod'
 import { OperatorError, refuseAttribute } from '../base/errors.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { parseAddress } from '../message/address.ts'
-import { addUser, listUsers, userByKey, type User } from '../accounts/users.ts'
+import { addUser, listUsers, userByKey, type User } from '../identity/users.ts'
 import type { Reader } from '../store/database.ts'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { EXTENSION, time, words, wordsOrNull } from './extension.ts'
-import { address, name } from './schemas.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { address, name } from '../jsonapi/schemas.ts'
 
 const shown = (reader: Reader, user: User) => ({
   ...user,

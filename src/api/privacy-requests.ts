@@ -1,8 +1,8 @@
 // Privacy requests of recipients, and their state; the address itself is not shown.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { EXTENSION, timeOrNull, words } from './extension.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION, timeOrNull, words } from '../jsonapi/fields.ts'
 
 export const privacyRequests = define('privacy-requests', {
   table: 'privacy_requests',

@@ -8,7 +8,7 @@ import {
   type PrivacyRequest,
   type RequestDeps,
 } from '../privacy/requests.ts'
-import { define, type ApiDeps } from './deps.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
 
 const depsOf = ({ bells, ...parts }: ApiDeps): RequestDeps => ({ ...parts, ring: bells.privacy })
 

@@ -1,9 +1,10 @@
 // The server's log, and samples of its activity in the last hour, for operators (D76).
 import { z } from 'zod'
 import { LEVELS } from '../base/log.ts'
-import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { count, EXTENSION, time, words } from './extension.ts'
+import { definer, field } from '../jsonapi/resource.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, time, words } from '../jsonapi/fields.ts'
+import type { Samples } from './samples.ts'
 
 export const logLines = define('log-lines', {
   table: 'users',
@@ -31,7 +32,7 @@ export const logLines = define('log-lines', {
   ],
 })
 
-export const serverSamples = define('server-samples', {
+export const serverSamples = definer<ApiDeps & { samples: Samples }>()('server-samples', {
   table: 'users',
   about: `What the server did, in steps of ten seconds; for operators who are signed in. ${EXTENSION}`,
   attributes: {

@@ -1,9 +1,9 @@
 // The state of the server, for operators: problems that prevent its work, and its use of storage (D76).
 import { z } from 'zod'
 import { version } from '../base/version.ts'
-import { field } from '../jsonapi/resource.ts'
-import { define } from './deps.ts'
-import { EXTENSION, timeOrNull, words } from './extension.ts'
+import { definer, field } from '../jsonapi/resource.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { EXTENSION, timeOrNull, words } from '../jsonapi/fields.ts'
 
 const finding = z.object({
   check: z.string(),
@@ -13,7 +13,19 @@ const finding = z.object({
 })
 const usage = z.object({ kind: z.string(), octets: z.int() })
 
-export const serverState = define('server-states', {
+/** A question that needs the whole running process. */
+export interface StateParts {
+  operations: {
+    state(): Promise<{
+      findings: z.output<typeof finding>[]
+      storage: z.output<typeof usage>[]
+      last_backup_at: number | null
+      certificate_ends_at: number | null
+    }>
+  }
+}
+
+export const serverState = definer<ApiDeps & StateParts>()('server-states', {
   table: 'users',
   called: 'ServerState',
   about: `How the server is; for operators who are signed in. ${EXTENSION}`,

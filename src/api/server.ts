@@ -24,20 +24,20 @@ import { receivers, statistics } from './statistics.ts'
 import { audiences, contactImports, contacts } from './audiences.ts'
 import { listImports } from './list-imports.ts'
 import { createAuthorize } from './authorize.ts'
-import { createGate } from './auth.ts'
+import { createGate } from '../jsonapi/gate.ts'
 import { campaigns, campaignStats } from './campaigns.ts'
-import type { ApiDeps } from './deps.ts'
+import type { AppDeps } from './app-deps.ts'
 import { domainReputation } from './domain-reputation.ts'
 import { domains, records } from './domains.ts'
 import { inboundEmails } from './inbound-emails.ts'
 import { inboxes } from './inboxes.ts'
-import { createInside, type Inside } from './inside.ts'
+import { createInside, type Inside } from '../jsonapi/in-process-api.ts'
 import { createMcp } from './mcp.ts'
 import { countRequests, createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
 import { openApiOf } from './openapi.ts'
 import { outboundEmails } from './outbound-emails.ts'
-import { promise } from './promise.ts'
+import { promise } from '../jsonapi/storage-left.ts'
 import { outboundEmailStats } from './outbound-email-stats.ts'
 import { createPublic } from './public.ts'
 import { recipientErasures, recipientExports } from './recipients.ts'
@@ -50,7 +50,7 @@ import { WrongTokens } from './wrong-tokens.ts'
 export const API_PATH = '/api/v1'
 
 /** Every resource of the API, in the order of its documentation. */
-export const resources: readonly Resource<ApiDeps>[] = [
+export const resources: readonly Resource<AppDeps>[] = [
   tokens,
   outboundEmails,
   outboundEmailStats,
@@ -95,11 +95,11 @@ export const openApi = (publicUrl: string): object =>
 export type App = Hono<{ Bindings: HttpBindings }>
 
 /** The API inside the process, without a socket. */
-export const apiInside = (deps: ApiDeps): Inside =>
+export const apiInside = (deps: AppDeps): Inside =>
   createInside(deps, () => deps.config.http.public_url + API_PATH, resources)
 
 /** The whole HTTP application without the console; tests use `app.request(…)`, without a socket. */
-export function createApp(deps: ApiDeps): App {
+export function createApp(deps: AppDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   app.use(countRequests(deps))
   app.use(new WrongTokens(deps).watch)
@@ -148,7 +148,7 @@ export function createApp(deps: ApiDeps): App {
  * Answers with the OpenAPI document. It is made once for each public URL, which may be set after the start; a client
  * that has it already gets 304 (RFC 9110 §13.1.2).
  */
-function describe({ config }: ApiDeps): Handler {
+function describe({ config }: AppDeps): Handler {
   let made = { url: '', body: '', tag: '' }
   return (context) => {
     const url = config.http.public_url
@@ -177,7 +177,7 @@ const refuseTwoHosts: Middleware = async (context, next) => {
 
 /** Strict-Transport-Security for a year (RFC 6797), over TLS and for the public name only. */
 const keepToTls =
-  ({ config }: ApiDeps): Middleware =>
+  ({ config }: AppDeps): Middleware =>
   async (context, next) => {
     await next()
     // Other names of this machine may be in use by another program that speaks plain HTTP.

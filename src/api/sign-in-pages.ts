@@ -2,7 +2,7 @@
 // marked as claims.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import { page } from './pages.ts'
+import { page } from '../webui/plain-page.ts'
 
 /**
  * The hidden fields of each form: the authorization request as received, and the proof that this server wrote the form.

@@ -10,8 +10,8 @@ import {
   type ReceiverFigures,
 } from '../outbound/reputation/receivers.ts'
 import { accountFigures } from '../outbound/reputation/tally.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { count, EXTENSION, words } from './extension.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, words } from '../jsonapi/fields.ts'
 
 const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
 type Period = keyof typeof PERIODS

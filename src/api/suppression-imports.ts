@@ -7,9 +7,9 @@ import { field, type Call } from '../jsonapi/resource.ts'
 import { parseAddress } from '../message/address.ts'
 import { bringSuppression } from '../outbound/suppressions/bring.ts'
 import { domainById } from '../domains/find.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { count, EXTENSION, words } from './extension.ts'
-import { address } from './schemas.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+import { address } from '../jsonapi/schemas.ts'
 
 const MAX_ROWS = 10_000
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const

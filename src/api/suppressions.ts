@@ -2,8 +2,8 @@
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from '../outbound/suppressions/suppressions.ts'
-import { holding } from './extension.ts'
-import { define } from './deps.ts'
+import { holding } from '../jsonapi/fields.ts'
+import { define } from '../jsonapi/define.ts'
 
 const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
 const SOURCES = ['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'] as const

@@ -2,11 +2,11 @@
 import { z } from 'zod'
 import { refuse, Refusal } from '../base/errors.ts'
 import { field } from '../jsonapi/resource.ts'
-import { SCOPES } from '../accounts/scopes.ts'
-import { comesFrom, createToken, DURATIONS, revokeToken, type Duration } from '../accounts/tokens.ts'
-import { define } from './deps.ts'
-import { EXTENSION } from './extension.ts'
-import { name } from './schemas.ts'
+import { SCOPES } from '../identity/scopes.ts'
+import { comesFrom, createToken, DURATIONS, revokeToken, type Duration } from '../identity/tokens.ts'
+import { define } from '../jsonapi/define.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
+import { name } from '../jsonapi/schemas.ts'
 
 export const tokens = define('tokens', {
   table: 'tokens',

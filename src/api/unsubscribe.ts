@@ -9,7 +9,7 @@ import { readUnsubscribeToken, type Leaving } from '../campaigns/unsubscribe-tok
 import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
 import type { Store } from '../store/database.ts'
 import { withOctets } from '../jsonapi/body.ts'
-import { page, strangers, withinMost, type Reading } from './pages.ts'
+import { page, strangers, withinMost, type Reading } from '../webui/plain-page.ts'
 
 export interface UnsubscribeDeps extends Reading {
   store: Store

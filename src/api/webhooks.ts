@@ -10,9 +10,9 @@ import { deliveriesAboutMail } from '../webhooks/about-mail.ts'
 import { isEventType } from '../webhooks/catalogue.ts'
 import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from '../webhooks/endpoints.ts'
 import { attemptsOf, deliverSample, lastFailure, replayDelivery } from '../webhooks/replay.ts'
-import { define, type ApiDeps } from './deps.ts'
-import { EXTENSION } from './extension.ts'
-import { line, name } from './schemas.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
+import { line, name } from '../jsonapi/schemas.ts'
 
 const depsOf = ({ bells, fetching, ...parts }: ApiDeps): WebhooksDeps => ({
   ...parts,

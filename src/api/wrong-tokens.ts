@@ -6,9 +6,9 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
-import { RateLimit } from '../accounts/rates.ts'
+import { RateLimit } from '../identity/rates.ts'
 import { answerError } from '../jsonapi/errors.ts'
-import { clientAddress, rateKey } from './client-address.ts'
+import { clientAddress, rateKey } from '../net/client-address.ts'
 
 /** The most wrong tokens of one address at once, and after that per second. */
 const BURST = 20

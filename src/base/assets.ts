@@ -1,6 +1,6 @@
 // Files that ship with the program: beside the sources, or inside the single executable.
 import { readFileSync } from 'node:fs'
-import { singleExecutable } from './pool.ts'
+import { singleExecutable } from './threads/pool.ts'
 
 /** The text of a file of config/, by its file name. Throws when there is no such file. */
 export function configAsset(name: string): string {

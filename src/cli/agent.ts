@@ -2,12 +2,12 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { requireUser, type User } from '../accounts/users.ts'
+import { requireUser, type User } from '../identity/users.ts'
 import { listAgents, paceOf } from '../outbound/reputation/agents.ts'
 import { pauseAgent } from '../outbound/reputation/pauses.ts'
 import type { Reader } from '../store/database.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 export function agentCommand(program: Command, invocation: () => Invocation): void {
   const agent = program.command('agent').description('agents that send mail: their reputation, and a stop for each')

@@ -2,25 +2,25 @@
 import { schedule } from 'node-cron'
 import { SECOND } from '../base/clock.ts'
 import { becomeOwner, remainOwner } from '../base/ownership.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { explained } from '../store/open.ts'
 import { followConfig } from '../domains/issue.ts'
 import type { DeliveryEngine } from '../outbound/delivery/deliver.ts'
-import type { ApiDeps } from '../api/deps.ts'
+import type { AppDeps } from '../api/app-deps.ts'
 import { apiInside, createApp } from '../api/server.ts'
 import { createConsole, type Console } from '../console/app.ts'
 import { openData } from './data.ts'
 import { openDoors, shownDoors, type Doors, type Endpoint } from './doors.ts'
 import type { Engine } from './engine.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './parts.ts'
-import { keepServerNames } from './server-names.ts'
+import { keepServerNames } from '../commands/server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
 
 const everyHour: EveryHour = (run) => schedule('7 * * * *', run, { name: 'tidy' })
 
 export interface Appliance extends Omit<Doors, 'stop'> {
-  deps: ApiDeps & { resolver: Resolver }
+  deps: AppDeps & { resolver: Resolver }
   engine: DeliveryEngine
   notices: Engine['notices']
   /** Called after the configuration was read again: loads certificates again. Throws an OperatorError. */

@@ -34,11 +34,11 @@ import { DATABASE } from '../store/open.ts'
 import { FILES, readThrough } from './backup-archive.ts'
 import { clearOnSignal, LEAVING, noteFolder, removeLeavings } from './leavings.ts'
 import { restoreCommand } from './restore.ts'
-import { withDeps, type Deps, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { LAST_BACKUP } from '../api/figures.ts'
 import { faultsOfCopy, listed, MISSING } from './soundness.ts'
 import { printable } from '../base/printable.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function backupCommands(program: Command, invocation: () => Invocation): void {
   program

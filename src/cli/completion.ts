@@ -3,7 +3,7 @@
 import { Argument, type Command } from 'commander'
 import { fish } from './completion-fish.ts'
 import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
-import type { Invocation } from './open.ts'
+import type { Invocation } from '../commands/open.ts'
 
 const written = (kind: Kind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
 

@@ -7,7 +7,7 @@ import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaign
 import { plain } from '../campaigns/standing.ts'
 import { csvLine } from './csv.ts'
 import { hasMeaning } from '../campaigns/titles.ts'
-import type { Terminal } from './terminal.ts'
+import type { Terminal } from '../commands/terminal.ts'
 import type { Store } from '../store/database.ts'
 
 /** Whether an import reads this title as a custom field. */

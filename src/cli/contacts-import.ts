@@ -9,9 +9,9 @@ import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from
 import type { Source } from './csv-source.ts'
 import { formOf, rowsOf, type CsvForm, type Row } from './csv.ts'
 import { columnsOf, contactOf, type Columns, type Wishes } from '../campaigns/import-columns.ts'
-import type { Deps } from './open.ts'
+import type { Deps } from '../commands/open.ts'
 import { Seen } from './seen.ts'
-import type { Progress } from './terminal.ts'
+import type { Progress } from '../commands/terminal.ts'
 
 const LOT = 1000
 /** The most errors that an answer lists. */

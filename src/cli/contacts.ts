@@ -9,9 +9,9 @@ import { checkErrors, checkFile, importFile, type Checked, type FileImported } f
 import { openSource } from './csv-source.ts'
 import { readMap } from '../campaigns/import-columns.ts'
 import { PRESETS, type Preset, type PresetName } from '../campaigns/import-presets.ts'
-import { withDeps, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
 import { printable } from '../base/printable.ts'
-import { answer, progress, table } from './terminal.ts'
+import { answer, progress, table } from '../commands/terminal.ts'
 
 interface ImportOptions {
   from?: PresetName

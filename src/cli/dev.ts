@@ -9,10 +9,10 @@ import { loadConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { becomeOwner } from '../base/ownership.ts'
 import { parseEndpoint } from '../base/network.ts'
-import { namedConfig, serverLog, type Invocation } from './open.ts'
+import { namedConfig, serverLog, type Invocation } from '../commands/open.ts'
 import type { Sandbox } from './sandbox.ts'
 import { untilSignal } from './serve.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function devCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -2,12 +2,12 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { listDomains } from '../domains/find.ts'
 import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
 import { DATABASE } from '../store/open.ts'
 import { bad, unasked, well, type Finding } from './doctor-machine.ts'
-import { withDeps, type Invocation } from './open.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
 
 /** The most domains that are checked; the rest are only counted. */
 const AT_MOST = 50

@@ -1,7 +1,7 @@
 // The check of `postrider doctor` for blocklists (RFC 5782). A list is believed only when its test entries are right
 // (§5), and an address is listed only by a code that the list documents: other answers say something about the query.
 import { allowPublicAnd, reversed } from '../base/network.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
 import { ownAddresses, type World } from './doctor-network.ts'
 

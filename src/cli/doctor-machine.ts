@@ -7,12 +7,12 @@ import type { Config } from '../base/config.ts'
 import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
-import { Shelf } from '../acme/shelf.ts'
+import { Shelf } from '../acme/certificate-files.ts'
 import { sizeOf } from '../api/figures.ts'
 import { holdersOf, holderText, LONG_LOG, spanOf } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
-import { certificateFiles } from './certificates.ts'
-import { clockOffset } from '../base/time-server.ts'
+import { certificateFiles } from '../acme/certificates.ts'
+import { clockOffset } from '../net/time-server.ts'
 
 export interface Finding {
   check: string

@@ -2,7 +2,7 @@
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { formatEndpoint, reversed } from '../base/network.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { heloSpf } from '../inbound/helo-spf.ts'
 import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
 import { findAddresses, findHosts } from '../smtp/route.ts'

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
-import { createResolver } from '../base/resolver.ts'
+import { createResolver } from '../net/resolver.ts'
 import { toAscii } from '../message/address.ts'
 import { grade } from './grade.ts'
 import {
@@ -19,9 +19,9 @@ import {
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists } from './doctor-lists.ts'
 import { judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
-import { configOf, findConfig, type Invocation } from './open.ts'
+import { configOf, findConfig, type Invocation } from '../commands/open.ts'
 import { printable } from '../base/printable.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 interface Options {
   probe: string

@@ -1,6 +1,6 @@
 // The text of `postrider domain dmarc`: the record that applies to a domain, the record to publish and its DNS name,
 // and the next step.
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import {
   dmarcHost,
   isWeaker,

@@ -4,7 +4,7 @@ import type { AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
 import { isAnswered, isOfHost, type DnsRecord } from '../domains/records.ts'
 import { zoneLine } from './domain-policies.ts'
-import { table } from './terminal.ts'
+import { table } from '../commands/terminal.ts'
 
 /** A domain for `--json`. */
 export const shownDomain = (domain: Domain) => ({

@@ -9,14 +9,14 @@ import { domainByKey, listDomains, type Domain } from '../domains/find.ts'
 import { changeDomain, registerDomain, removeDomain, resumeDomain } from '../domains/lifecycle.ts'
 import { warnedDomains } from '../outbound/reputation/agents.ts'
 import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
-import { requireUser } from '../accounts/users.ts'
+import { requireUser } from '../identity/users.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { advisedFor, policyCommands } from './domain-policies.ts'
 import { elsewhere, recordsText, shownDomain, shownRecords, unanswered, zoneText, type Records } from './domain-text.ts'
-import { asks, confirm, type Sure } from './confirm.ts'
+import { asks, confirm, type Sure } from '../commands/confirm.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
-import { withDeps, type Deps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 /** The shared arguments of the functions that make the commands. */
 interface Making {

@@ -7,8 +7,8 @@ import { OperatorError, unwritable } from '../base/errors.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
 import { listRequests } from '../privacy/requests.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 export function exportCommand(program: Command, invocation: () => Invocation): void {
   const command = program.command('export').description('bundles of what is known of a recipient')

@@ -1,6 +1,6 @@
 // A row of the grade: the test, its result, and the remedy.
 import type { Config } from '../base/config.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import type { AskDns } from './grade-dns.ts'
 
 export interface Row {

@@ -1,14 +1,14 @@
 // `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. A row passes, fails with
 // its remedy, has to be corrected by another party (the DNS host), or is not tested.
 import type { Config } from '../base/config.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import { dnsOf } from './grade-dns.ts'
 import { encryption, placeOf } from './grade-exchangers.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { answers } from './grade-tls.ts'
 import { printable } from '../base/printable.ts'
-import { answer, table, type Terminal } from './terminal.ts'
+import { answer, table, type Terminal } from '../commands/terminal.ts'
 
 /** The most exchangers that are tested, as in internet.nl. */
 const MOST = 10

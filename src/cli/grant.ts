@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { programName } from '../accounts/oauth-documents.ts'
-import { listGrants, revokeGrantById } from '../accounts/oauth-grants.ts'
-import { asks, confirm, type Sure } from './confirm.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { programName } from '../identity/oauth-documents.ts'
+import { listGrants, revokeGrantById } from '../identity/oauth-grants.ts'
+import { asks, confirm, type Sure } from '../commands/confirm.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 export function grantCommand(program: Command, invocation: () => Invocation): void {
   const grant = program.command('grant').description('programs that people let in over OAuth')

@@ -3,11 +3,11 @@ import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { addInbox, listInboxes, removeInbox } from '../inbound/inboxes.ts'
 import { inboxAddress } from '../inbound/recipients.ts'
-import { name as nameForm } from '../api/schemas.ts'
-import { requireUser } from '../accounts/users.ts'
+import { name as nameForm } from '../jsonapi/schemas.ts'
+import { requireUser } from '../identity/users.ts'
 import { domainByKey } from '../domains/find.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 export function inboxCommand(program: Command, invocation: () => Invocation): void {
   const inbox = program.command('inbox').description('addresses whose mail is kept and shown')

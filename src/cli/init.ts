@@ -8,9 +8,9 @@ import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
-import { createResolver, type Resolver } from '../base/resolver.ts'
+import { createResolver, type Resolver } from '../net/resolver.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
-import { addUser, findUser, listUsers } from '../accounts/users.ts'
+import { addUser, findUser, listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
 import { registerDomain } from '../domains/lifecycle.ts'
@@ -30,12 +30,12 @@ import {
   withSetting,
   writeConfig,
 } from './installation.ts'
-import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from './open.ts'
-import { Prompt } from './prompt.ts'
+import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from '../commands/open.ts'
+import { Prompt } from '../commands/prompt.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
-import { answer, type Terminal } from './terminal.ts'
+import { answer, type Terminal } from '../commands/terminal.ts'
 
 interface Answers {
   domain: string

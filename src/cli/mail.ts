@@ -4,8 +4,8 @@ import { OperatorError } from '../base/errors.ts'
 import { parseAddress, toAscii } from '../message/address.ts'
 import { findMails, showQueued } from '../outbound/delivery/queue.ts'
 import { detail, listing, showMail } from './queue.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function mailCommand(program: Command, invocation: () => Invocation): void {
   const mail = program.command('mail').description('find a mail and see what became of it')

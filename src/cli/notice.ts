@@ -2,8 +2,8 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { listNotices } from '../accounts/notices.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 export function noticesCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -1,9 +1,9 @@
 // `postrider oauth …`: the allowed redirect targets of programs that register themselves.
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
-import { allow, disallow, listAllowed, PROGRAMS } from '../accounts/oauth-allowed.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { allow, disallow, listAllowed, PROGRAMS } from '../identity/oauth-allowed.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 const known = Object.keys(PROGRAMS).join('|')
 

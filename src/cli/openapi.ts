@@ -1,6 +1,6 @@
 // `postrider openapi`: the OpenAPI document, the same as at /api/v1/openapi.json.
 import type { Command } from 'commander'
-import { configOf, type Invocation } from './open.ts'
+import { configOf, type Invocation } from '../commands/open.ts'
 
 export function openapiCommand(program: Command, invocation: () => Invocation): void {
   program

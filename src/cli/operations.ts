@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import type { Resolver } from '../base/resolver.ts'
-import type { Operations } from '../api/deps.ts'
+import type { Resolver } from '../net/resolver.ts'
+import type { AppDeps } from '../api/app-deps.ts'
 import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../api/figures.ts'
 import { checkDomain } from '../domains/check.ts'
 import type { Store } from '../store/database.ts'
@@ -35,7 +35,7 @@ export interface OperationsDeps {
   resolver: Resolver
 }
 
-export function createOperations(deps: OperationsDeps): Operations {
+export function createOperations(deps: OperationsDeps): AppDeps['operations'] {
   const { clock, config, log } = deps
   let network: { at: number; findings: Finding[] } | undefined
   let looking = false

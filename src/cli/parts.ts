@@ -1,5 +1,5 @@
 // The parts of the server, created and connected but not started. This file opens no port and sends nothing.
-import { SignIns } from '../accounts/sign-in.ts'
+import { SignIns } from '../identity/sign-in.ts'
 import { accessSync, constants } from 'node:fs'
 import { totalmem } from 'node:os'
 import type { Clock } from '../base/clock.ts'
@@ -10,7 +10,7 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { Budget } from '../base/memory.ts'
 import { shareOf } from '../jsonapi/body.ts'
-import { createResolver, type Resolver } from '../base/resolver.ts'
+import { createResolver, type Resolver } from '../net/resolver.ts'
 import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
@@ -18,12 +18,12 @@ import type { Timeouts } from '../smtp/client.ts'
 import type { Store } from '../store/database.ts'
 import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
-import { RateLimit } from '../accounts/rates.ts'
+import { RateLimit } from '../identity/rates.ts'
 import { OperatorNotices } from '../accounts/operator-notices.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { checkDue } from '../domains/check.ts'
-import { fetchingOf } from '../outbound/accept/fetch.ts'
+import { fetchingOf } from '../net/fetch.ts'
 import { ownsFile } from '../outbound/body.ts'
 import { CAMPAIGN_MAIL } from '../outbound/delivery/settle.ts'
 import { Reputation } from '../outbound/reputation/agents.ts'
@@ -32,10 +32,10 @@ import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
-import type { ApiDeps } from '../api/deps.ts'
+import type { AppDeps } from '../api/app-deps.ts'
 import { Samples } from '../api/samples.ts'
 import { createAcme } from './acme.ts'
-import { Certificates } from './certificates.ts'
+import { Certificates } from '../acme/certificates.ts'
 import { createEngine } from './engine.ts'
 import { createInbound } from './inbound.ts'
 import { createOperations } from './operations.ts'
@@ -107,7 +107,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   store.on(BAD_NEWS, () => loops.reputation.ring())
   store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
   store.on(EVENTS, () => loops.dispatcher.ring())
-  const deps: ApiDeps & Pick<typeof shared, 'resolver'> = {
+  const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
     bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
     fetching,
@@ -149,7 +149,7 @@ const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Lo
 function bellsOf(
   { dispatcher, engine, polling, privacy, runner }: Parts['loops'],
   lookAgain: () => void,
-): ApiDeps['bells'] {
+): AppDeps['bells'] {
   return {
     domains: () => polling.ring(),
     deliveries: (lane) => engine.ring(lane),

@@ -7,10 +7,10 @@ import { toAscii } from '../message/address.ts'
 import { learnedLanes, shownLane, type LearnedLane } from '../outbound/delivery/lane-memory.ts'
 import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
 import { waitingByLane } from '../outbound/waiting.ts'
-import { asks, confirm, type Sure } from './confirm.ts'
-import { withDeps, type Deps, type Invocation } from './open.ts'
+import { asks, confirm, type Sure } from '../commands/confirm.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { printable } from '../base/printable.ts'
-import { answer, table } from './terminal.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 /** Null also for a damaged value. */
 const shownTime = (time: number | null): string | null => (isTime(time) ? iso(time) : null)

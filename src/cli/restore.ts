@@ -15,10 +15,10 @@ import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES, openArchive, unpack } from './backup-archive.ts'
 import { clearOnSignal } from './leavings.ts'
-import { configOf, type Invocation } from './open.ts'
+import { configOf, type Invocation } from '../commands/open.ts'
 import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
 import { faultsOfCopy, listed } from './soundness.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 interface Wishes extends LedgerWishes {
   replace?: true

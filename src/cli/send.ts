@@ -7,13 +7,13 @@ import { OperatorError } from '../base/errors.ts'
 import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
 import { listDomains } from '../domains/find.ts'
-import { fetchingOf } from '../outbound/accept/fetch.ts'
+import { fetchingOf } from '../net/fetch.ts'
 import { showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
 import { submitEmail } from '../outbound/accept/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
-import { withDeps, type Deps, type Invocation } from './open.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { detail, showMail } from './queue.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 const PATIENCE = 90 * SECOND
 const LOOK_EVERY = 100

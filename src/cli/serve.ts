@@ -9,8 +9,8 @@ import { reserveOf } from '../base/space.ts'
 import { explainedFile } from '../store/open.ts'
 import { keepRoom } from '../store/room.ts'
 import type { Appliance } from './appliance.ts'
-import { ownConfigOf, serverLog, type Invocation } from './open.ts'
-import { complain, standardTerminal } from './terminal.ts'
+import { ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
+import { complain, standardTerminal } from '../commands/terminal.ts'
 
 export function serveCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -3,12 +3,12 @@
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import type { RateLimit } from '../accounts/rates.ts'
+import type { RateLimit } from '../identity/rates.ts'
 import { listenError } from '../api/listen.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import { Senders } from '../submission/senders.ts'
 import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
-import type { Certificates } from './certificates.ts'
+import type { Certificates } from '../acme/certificates.ts'
 import { openEach } from './families.ts'
 
 export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {

@@ -2,12 +2,12 @@
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { planNameOf } from '../accounts/plan.ts'
-import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../accounts/subscription.ts'
+import { planNameOf } from '../identity/plan.ts'
+import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../identity/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
 import { leaveBranded } from '../domains/lifecycle.ts'
-import { withDeps, type Deps, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
+import { answer } from '../commands/terminal.ts'
 
 interface Options {
   plan?: string

@@ -3,7 +3,7 @@
 // summary.
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { addNotice } from '../accounts/notices.ts'
-import { summaryDue, summaryMade, type User } from '../accounts/users.ts'
+import { summaryDue, summaryMade, type User } from '../identity/users.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 

@@ -8,7 +8,7 @@ import { checkErrors, type RowError } from './contacts-import.ts'
 import type { Source } from './csv-source.ts'
 import { csvLine, formOf, rowsOf, type Row } from './csv.ts'
 import { jsonRows, looksLikeJson } from './json-rows.ts'
-import type { Deps } from './open.ts'
+import type { Deps } from '../commands/open.ts'
 import {
   entryOf,
   suppressionColumns,
@@ -16,7 +16,7 @@ import {
   type SuppressionColumns,
   type SuppressionWishes,
 } from './suppression-columns.ts'
-import type { Progress, Terminal } from './terminal.ts'
+import type { Progress, Terminal } from '../commands/terminal.ts'
 
 const LOT = 1000
 const MAX_ERRORS = 1000

@@ -12,12 +12,12 @@ import {
 } from '../outbound/suppressions/suppressions.ts'
 import { theDomain, whose, type Whose } from './whose.ts'
 import { openSource } from './csv-source.ts'
-import { asks, confirm, type Sure } from './confirm.ts'
-import { withDeps, type Invocation } from './open.ts'
+import { asks, confirm, type Sure } from '../commands/confirm.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
 import { REASONS, SOURCES, type SuppressionWishes } from './suppression-columns.ts'
 import { exportSuppressions, importSuppressions, type SuppressionsImported } from './suppression-import.ts'
 import { printable } from '../base/printable.ts'
-import { answer, progress, table } from './terminal.ts'
+import { answer, progress, table } from '../commands/terminal.ts'
 
 const show = (domain: string, { id, email, reason, source, scope, expires_at, created_at }: Suppression) => ({
   id,

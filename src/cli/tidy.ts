@@ -1,10 +1,10 @@
 // The hourly tasks: delete data at the end of its retention time, and return the space to the disk.
 import { DAY } from '../base/clock.ts'
 import { reserveOf } from '../base/space.ts'
-import { forgetClients } from '../accounts/oauth-clients.ts'
-import { forgetGrants } from '../accounts/oauth-grants.ts'
-import { forgetSessions } from '../accounts/sessions.ts'
-import type { ApiDeps } from '../api/deps.ts'
+import { forgetClients } from '../identity/oauth-clients.ts'
+import { forgetGrants } from '../identity/oauth-grants.ts'
+import { forgetSessions } from '../identity/sessions.ts'
+import type { AppDeps } from '../api/app-deps.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
 import { releaseLapsed } from '../outbound/delivery/claim.ts'
@@ -31,7 +31,7 @@ interface Kept extends Pick<Engine, 'engine' | 'keys'> {
   doubtful: boolean
 }
 
-export async function tidy(deps: ApiDeps, { doubtful, engine, keys }: Kept): Promise<void> {
+export async function tidy(deps: AppDeps, { doubtful, engine, keys }: Kept): Promise<void> {
   const { clock, config, spool, store } = deps
   const now = clock.now()
   // A lease that a wrong date ends would send a mail twice that is under way.

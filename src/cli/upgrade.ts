@@ -5,8 +5,8 @@ import { OperatorError } from '../base/errors.ts'
 import { openInstance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { migrations } from '../store/migrations.ts'
-import { configOf, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { configOf, type Invocation } from '../commands/open.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function upgradeCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -6,8 +6,8 @@ import { OWNERS, type TableName } from '../store/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 import { isNameIn } from '../base/one-of.ts'
 
 interface TableUsage {

@@ -13,11 +13,11 @@ import {
   setSummary,
   userByKey,
   type User,
-} from '../accounts/users.ts'
+} from '../identity/users.ts'
 import type { Reader } from '../store/database.ts'
-import { asks, confirm, type Sure } from './confirm.ts'
-import { readPassword, withDeps, type Invocation } from './open.ts'
-import { answer, table } from './terminal.ts'
+import { asks, confirm, type Sure } from '../commands/confirm.ts'
+import { readPassword, withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
 
 const show = (
   reader: Reader,

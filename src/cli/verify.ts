@@ -6,9 +6,9 @@ import { takeLock } from '../store/lock.ts'
 import { scanLog } from '../store/log-scan.ts'
 import { DATABASE } from '../store/open.ts'
 import { LEDGER, readContent } from '../privacy/ledger.ts'
-import { configOf, withDeps, type Invocation } from './open.ts'
+import { configOf, withDeps, type Invocation } from '../commands/open.ts'
 import { faultsOf } from './soundness.ts'
-import { answer } from './terminal.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function verifyCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -6,8 +6,8 @@ import { commit, version } from '../base/version.ts'
 import { sqliteVersion } from '../store/copy.ts'
 import { migrations } from '../store/migrations.ts'
 import { DATABASE } from '../store/open.ts'
-import { configOf, findConfig, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { configOf, findConfig, type Invocation } from '../commands/open.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function versionCommand(program: Command, invocation: () => Invocation): void {
   program

@@ -8,9 +8,9 @@ import { isNameIn } from '../base/one-of.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
 import { Poster } from '../webhooks/post.ts'
 import { newSecret, signatureHeader } from '../webhooks/sign.ts'
-import { fetchingOf } from '../outbound/accept/fetch.ts'
-import { withDeps, type Invocation } from './open.ts'
-import { answer } from './terminal.ts'
+import { fetchingOf } from '../net/fetch.ts'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer } from '../commands/terminal.ts'
 
 export function webhookCommand(program: Command, invocation: () => Invocation): void {
   program

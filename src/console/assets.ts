@@ -6,7 +6,7 @@ import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
-import { singleExecutable } from '../base/pool.ts'
+import { singleExecutable } from '../base/threads/pool.ts'
 
 /** Each asset and the source that it is made from: a file, or a package by its name. */
 export const ASSETS: Readonly<Record<string, string>> = {

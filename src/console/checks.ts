@@ -3,7 +3,7 @@ import { brokenTags, emptyTags, unknownTags, valuesOf } from '../campaigns/rende
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { readPictures } from '../message/pictures.ts'
 import { readTargets } from '../message/tracking.ts'
-import { text, type Thing, type Visit, record } from './visit.ts'
+import { text, type Thing, type Visit, record } from '../webui/visit.ts'
 
 export interface Check {
   ok: boolean

@@ -2,7 +2,7 @@
 // Public.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import { guard } from './frame.ts'
+import { guard } from '../webui/frame.ts'
 
 /** Redoc writes inline styles into the page, and makes its own worker for searches. */
 const POLICY =

@@ -7,12 +7,12 @@
 // the time that pages take to draw, so that open pages take only a small share of the main thread from mail.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { SESSIONS } from '../accounts/sessions.ts'
-import type { Person } from '../api/person.ts'
+import { SESSIONS } from '../identity/sessions.ts'
+import type { Person } from '../webui/browser-session.ts'
 import { CAMPAIGN_MAIL } from '../outbound/delivery/settle.ts'
 import { EVENTS } from '../store/events.ts'
 import type { Store } from '../store/database.ts'
-import { shownTo } from './visit.ts'
+import { shownTo } from '../webui/visit.ts'
 
 const MAX_STREAMS = 200
 /** The streams of one person; a browser needs one for all its pages. */

@@ -4,9 +4,9 @@
 import type { Context } from 'hono'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { semaphore } from '../base/semaphore.ts'
-import type { ApiDeps } from '../api/deps.ts'
-import { fetchFile } from '../outbound/accept/fetch.ts'
-import { guard } from './frame.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { fetchFile } from '../net/fetch.ts'
+import { guard } from '../webui/frame.ts'
 
 const LIFE = 10 * MINUTE
 const MAC_BYTES = 16

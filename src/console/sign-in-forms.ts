@@ -3,10 +3,10 @@
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { People, Person } from '../api/person.ts'
-import { MAX_FIELDS } from './fields.ts'
-import { plainPage } from './frame.ts'
-import { field } from './forms.ts'
+import type { People, Person } from '../webui/browser-session.ts'
+import { MAX_FIELDS } from '../webui/fields.ts'
+import { plainPage } from '../webui/frame.ts'
+import { field } from '../webui/forms.ts'
 
 /** The fields of an interrupted form, as pairs; empty when they cannot be read. */
 export function heldFields(held: string): [string, string][] {

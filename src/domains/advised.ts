@@ -4,7 +4,7 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import type { Domain } from './find.ts'
 import { stsHost, stsRecord } from './inbound-sts.ts'
 import { TTL } from './records.ts'

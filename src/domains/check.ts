@@ -3,7 +3,7 @@
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { domainMachine, type DomainMove, type DomainStatus } from '../states/domain.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'

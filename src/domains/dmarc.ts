@@ -1,6 +1,6 @@
 // The DMARC record of a sending domain (RFC 9989): its name in DNS, its present value and its wanted value. A published
 // record keeps all tags except the policy, and its policy is never made weaker.
-import type { Resolver } from '../base/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import type { Domain } from './find.ts'
 

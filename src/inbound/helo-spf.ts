@@ -1,5 +1,5 @@
 // SPF of a server's HELO name and address (RFC 7208 §2.3): receivers use it for bounces, which have no sender.
-import { askType, asNodeDns, type Resolver } from '../base/resolver.ts'
+import { askType, asNodeDns, type Resolver } from '../net/resolver.ts'
 
 /** The result as RFC 7208 §2.6 names it: pass, fail, softfail, neutral, none, temperror, permerror. */
 export async function heloSpf(resolver: Resolver, helo: string, ip: string): Promise<string> {

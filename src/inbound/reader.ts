@@ -1,7 +1,7 @@
 // The worker thread that reads received messages (structure within limits, header, body, report) and judges them
 // (judge.ts). A message that crashes or exceeds its time costs one thread, not the server.
 import { messageOf } from '../base/errors.ts'
-import { serveJobs } from '../base/jobs.ts'
+import { serveJobs } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import { refusalOf } from '../message/file-type.ts'
 import { MalformedMessage, parseTree, type Node } from '../message/mime-tree.ts'

@@ -6,7 +6,7 @@
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
-import { Insistence } from '../base/insist.ts'
+import { Insistence } from '../base/retry-until-written.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'

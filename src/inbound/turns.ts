@@ -1,7 +1,7 @@
 // Limits how many messages are read at once for clients that wait: for downloads of attachments, and for mail from SMTP
 // submission.
 import { semaphore } from '../base/semaphore.ts'
-import type { Pool } from '../base/pool.ts'
+import type { Pool } from '../base/threads/pool.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 
 type Reader = Pick<Pool<InboundJob, InboundResult>, 'run'>

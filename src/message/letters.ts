@@ -3,7 +3,7 @@
 // their files one at a time, and a large mail is written into one buffer, so that a mail of 40 MB needs little more
 // memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { askForAll } from '../base/jobs.ts'
+import { askForAll } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import {
   compileCampaign,

@@ -2,7 +2,7 @@
 // number of waiting mails and not on the number of all mails.
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { bulkLane, domainOf } from './lane-names.ts'
+import { bulkLane, domainOf } from '../message/lane-names.ts'
 
 /** The last answer is searched among this many queued mails of a lane: those whose next attempt is the latest. */
 const LOOKED_AT = 100

@@ -3,7 +3,7 @@
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
-import type { Answer, Resolver } from '../base/resolver.ts'
+import type { Answer, Resolver } from '../net/resolver.ts'
 import { ownVerdict, waitsForUs, type Circumstance, type Verdict } from './verdict.ts'
 
 export type Relay = Config['delivery']['routes'][number]

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { singleExecutable } from '../base/pool.ts'
+import { singleExecutable } from '../base/threads/pool.ts'
 import { OperatorError } from '../base/errors.ts'
 import { asCaller, worksAsOwner } from '../base/ownership.ts'
 

@@ -1,8 +1,8 @@
 // The prepared statements of one connection, and the results that are kept in memory: facts and generations. Every
 // statement runs here, so that a fact is forgotten as soon as a statement may have changed it.
 import type Database from 'better-sqlite3'
-import { StatementEffects, type Effects } from './effects.ts'
-import { Facts } from './facts.ts'
+import { StatementEffects, type Effects } from './statement-tables.ts'
+import { Facts } from './row-cache.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
 import type { TableName } from './tables.ts'

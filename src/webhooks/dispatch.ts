@@ -7,7 +7,7 @@
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { Insistence } from '../base/insist.ts'
+import { Insistence } from '../base/retry-until-written.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'

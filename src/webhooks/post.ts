@@ -9,7 +9,7 @@ import { createSecureContext, rootCertificates } from 'node:tls'
 import { isIP } from 'node:net'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
-import { ForbiddenAddress, guardedLookup, type Guard } from '../base/guard.ts'
+import { ForbiddenAddress, guardedLookup, type Guard } from '../net/guard.ts'
 import { cleanText } from '../smtp/reply.ts'
 
 /** The result of a POST. */

@@ -1,9 +1,9 @@
 // What a token may not do by making another one, or by naming another agent (D116, D117).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
-import { listUsers } from '../../src/accounts/users.ts'
-import { changeToken, createToken, listTokens } from '../../src/accounts/tokens.ts'
+import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
+import { listUsers } from '../../src/identity/users.ts'
+import { changeToken, createToken, listTokens } from '../../src/identity/tokens.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 

@@ -1,8 +1,8 @@
 // Subscriptions (D16): each change is told once; a downgrade counts from its date.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { planOf } from '../../src/accounts/plan.ts'
-import { applyDowngrades, changeSubscription } from '../../src/accounts/subscription.ts'
+import { planOf } from '../../src/identity/plan.ts'
+import { applyDowngrades, changeSubscription } from '../../src/identity/subscription.ts'
 import { DAY } from '../../src/base/clock.ts'
 import { leaveBranded } from '../../src/domains/lifecycle.ts'
 import { db, raw } from '../../src/store/query.ts'

@@ -2,7 +2,7 @@
 // an active subscription; a downgrade at its date; campaigns that fall due without either.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { changeSubscription, type SubscriptionChange } from '../../src/accounts/subscription.ts'
+import { changeSubscription, type SubscriptionChange } from '../../src/identity/subscription.ts'
 import { monthOf, usageOf } from '../../src/accounts/usage.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/find.ts'

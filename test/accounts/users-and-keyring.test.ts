@@ -16,8 +16,8 @@ import {
   removeUser,
   requireUser,
   setPassword,
-} from '../../src/accounts/users.ts'
-import { createToken, findToken } from '../../src/accounts/tokens.ts'
+} from '../../src/identity/users.ts'
+import { createToken, findToken } from '../../src/identity/tokens.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'

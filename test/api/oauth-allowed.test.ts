@@ -56,7 +56,7 @@ for (const [name, addresses] of Object.entries(DOCUMENTED))
   })
 
 test('a page of an origin that is allowed may use /mcp from a browser', async () => {
-  const { PROGRAMS } = await import('../../src/accounts/oauth-allowed.ts')
+  const { PROGRAMS } = await import('../../src/identity/oauth-allowed.ts')
   assert.deepEqual(Object.keys(PROGRAMS), Object.keys(DOCUMENTED).slice(0, -1))
   const preflight = async (): Promise<string | null> => {
     const headers = { origin: 'https://agent.example.org', 'access-control-request-method': 'POST' }

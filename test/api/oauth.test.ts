@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
-import { addClient, clientById, isRegistered, readRegistration } from '../../src/accounts/oauth-clients.ts'
-import { findAccess, grantCode } from '../../src/accounts/oauth-grants.ts'
-import { SignIns } from '../../src/accounts/sign-in.ts'
-import { setPassword } from '../../src/accounts/users.ts'
+import { addClient, clientById, isRegistered, readRegistration } from '../../src/identity/oauth-clients.ts'
+import { findAccess, grantCode } from '../../src/identity/oauth-grants.ts'
+import { SignIns } from '../../src/identity/sign-in.ts'
+import { setPassword } from '../../src/identity/users.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 
 let postrider: TestAppliance

@@ -1,7 +1,7 @@
 // Tokens given back (RFC 7009): what was revoked is over at once, and nobody revokes what is another's.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { findAccess } from '../../src/accounts/oauth-grants.ts'
+import { findAccess } from '../../src/identity/oauth-grants.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { letIn } from '../kit/oauth-client.ts'
 

@@ -2,7 +2,15 @@
 // busy machine changes nothing.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { JobFailed, NoWorker, Pool, PutBack, TookTooLong, WorkerLost, type PoolOptions } from '../../src/base/pool.ts'
+import {
+  JobFailed,
+  NoWorker,
+  Pool,
+  PutBack,
+  TookTooLong,
+  WorkerLost,
+  type PoolOptions,
+} from '../../src/base/threads/pool.ts'
 import type { Deed } from './worker.ts'
 
 const pools: Pool<Deed[], unknown>[] = []

@@ -1,8 +1,8 @@
 // DNS answers that are kept for a moment: asked once, not for too long, and never a failure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { remembering } from '../../src/base/remembered.ts'
-import type { Answer, Mx, Resolver } from '../../src/base/resolver.ts'
+import { remembering } from '../../src/net/remembered.ts'
+import type { Answer, Mx, Resolver } from '../../src/net/resolver.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 /** A resolver that counts its questions and answers each with what was last set for it. */

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 
-const moduleUrl = pathToFileURL(resolve(import.meta.dirname, '../../src/base/resolver.ts')).href
+const moduleUrl = pathToFileURL(resolve(import.meta.dirname, '../../src/net/resolver.ts')).href
 
 /** Asks in a process of its own, with all descriptors taken and with them free; nothing listens where it asks. */
 const PROGRAM = `

@@ -1,5 +1,5 @@
 // A worker for tests of the pool: it does what a job says.
-import { ask, askForAll, serveJobs } from '../../src/base/jobs.ts'
+import { ask, askForAll, serveJobs } from '../../src/base/threads/jobs.ts'
 
 export type Deed =
   | { burn: number }

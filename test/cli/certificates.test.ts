@@ -7,7 +7,7 @@ import { after, test } from 'node:test'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { silentLog, type Fields } from '../../src/base/log.ts'
-import { Certificates } from '../../src/cli/certificates.ts'
+import { Certificates } from '../../src/acme/certificates.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 /** RSA of 1024 bits, until 2126. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { confirm } from '../../src/cli/confirm.ts'
+import { confirm } from '../../src/commands/confirm.ts'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
-import { standardTerminal } from '../../src/cli/terminal.ts'
+import { standardTerminal } from '../../src/commands/terminal.ts'
 
 /** Asks as on a terminal, or as without one; returns the questions that were asked. */
 async function asked(answer: string, how: { yes?: true; json?: boolean; stdin?: boolean; stdout?: boolean } = {}) {

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
 import { printable } from '../../src/base/printable.ts'
-import { printableJson } from '../../src/cli/terminal.ts'
+import { printableJson } from '../../src/commands/terminal.ts'
 import { raw } from '../../src/store/query.ts'
 import { Lists } from './lists.ts'
 
@@ -195,5 +195,5 @@ test('only one file writes to the terminal', () => {
         readFileSync(new URL(file, folder), 'utf8'),
       ),
     )
-  assert.deepEqual(writers, ['cli/terminal.ts'])
+  assert.deepEqual(writers, ['commands/terminal.ts'])
 })

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Hono } from 'hono'
-import { pageApart } from '../../src/console/apart.ts'
-import { harmless } from '../../src/console/harmless.ts'
-import { framed } from '../../src/console/shown-html.ts'
+import { pageApart } from '../../src/webui/apart.ts'
+import { harmless } from '../../src/webui/harmless.ts'
+import { framed } from '../../src/webui/shown-html.ts'
 
 const NO_PICTURES = { pictures: null, styled: false }
 

@@ -1,8 +1,8 @@
 // Uploaded lists that cost more than they weigh.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { tableApart } from '../../src/console/apart.ts'
-import { readTable } from '../../src/console/table.ts'
+import { tableApart } from '../../src/webui/apart.ts'
+import { readTable } from '../../src/webui/table.ts'
 
 test('a file of too many cells is refused before the library reads it, and the commands are named (D126)', () => {
   for (const piece of [',', 'a,', '\n,', 'a\n'])

@@ -2,7 +2,7 @@
 // to load anything.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { harmless } from '../../src/console/harmless.ts'
+import { harmless } from '../../src/webui/harmless.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { seeded } from '../kit/seeded.ts'
 

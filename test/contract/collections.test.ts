@@ -2,7 +2,7 @@
 // pagination"; D9, D12, D13; JA22 to JA30, CP1 to CP7).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { addUser } from '../../src/accounts/users.ts'
+import { addUser } from '../../src/identity/users.ts'
 import { document } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'

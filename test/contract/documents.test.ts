@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { createApp } from '../../src/api/server.ts'
-import type { ApiDeps } from '../../src/api/deps.ts'
+import type { AppDeps } from '../../src/api/app-deps.ts'
 import { document, JSON_API } from '../kit/appliance.ts'
 import {
   API,
@@ -169,7 +169,7 @@ test('an answer to a fault of ours is an error document as well, and tells nothi
   const { deps } = wire.postrider.appliance
   const secret = 'select * from tokens where hash = 1'
   const lines: string[] = []
-  const broken: ApiDeps = {
+  const broken: AppDeps = {
     ...deps,
     log: createLog({ clock: deps.clock, level: 'info', form: 'json', write: (line) => void lines.push(line) }),
     store: new Proxy(deps.store, {

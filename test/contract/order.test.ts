@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { SCOPES, type Scope } from '../../src/accounts/scopes.ts'
-import { addUser, type User } from '../../src/accounts/users.ts'
+import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
+import { addUser, type User } from '../../src/identity/users.ts'
 import { JSON_API } from '../kit/appliance.ts'
 import { mailDocument, MISSING, outcomes, sameOutcomes, startWire, type Wire } from './wire.ts'
 

@@ -11,7 +11,7 @@ import { eraseKeys, OpenKeys, signingKeyOf, type DkimKey } from '../../src/domai
 import { recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { resumeDomain } from '../../src/domains/lifecycle.ts'
-import { Shaping } from '../../src/outbound/shaping.ts'
+import { Shaping } from '../../src/smtp/shaping.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'

@@ -1,6 +1,6 @@
 // A worker that reads what a test writes, and does what it says: dies, works without end, asks. For tests of the
 // engine.
-import { ask, serveJobs } from '../../src/base/jobs.ts'
+import { ask, serveJobs } from '../../src/base/threads/jobs.ts'
 import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
 
 const header = {

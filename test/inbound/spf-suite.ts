@@ -1,7 +1,7 @@
 // Reads the openspf test suite for RFC 7208: scenarios of a zone and the checks made in it. Only so much of YAML is
 // understood as that file uses.
 import { readFileSync } from 'node:fs'
-import type { Answer, Mx } from '../../src/base/resolver.ts'
+import type { Answer, Mx } from '../../src/net/resolver.ts'
 
 export interface Check {
   name: string

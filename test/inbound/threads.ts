@@ -1,6 +1,6 @@
 // The worker threads that read and judge, hired as the server hires them, with a DNS that a test makes up.
-import { Pool } from '../../src/base/pool.ts'
-import type { Answer, Mx } from '../../src/base/resolver.ts'
+import { Pool } from '../../src/base/threads/pool.ts'
+import type { Answer, Mx } from '../../src/net/resolver.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from '../../src/inbound/reader.ts'
 
 export type Look = (ask: { name: string; type: string }) => Answer<string | Mx> | Promise<Answer<string | Mx>>

@@ -1,9 +1,9 @@
 // The OAuth state that a program keeps between its steps, in the form for the MCP SDK.
 import { createHash } from 'node:crypto'
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
-import { addClient, type OauthClient } from '../../src/accounts/oauth-clients.ts'
-import { exchangeCode, grantCode, type Tokens } from '../../src/accounts/oauth-grants.ts'
-import type { User } from '../../src/accounts/users.ts'
+import { addClient, type OauthClient } from '../../src/identity/oauth-clients.ts'
+import { exchangeCode, grantCode, type Tokens } from '../../src/identity/oauth-grants.ts'
+import type { User } from '../../src/identity/users.ts'
 import type { TestAppliance } from './appliance.ts'
 
 /** The state of a client program; `opened` is the URL that it would open in a browser. */

@@ -2,8 +2,8 @@
 // are kept, redirects are read but not followed.
 
 import { randomBytes, scryptSync } from 'node:crypto'
-import { SCOPES } from '../../src/accounts/scopes.ts'
-import type { User } from '../../src/accounts/users.ts'
+import { SCOPES } from '../../src/identity/scopes.ts'
+import type { User } from '../../src/identity/users.ts'
 import { apiInside } from '../../src/api/server.ts'
 import type { Caller } from '../../src/jsonapi/resource.ts'
 import { raw } from '../../src/store/query.ts'

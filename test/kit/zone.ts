@@ -1,6 +1,6 @@
 // A DNS server on loopback whose records a test writes and changes.
 import { startDns, type DnsServer } from '../../src/sandbox/dns.ts'
-import { createResolver, type Resolver } from '../../src/base/resolver.ts'
+import { createResolver, type Resolver } from '../../src/net/resolver.ts'
 
 export interface TestDns extends DnsServer {
   resolver: Resolver

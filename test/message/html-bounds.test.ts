@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
-import { harmless } from '../../src/console/harmless.ts'
+import { harmless } from '../../src/webui/harmless.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { isBeyondBounds, MOST_OPEN, MOST_TAGS } from '../../src/message/html-bounds.ts'
 import { seeded } from '../kit/seeded.ts'

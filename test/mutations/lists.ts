@@ -5,7 +5,7 @@ import type { Source } from '../../src/cli/csv-source.ts'
 import { formOf, rowsOf } from '../../src/cli/csv.ts'
 import { jsonRows, looksLikeJson } from '../../src/cli/json-rows.ts'
 import { entryOf, SOURCES, suppressionColumns, type SuppressionColumns } from '../../src/cli/suppression-columns.ts'
-import { readTable } from '../../src/console/table.ts'
+import { readTable } from '../../src/webui/table.ts'
 import { both, of, type Parser } from './parser.ts'
 
 const refused = (thrown: unknown): boolean => thrown instanceof OperatorError
@@ -77,5 +77,5 @@ export const LISTS: Record<string, Parser> = {
     parse: readSuppressions,
     declared: refused,
   },
-  'tables in the console': { files: ['console/table.ts'], seeds: TABLES, parse: (bytes) => readTable(bytes) },
+  'tables in the console': { files: ['webui/table.ts'], seeds: TABLES, parse: (bytes) => readTable(bytes) },
 }

@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Pool, TookTooLong } from '../../src/base/pool.ts'
+import { Pool, TookTooLong } from '../../src/base/threads/pool.ts'
 import { threadSlowness } from '../kit/cost.ts'
 import { PARSERS } from './parsers.ts'
 import type { Done, Lot } from './worker.ts'

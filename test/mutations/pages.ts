@@ -1,6 +1,6 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
 import { readPictures } from '../../src/message/pictures.ts'
-import { harmless } from '../../src/console/harmless.ts'
+import { harmless } from '../../src/webui/harmless.ts'
 import { isBeyondBounds } from '../../src/message/html-bounds.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
@@ -79,7 +79,7 @@ export const PAGES: Record<string, Parser> = {
     seeds: both(HTML, LEAVING, of('<html lang=', '<html ', '<body lang = "de" ', '<head', '</head ', '<script>')),
     parse: (bytes) => [languageOf(text(bytes)), withFooter({ html: text(bytes), text: text(bytes) }, true)],
   },
-  'pages in the console': { files: ['console/harmless.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
+  'pages in the console': { files: ['webui/harmless.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
   'pictures of pages': {
     files: ['message/pictures.ts'],
     seeds: HTML,

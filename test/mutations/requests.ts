@@ -2,10 +2,10 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readRegistration } from '../../src/accounts/oauth-clients.ts'
-import { hostOf, readDocument as readDescription, urlFault } from '../../src/accounts/oauth-documents.ts'
-import { Passkeys } from '../../src/accounts/passkeys.ts'
-import { addUser } from '../../src/accounts/users.ts'
+import { readRegistration } from '../../src/identity/oauth-clients.ts'
+import { hostOf, readDocument as readDescription, urlFault } from '../../src/identity/oauth-documents.ts'
+import { Passkeys } from '../../src/identity/passkeys.ts'
+import { addUser } from '../../src/identity/users.ts'
 import { resources } from '../../src/api/server.ts'
 import { Refusal } from '../../src/base/errors.ts'
 import { Keyring } from '../../src/base/keyring.ts'
@@ -197,7 +197,7 @@ export const REQUESTS: Record<string, Parser> = {
     declared: refused,
   },
   'registrations of programs': {
-    files: ['accounts/oauth-clients.ts'],
+    files: ['identity/oauth-clients.ts'],
     seeds: both(
       of('https://x.test/a?b=c', 'http://127.0.0.1:', 'a:', '%', 'http://[::1]/', '*'),
       around(['{"redirect_uris":["https://a.test/', 'b/', '"],"client_name":"A"}']),
@@ -216,7 +216,7 @@ export const REQUESTS: Record<string, Parser> = {
     },
   },
   'descriptions of programs': {
-    files: ['accounts/oauth-documents.ts'],
+    files: ['identity/oauth-documents.ts'],
     seeds: both(
       of('https://a.test/', 'https://a.test/../', 'https://%', 'https://[::1]:1/', 'https://\xe9.test/x?', 'x'),
       around([`{"client_id":"${PROGRAM}","redirect_uris":["https://a.test/`, 'b/","https://b.test/c/', '"]}']),
@@ -236,7 +236,7 @@ export const REQUESTS: Record<string, Parser> = {
     },
   },
   'answers of passkeys': {
-    files: ['accounts/passkeys.ts'],
+    files: ['identity/passkeys.ts'],
     seeds: both(() => [ATTESTATION], of('\xa1', '\x81', '\xbf\x61a', '\x9f', '\x5f\x41a', '\xc2')),
     parse: registered,
   },

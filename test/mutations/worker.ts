@@ -1,7 +1,7 @@
 // Parses mutations in a thread of its own, and says what each cost in CPU time of the thread.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { serveJobs } from '../../src/base/jobs.ts'
+import { serveJobs } from '../../src/base/threads/jobs.ts'
 import { threadSlowness } from '../kit/cost.ts'
 import { mutate } from './mutate.ts'
 import { PARSERS } from './parsers.ts'

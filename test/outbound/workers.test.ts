@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { after, test } from 'node:test'
-import { TookTooLong, WorkerLost } from '../../src/base/pool.ts'
+import { TookTooLong, WorkerLost } from '../../src/base/threads/pool.ts'
 import type { ComposeJob } from '../../src/message/letters.ts'
 import { parseAddress } from '../../src/message/address.ts'
 import { isVerdict } from '../../src/outbound/delivery/connect.ts'

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { createLog, type Fields } from '../../src/base/log.ts'
-import { printableJson } from '../../src/cli/terminal.ts'
+import { printableJson } from '../../src/commands/terminal.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const CONF = readFileSync(new URL('../../packaging/fail2ban/postrider.conf', import.meta.url), 'utf8')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
-import { FLAG_COLUMNS, JSON_COLUMNS, VALUES } from '../../src/store/forms.ts'
+import { FLAG_COLUMNS, JSON_COLUMNS, VALUES } from '../../src/store/check-values.ts'
 import { migrations } from '../../src/store/migrations.ts'
 import { OWNERS } from '../../src/store/tables.ts'
 

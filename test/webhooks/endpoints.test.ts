@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'
-import { SCOPES } from '../../src/accounts/scopes.ts'
+import { SCOPES } from '../../src/identity/scopes.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'

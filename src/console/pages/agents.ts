@@ -1,10 +1,10 @@
 // Agents: programs that send mail under a name of their own. The page shows their reputation and can stop each.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button } from '../forms.ts'
-import { badge, count, live, pageOf, pager, table, time } from '../parts.ts'
-import { done, lead, type Place } from '../place.ts'
-import { number, text, type Answer, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button } from '../../webui/forms.ts'
+import { badge, count, live, pageOf, pager, table, time } from '../../webui/widgets.ts'
+import { done, lead, type Place } from '../../webui/place.ts'
+import { number, text, type Answer, type Visit } from '../../webui/visit.ts'
 
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const answer = await visit.get(`/agents?${pageOf(visit)}`)

@@ -1,12 +1,12 @@
 // Audiences: lists of subscribers, and the state of each contact.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../parts.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../../webui/widgets.ts'
 import { bring, named, preview, readingOf } from './contacts-import.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, number, text, type Answer, type Thing, type Visit } from '../visit.ts'
-import { csv } from '../csv.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, number, text, type Answer, type Thing, type Visit } from '../../webui/visit.ts'
+import { csv } from '../../webui/csv.ts'
 
 const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
 

@@ -1,10 +1,10 @@
 // What readers of a campaign did: opens and clicks over time, and its links by their clicks.
 import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
-import { page } from '../frame.ts'
-import { count, lineChart, table, time, type Html } from '../parts.ts'
-import { found, type Place } from '../place.ts'
-import { objects, text } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { count, lineChart, table, time, type Html } from '../../webui/widgets.ts'
+import { found, type Place } from '../../webui/place.ts'
+import { objects, text } from '../../webui/visit.ts'
 
 interface Point {
   at: string

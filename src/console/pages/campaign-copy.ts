@@ -1,6 +1,6 @@
 // A new draft from an existing campaign. A started campaign cannot become a draft again, so a copy is the way to change
 // it.
-import { text, type Thing } from '../visit.ts'
+import { text, type Thing } from '../../webui/visit.ts'
 
 /** The attributes that a copy takes over: all but the time and the status. */
 const COPIED = [

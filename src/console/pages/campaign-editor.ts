@@ -1,11 +1,11 @@
 // The editor of a campaign: writes and changes a draft, and never sends it.
 import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
-import { page } from '../frame.ts'
-import { field, form } from '../forms.ts'
-import { counted, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { field, form } from '../../webui/forms.ts'
+import { counted, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../../webui/visit.ts'
 
 const LABELS = {
   name: 'Name',

@@ -2,8 +2,8 @@
 import { html } from 'hono/html'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { campaignSender } from '../../message/identity.ts'
-import { badge, count, facts, percent, table, time, type Cell, type Html } from '../parts.ts'
-import { number, text, type Thing, type Visit } from '../visit.ts'
+import { badge, count, facts, percent, table, time, type Cell, type Html } from '../../webui/widgets.ts'
+import { number, text, type Thing, type Visit } from '../../webui/visit.ts'
 
 /** The name of the sending domain of an audience; '' when it is gone. */
 export async function domainOf(visit: Visit, audience: Thing | undefined): Promise<string> {

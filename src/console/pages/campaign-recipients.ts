@@ -1,8 +1,8 @@
 // The recipients of a campaign as a file, each with the state of the mail.
 import { isOneOf } from '../../base/one-of.ts'
-import { csv } from '../csv.ts'
-import { found, type Place } from '../place.ts'
-import { objects, text } from '../visit.ts'
+import { csv } from '../../webui/csv.ts'
+import { found, type Place } from '../../webui/place.ts'
+import { objects, text } from '../../webui/visit.ts'
 
 /** The states of a recipient's mail by which the page and the file can be filtered. */
 export const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const

@@ -5,11 +5,11 @@ import { OperatorError } from '../../base/errors.ts'
 import type { BroughtContact } from '../../campaigns/bring.ts'
 import { columnsOf, contactOf, type Columns } from '../../campaigns/import-columns.ts'
 import { STANDINGS } from '../../campaigns/standing.ts'
-import { tableApart } from '../apart.ts'
-import { form } from '../forms.ts'
-import { counted, badge, count, table, type Html } from '../parts.ts'
-import type { Form } from '../place.ts'
-import { number, type Visit } from '../visit.ts'
+import { tableApart } from '../../webui/apart.ts'
+import { form } from '../../webui/forms.ts'
+import { counted, badge, count, table, type Html } from '../../webui/widgets.ts'
+import type { Form } from '../../webui/place.ts'
+import { number, type Visit } from '../../webui/visit.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
 /** Contacts in one request to the API. */

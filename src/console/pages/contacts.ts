@@ -1,10 +1,10 @@
 // One contact: its data, and each mail to its address.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, facts, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, type Answer, type Thing, type Visit, record } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import { badge, facts, pageOf, pager, table, time, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, text, type Answer, type Thing, type Visit, record } from '../../webui/visit.ts'
 
 const LABELS = {
   name: 'Name',

@@ -1,11 +1,11 @@
 // Domains: each record with its required and its present value in DNS, and the problems that prevent sending.
 import { html } from 'hono/html'
 import { refuse } from '../../base/errors.ts'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, count, facts, live, pageOf, pager, percent, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, flag, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import { badge, count, facts, live, pageOf, pager, percent, table, time, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, flag, objects, text, type Answer, type Thing, type Visit } from '../../webui/visit.ts'
 
 const LABELS = { name: 'Domain', purpose: 'For' } as const
 

@@ -1,10 +1,22 @@
 // Inboxes: addresses that receive mail, and their messages as a mail program shows them.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, facts, live, looks, octets, pageOf, pager, search, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, texts, type Answer, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import {
+  badge,
+  facts,
+  live,
+  looks,
+  octets,
+  pageOf,
+  pager,
+  search,
+  table,
+  time,
+  type Html,
+} from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, text, texts, type Answer, type Visit } from '../../webui/visit.ts'
 
 const LABELS = { name: 'Name', address: 'Address' } as const
 

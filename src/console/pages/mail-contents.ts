@@ -1,7 +1,7 @@
 // The contents of a sent mail: as it looks, its texts, its own headers and its attachments.
 import { html } from 'hono/html'
-import { looks, octets, type Html } from '../parts.ts'
-import { text, type Thing, type Visit } from '../visit.ts'
+import { looks, octets, type Html } from '../../webui/widgets.ts'
+import { text, type Thing, type Visit } from '../../webui/visit.ts'
 
 export function contents(visit: Visit, mail: Thing): Html {
   const body = text(mail, 'html')

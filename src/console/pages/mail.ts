@@ -1,11 +1,23 @@
 // Mail: one search over all sent mail, and for one mail each step of its delivery with the servers' replies.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, count, exactTime, facts, live, pageOf, pager, search, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Place } from '../place.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import {
+  badge,
+  count,
+  exactTime,
+  facts,
+  live,
+  pageOf,
+  pager,
+  search,
+  table,
+  time,
+  type Html,
+} from '../../webui/widgets.ts'
+import { done, found, lead, type Place } from '../../webui/place.ts'
 import { contents } from './mail-contents.ts'
-import { answerOf, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { answerOf, objects, text, type Answer, type Thing, type Visit } from '../../webui/visit.ts'
 
 const HINT =
   'Words match addresses and subjects. Also to: from: subject: status: domain: campaign: agent: before: after:'

@@ -2,10 +2,10 @@
 import { DAY } from '../../base/clock.ts'
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { badge, count, live, percent, type Html } from '../parts.ts'
-import { done, type Place } from '../place.ts'
-import { number, objects, text, type Thing, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { badge, count, live, percent, type Html } from '../../webui/widgets.ts'
+import { done, type Place } from '../../webui/place.ts'
+import { number, objects, text, type Thing, type Visit } from '../../webui/visit.ts'
 
 const PERIODS = ['24h', '7d', '30d'] as const
 export const periodOf = (visit: Visit, otherwise = '24h'): string =>

@@ -1,10 +1,10 @@
 // Privacy: the rights of recipients to erasure and to an export of their data.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { field, form } from '../forms.ts'
-import { badge, live, pageOf, pager, table, time } from '../parts.ts'
-import { done, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { field, form } from '../../webui/forms.ts'
+import { badge, live, pageOf, pager, table, time } from '../../webui/widgets.ts'
+import { done, lead, type Form, type Place } from '../../webui/place.ts'
+import { text, type Answer, type Visit } from '../../webui/visit.ts'
 
 async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const answer = await visit.get(`/privacy-requests?${pageOf(visit)}`)

@@ -1,11 +1,11 @@
 // The queue (operator): waiting mail by receiving domain, the reasons, and actions on it.
 import { html } from 'hono/html'
 import { HELD_LOOKED_AT, type HoldingCampaign } from '../../outbound/waiting.ts'
-import { page } from '../frame.ts'
-import { button } from '../forms.ts'
-import { counted, badge, count, live, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Place } from '../place.ts'
-import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button } from '../../webui/forms.ts'
+import { counted, badge, count, live, pageOf, pager, table, time, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Place } from '../../webui/place.ts'
+import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../../webui/visit.ts'
 
 /** That mail is held by a paused campaign; a campaign of another account has no page here. */
 const heldNote = (visit: Visit, { account, id, name, recipients }: HoldingCampaign): Html =>

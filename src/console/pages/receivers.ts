@@ -1,9 +1,9 @@
 // Figures by receiver: which mailbox providers and domains accept the mail, and why others refuse it.
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { count, live, pageOf, pager, percent, table } from '../parts.ts'
-import type { Place } from '../place.ts'
-import { number, text, objects } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { count, live, pageOf, pager, percent, table } from '../../webui/widgets.ts'
+import type { Place } from '../../webui/place.ts'
+import { number, text, objects } from '../../webui/visit.ts'
 import { periodOf, periods } from './overview.ts'
 
 const MEDIANS: Record<string, string> = {

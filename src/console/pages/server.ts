@@ -1,11 +1,11 @@
 // The health of the server and its users, for operators.
 import { html } from 'hono/html'
 import { SECOND } from '../../base/clock.ts'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../../webui/visit.ts'
 
 /** The field for the role has the name of its attribute, so that refusals lead there. */
 const LABELS = {

@@ -1,7 +1,7 @@
 // The checks of a campaign that take seconds: whether its links answer, and the verdict of SpamAssassin.
 import { html } from 'hono/html'
-import { badge, type Html } from '../parts.ts'
-import { text, type Visit } from '../visit.ts'
+import { badge, type Html } from '../../webui/widgets.ts'
+import { text, type Visit } from '../../webui/visit.ts'
 
 /** A link that starts the checks, or their results. */
 export async function slowChecks(visit: Visit, id: string): Promise<Html> {

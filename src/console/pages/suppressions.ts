@@ -1,13 +1,13 @@
 // Suppressions: addresses that must not get mail, with reason and date. They are added by hand or from a file.
 import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
-import { page } from '../frame.ts'
-import { button, field, form } from '../forms.ts'
-import { badge, pageOf, pager, search, table, time } from '../parts.ts'
-import { done, lead, type Form, type Place } from '../place.ts'
-import { text, type Answer, type Visit } from '../visit.ts'
-import { tableApart } from '../apart.ts'
-import { csv } from '../csv.ts'
+import { page } from '../../webui/frame.ts'
+import { button, field, form } from '../../webui/forms.ts'
+import { badge, pageOf, pager, search, table, time } from '../../webui/widgets.ts'
+import { done, lead, type Form, type Place } from '../../webui/place.ts'
+import { text, type Answer, type Visit } from '../../webui/visit.ts'
+import { tableApart } from '../../webui/apart.ts'
+import { csv } from '../../webui/csv.ts'
 
 const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const

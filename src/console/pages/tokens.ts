@@ -1,12 +1,12 @@
 // Tokens for programs, and the programs that a person has given access over OAuth.
 import { html } from 'hono/html'
-import type { ApiDeps } from '../../api/deps.ts'
-import { SCOPES } from '../../accounts/scopes.ts'
-import { page } from '../frame.ts'
-import { button, choices, field, form, secretShown } from '../forms.ts'
-import { counted, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, lead, type Form, type Place } from '../place.ts'
-import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../visit.ts'
+import type { ApiDeps } from '../../jsonapi/define.ts'
+import { SCOPES } from '../../identity/scopes.ts'
+import { page } from '../../webui/frame.ts'
+import { button, choices, field, form, secretShown } from '../../webui/forms.ts'
+import { counted, pageOf, pager, table, time, type Html } from '../../webui/widgets.ts'
+import { done, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../../webui/visit.ts'
 
 const LABELS = { name: 'Name', duration: 'Ends after', scopes: 'What it may do' } as const
 

@@ -1,11 +1,11 @@
 // Webhooks: endpoints for events, each delivery with its answer, and a button to repeat a delivery.
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../../states/events.ts'
-import { page } from '../frame.ts'
-import { button, choices, field, form, secretShown } from '../forms.ts'
-import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../parts.ts'
-import { done, found, lead, type Form, type Place } from '../place.ts'
-import { faultIn, number, text, texts, type Answer, type Thing, type Visit } from '../visit.ts'
+import { page } from '../../webui/frame.ts'
+import { button, choices, field, form, secretShown } from '../../webui/forms.ts'
+import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../../webui/place.ts'
+import { faultIn, number, text, texts, type Answer, type Thing, type Visit } from '../../webui/visit.ts'
 
 const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
 

@@ -6,7 +6,7 @@ import { semaphore } from '../../base/semaphore.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
 import type { StoredAttachment } from '../../message/letters.ts'
 import type { Spool } from '../../store/spool.ts'
-import { fetchFile, RULES, type FetchDeps } from './fetch.ts'
+import { fetchFile, RULES, type FetchDeps } from '../../net/fetch.ts'
 
 export interface NewAttachment {
   content?: string | undefined

@@ -17,7 +17,7 @@ import { heldByProvider, providerShareOf, shareOf, type Lane } from './lanes.ts'
 import { Fates } from './fates.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './lessons.ts'
 import { claimRound } from './round.ts'
-import { Shaping } from '../shaping.ts'
+import { Shaping } from '../../smtp/shaping.ts'
 import type { MailTransaction, Sources } from './transaction.ts'
 import { someIdle, type Way, type Work } from './ways.ts'
 

@@ -1,6 +1,6 @@
 // Writes the results of claimed mail to the store. Until the store has a result, only this process knows it: every
-// write is repeated until it succeeds, and a lane with unwritten results claims no mail (base/insist.ts).
-import { Insistence } from '../../base/insist.ts'
+// write is repeated until it succeeds, and a lane with unwritten results claims no mail (base/retry-until-written.ts).
+import { Insistence } from '../../base/retry-until-written.ts'
 import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import { groupDue } from '../../store/due.ts'

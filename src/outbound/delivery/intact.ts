@@ -7,7 +7,7 @@ import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
 import { isIntact } from '../../store/digests.ts'
 import { isWholeSpool } from '../body.ts'
 import type { MailTransaction } from './transaction.ts'
-import { domainOf } from '../lane-names.ts'
+import { domainOf } from '../../message/lane-names.ts'
 
 /** Logs the damage of a mail and returns the verdict: the mail waits until it is repaired. */
 export function damaged(log: Log, id: string, damage: string): Verdict {

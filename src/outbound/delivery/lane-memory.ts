@@ -5,7 +5,7 @@ import type { Log } from '../../base/log.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
 import type { RowOf } from '../../store/tables.ts'
-import { domainOf, isBulk } from '../lane-names.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
 
 export type LearnedLane = RowOf<'learned_lanes'>
 

@@ -4,8 +4,8 @@
 import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from './transaction.ts'
 import type { Route } from './connect.ts'
-import { domainOf, isBulk } from '../lane-names.ts'
-import type { Limits } from '../shaping.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
+import type { Limits } from '../../smtp/shaping.ts'
 import { Learned, Width } from './width.ts'
 
 /** Mails claimed ahead for each connection. */

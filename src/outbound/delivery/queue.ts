@@ -5,7 +5,7 @@ import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { db, raw, sql } from '../../store/query.ts'
-import { bulkLane, domainOf } from '../lane-names.ts'
+import { bulkLane, domainOf } from '../../message/lane-names.ts'
 import { emit, moveEmail, type Delivery, type EmailKeys } from './settle.ts'
 
 export interface QueuedMail {

@@ -2,12 +2,12 @@
 // even when its TXT record is gone or its server is down: an attacker who blocks DNS must not remove the protection.
 import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
-import type { Resolver } from '../../base/resolver.ts'
+import type { Resolver } from '../../net/resolver.ts'
 import { parsePolicy, policyId } from '../../smtp/mta-sts.ts'
 import type { Store } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
 import type { RowOf } from '../../store/tables.ts'
-import { fetchFile, type FetchDeps } from '../accept/fetch.ts'
+import { fetchFile, type FetchDeps } from '../../net/fetch.ts'
 
 export interface StsDeps {
   store: Store

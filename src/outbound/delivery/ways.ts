@@ -3,7 +3,7 @@
 // need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts
 // for both together, and other mail goes first.
 import { SECOND, type Clock } from '../../base/clock.ts'
-import type { Limits } from '../shaping.ts'
+import type { Limits } from '../../smtp/shaping.ts'
 import type { Route } from './connect.ts'
 import type { Lane } from './lanes.ts'
 import type { MailTransaction } from './transaction.ts'

@@ -2,7 +2,7 @@
 // octets of a mail are made in the thread that sends them; they and the dialogue do not pass through the main thread.
 import { isAscii } from 'node:buffer'
 import { counters } from '../../base/counters.ts'
-import { outside, serveJobs, tell } from '../../base/jobs.ts'
+import { outside, serveJobs, tell } from '../../base/threads/jobs.ts'
 import { release } from '../../base/memory.ts'
 import { letterOf } from '../../message/letters.ts'
 import { reasonOf, UNFIT } from '../../message/reencode.ts'

@@ -4,8 +4,8 @@
 // When a thread ends, its connections end, and the mails under way on them are tried again. So mail that may need much
 // CPU time, and mail that met trouble of this server before, is kept apart, on threads for such mail only.
 import { counters } from '../../base/counters.ts'
-import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/pool.ts'
-import { WorkerSlot, type Question, type Reply, type Task } from '../../base/worker-slot.ts'
+import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/threads/pool.ts'
+import { WorkerSlot, type Question, type Reply, type Task } from '../../base/threads/worker-slot.ts'
 import { TIMEOUTS, type ConnectOptions, type Envelope } from '../../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import { isVerdict } from './connect.ts'

@@ -6,8 +6,8 @@ import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { raw } from '../../store/query.ts'
 import type { SumTable } from '../../store/sums.ts'
-import { domainOf } from '../lane-names.ts'
-import { providerOf } from '../shaping.ts'
+import { domainOf } from '../../message/lane-names.ts'
+import { providerOf } from '../../smtp/shaping.ts'
 
 /** The columns of delivered mails, each with the longest time (ms) from acceptance to delivery. */
 const WITHIN = [

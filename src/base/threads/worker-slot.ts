@@ -1,8 +1,8 @@
-// One worker thread and its jobs. The thread belongs to a pool (base/pool.ts), or delivers mail
+// One worker thread and its jobs. The thread belongs to a pool (base/threads/pool.ts), or delivers mail
 // (outbound/delivery/workers.ts).
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
-import { TurnBoard } from './turn.ts'
+import { TurnBoard } from './thread-cpu.ts'
 
 /** A job of a worker thread. */
 export interface Task<Job = unknown> {

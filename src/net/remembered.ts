@@ -1,6 +1,6 @@
 // Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender.
 // A failed question is asked again.
-import { SECOND, type Clock } from './clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import { askType, type Answer, type Mx, type Resolver } from './resolver.ts'
 
 type Found = Answer<string | Mx>

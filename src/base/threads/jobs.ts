@@ -1,12 +1,12 @@
-// The part of a pool (base/pool.ts) inside a worker thread. Jobs take turns: one job runs until it is done or waits for
-// an answer of the server, then the next job runs. So it is always known which job the thread runs, and how much CPU
-// time each job has used. Small jobs and results are sent in batches: a message between threads costs as much as a
-// small job.
+// The part of a pool (base/threads/pool.ts) inside a worker thread. Jobs take turns: one job runs until it is done or
+// waits for an answer of the server, then the next job runs. So it is always known which job the thread runs, and how
+// much CPU time each job has used. Small jobs and results are sent in batches: a message between threads costs as much
+// as a small job.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
-import { codeOf, messageOf } from './errors.ts'
+import { codeOf, messageOf } from '../errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
-import { TurnBoard } from './turn.ts'
+import { TurnBoard } from './thread-cpu.ts'
 
 /** Results are sent when this many are ready, or when there is nothing else to do. */
 const LOT = 8

@@ -2,7 +2,7 @@
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { Cell, Html } from './parts.ts'
+import type { Cell, Html } from './widgets.ts'
 import { refusals } from './forms.ts'
 import type { Answer, Labels, Visit } from './visit.ts'
 

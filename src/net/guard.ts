@@ -1,7 +1,7 @@
 // Connects to hosts that strangers named. Our resolver looks the addresses up, they are checked, and the socket
 // connects to exactly these, so that a second DNS answer cannot lead elsewhere (D28, D55).
 import { isIP, type LookupFunction } from 'node:net'
-import type { AddressCheck } from './network.ts'
+import type { AddressCheck } from '../base/network.ts'
 import type { Resolver } from './resolver.ts'
 
 export interface Guard {

@@ -8,8 +8,8 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { newSecret } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { anySession, endSession, findSession, noteSession, openSession, type Session } from '../accounts/sessions.ts'
-import { userByKey, type User } from '../accounts/users.ts'
+import { anySession, endSession, findSession, noteSession, openSession, type Session } from '../identity/sessions.ts'
+import { userByKey, type User } from '../identity/users.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
@@ -22,7 +22,7 @@ export interface PersonDeps {
 
 /** The most time between a right password and the code of the second factor. */
 const STEP = 5 * MINUTE
-/** The longest life of a session (accounts/sessions.ts). */
+/** The longest life of a session (identity/sessions.ts). */
 const COOKIE_SECONDS = 30 * 24 * 3600
 const SESSION_COOKIE = 'postrider_session'
 const BROWSER_COOKIE = 'postrider_browser'

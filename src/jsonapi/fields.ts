@@ -1,7 +1,7 @@
 // Common parts of the resources that the interface specification does not have (D76, D81). The OpenAPI document calls
 // each an extension.
 import { z } from 'zod'
-import { field, type Filter } from '../jsonapi/resource.ts'
+import { field, type Filter } from './resource.ts'
 
 export const EXTENSION = 'An extension of the interface.'
 export const time = (about: string) => field(z.iso.datetime(), { kind: 'time', about })

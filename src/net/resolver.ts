@@ -2,9 +2,9 @@
 // kinds, because mail must distinguish "there is no record" from "the query failed" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
-import { codeOf, isLocal } from './errors.ts'
-import { semaphore } from './semaphore.ts'
-import { formatEndpoint } from './network.ts'
+import { codeOf, isLocal } from '../base/errors.ts'
+import { semaphore } from '../base/semaphore.ts'
+import { formatEndpoint } from '../base/network.ts'
 
 export type Answer<T> =
   | { kind: 'found'; records: T[] }

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { parseAddress } from '../message/address.ts'
 import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
-import { field } from '../jsonapi/resource.ts'
+import { field } from './resource.ts'
 
 const octets = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })

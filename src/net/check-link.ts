@@ -2,8 +2,8 @@
 // status is read.
 import { request as plainRequest } from 'node:http'
 import { request } from 'node:https'
-import { SECOND } from '../../base/clock.ts'
-import { codeOf, messageOf } from '../../base/errors.ts'
+import { SECOND } from '../base/clock.ts'
+import { codeOf, messageOf } from '../base/errors.ts'
 import { addressRefused, guardedRequest, type FetchDeps } from './fetch.ts'
 
 /** Milliseconds for one link, redirects included. */

@@ -1,5 +1,5 @@
 // The worker thread of the console: it reads what strangers wrote, pages and lists (apart.ts).
-import { serveJobs } from '../base/jobs.ts'
+import { serveJobs } from '../base/threads/jobs.ts'
 import { render, type Content } from '../message/rendered.ts'
 import type { Values } from '../message/template.ts'
 import { harmlessPage, type HarmlessPage, type PageJob } from './harmless.ts'

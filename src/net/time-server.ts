@@ -1,7 +1,7 @@
 // Asks a time server for the error of this machine's clock (SNTP, RFC 4330).
 import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
-import type { Clock } from './clock.ts'
+import type { Clock } from '../base/clock.ts'
 
 /** Seconds from 1900, the start of NTP's time, to 1970. */
 const EPOCH = 2_208_988_800

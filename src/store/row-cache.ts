@@ -1,7 +1,7 @@
 // Facts: rows that are read for every mail and rarely change, such as a token with its user, a sending domain, or
 // whether a domain has a webhook. Each is kept in memory until a statement changes one of the tables that its query
 // names; statements.ts reports the changed tables.
-import type { Effects } from './effects.ts'
+import type { Effects } from './statement-tables.ts'
 
 /** The most rows that are kept for one query; beyond this number all of them are dropped and read again. */
 const MAX_ROWS = 1000

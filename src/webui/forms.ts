@@ -1,6 +1,6 @@
 // Forms and their fields, and the API's refusals of what was typed.
 import { html } from 'hono/html'
-import type { Cell, Html } from './parts.ts'
+import type { Cell, Html } from './widgets.ts'
 import { worded, type Answer, type Labels, type Visit } from './visit.ts'
 
 /** A form with an action. Every form carries the proof that this server wrote it. */

@@ -2,17 +2,21 @@
 // socket, and has the rights of the caller that they name. Routes, rules and refusals are the same as over HTTP.
 import { Hono } from 'hono'
 import { Budget } from '../base/memory.ts'
-import { answerError } from '../jsonapi/errors.ts'
-import type { Caller, Resource } from '../jsonapi/resource.ts'
-import { createRouter } from '../jsonapi/routes.ts'
-import { createGate } from './auth.ts'
-import type { ApiDeps } from './deps.ts'
-import { promise } from './promise.ts'
+import { answerError } from './errors.ts'
+import type { Caller, Resource } from './resource.ts'
+import { createRouter } from './routes.ts'
+import { createGate } from './gate.ts'
+import type { ApiDeps } from './define.ts'
+import { promise } from './storage-left.ts'
 
 /** Performs a request with the rights of a caller. Its path is below the API's base. */
 export type Inside = (caller: Caller, request: Request) => Promise<Response>
 
-export function createInside(deps: ApiDeps, base: () => string, resources: readonly Resource<ApiDeps>[]): Inside {
+export function createInside<Deps extends ApiDeps>(
+  deps: Deps,
+  base: () => string,
+  resources: readonly Resource<Deps>[],
+): Inside {
   const gate = createGate(deps)
   const app = new Hono()
   app.route(

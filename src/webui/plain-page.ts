@@ -6,7 +6,7 @@ import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Budget } from '../base/memory.ts'
 import { withOctets, type BodyLimits } from '../jsonapi/body.ts'
-import { rateKey } from './client-address.ts'
+import { rateKey } from '../net/client-address.ts'
 
 type Html = ReturnType<typeof html>
 

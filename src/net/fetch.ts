@@ -6,12 +6,12 @@ import { request } from 'node:https'
 import { isIP } from 'node:net'
 import { readFileSync } from 'node:fs'
 import { rootCertificates } from 'node:tls'
-import { SECOND } from '../../base/clock.ts'
-import { authoritiesOf, type Config } from '../../base/config.ts'
-import { codeOf, messageOf, Refusal } from '../../base/errors.ts'
-import { ForbiddenAddress, guardedLookup, type Guard } from '../../base/guard.ts'
-import { allowPublicAnd } from '../../base/network.ts'
-import type { Resolver } from '../../base/resolver.ts'
+import { SECOND } from '../base/clock.ts'
+import { authoritiesOf, type Config } from '../base/config.ts'
+import { codeOf, messageOf, Refusal } from '../base/errors.ts'
+import { ForbiddenAddress, guardedLookup, type Guard } from './guard.ts'
+import { allowPublicAnd } from '../base/network.ts'
+import type { Resolver } from './resolver.ts'
 
 export interface FetchDeps extends Guard {
   /** Extra certificate authorities (PEM file), '' for none. */

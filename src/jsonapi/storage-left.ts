@@ -1,6 +1,6 @@
 // Whether the server may accept new work.
 import { refuse } from '../base/errors.ts'
-import type { ApiDeps } from './deps.ts'
+import type { ApiDeps } from './define.ts'
 
 /** Throws 507 while the free space on the disk is below its reserve: accepted mail could not be stored (D73). */
 export function promise({ space }: Pick<ApiDeps, 'space'>): void {

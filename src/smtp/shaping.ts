@@ -2,7 +2,7 @@
 import { parse } from 'smol-toml'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
-import type { Host } from '../smtp/route.ts'
+import type { Host } from './route.ts'
 
 const count = z.int().min(0)
 const limits = { domain_connections: count.min(1), provider_connections: count, mails_per_connection: count.min(1) }

@@ -3,7 +3,7 @@
 import type { Context } from 'hono'
 import { refuse } from '../base/errors.ts'
 import { ownerOf } from '../base/memory.ts'
-import { strangers, withinMost, type Reading } from '../api/pages.ts'
+import { strangers, withinMost, type Reading } from './plain-page.ts'
 import { withOctets } from '../jsonapi/body.ts'
 import { Form } from './place.ts'
 import type { Visit } from './visit.ts'

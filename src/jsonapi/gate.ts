@@ -3,11 +3,11 @@
 import type { Clock } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
 import { refuse, type Refusal } from '../base/errors.ts'
-import type { RateLimit } from '../accounts/rates.ts'
-import { findAccess } from '../accounts/oauth-grants.ts'
-import { findToken, limitedKey, noteUse, scopesOf } from '../accounts/tokens.ts'
-import type { Gate } from '../jsonapi/routes.ts'
-import type { Caller } from '../jsonapi/resource.ts'
+import type { RateLimit } from '../identity/rates.ts'
+import { findAccess } from '../identity/oauth-grants.ts'
+import { findToken, limitedKey, noteUse, scopesOf } from '../identity/tokens.ts'
+import type { Gate } from './routes.ts'
+import type { Caller } from './resource.ts'
 import type { Store } from '../store/database.ts'
 
 export interface GateDeps {

@@ -1,7 +1,7 @@
 // What strangers wrote is read in worker threads, each job with a budget of CPU time and memory, so that no page and no
 // list stops the server. A page whose reading exceeds its budget is shown as its source, with the reason (D125).
 import { SECOND } from '../base/clock.ts'
-import { NoWorker, Pool } from '../base/pool.ts'
+import { NoWorker, Pool } from '../base/threads/pool.ts'
 import { semaphore } from '../base/semaphore.ts'
 import type { ApartJob, ApartResult, Source } from './apart-worker.ts'
 import { asText, type HarmlessPage, type PageJob } from './harmless.ts'
