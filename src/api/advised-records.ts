@@ -2,13 +2,15 @@
 import { z } from 'zod'
 import type { AdvisedRecord } from '../domains/advised.ts'
 import type { Domain } from '../domains/find.ts'
+import type { DomainFollowers } from '../domains/lifecycle.ts'
 import { definer, field } from '../jsonapi/resource.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { rowOf } from '../store/list.ts'
 
-/** Questions about a domain that need the whole running process. */
 export interface DomainParts {
+  followers: DomainFollowers
+  /** Questions about a domain that need the whole running process. */
   operations: {
     /** The records that are advised for a domain on this machine at this time. */
     advised(domain: Domain): Promise<AdvisedRecord[]>

@@ -5,7 +5,7 @@ import type { DomainParts } from './advised-records.ts'
 import type { Samples } from './samples.ts'
 import type { StateParts } from './server-state.ts'
 
-export interface AppDeps extends ApiDeps, Pick<StoredDeps, 'inboundReader'> {
+export interface AppDeps extends ApiDeps, Pick<StoredDeps, 'inboundReader'>, Pick<DomainParts, 'followers'> {
   operations: (DomainParts & StateParts)['operations']
   samples: Samples
 }

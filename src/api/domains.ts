@@ -2,20 +2,14 @@
 import { z } from 'zod'
 import { DOMAIN_STATUSES } from '../states/domain.ts'
 import { definer, field } from '../jsonapi/resource.ts'
-import { changeDomain, registerDomain, removeDomain, type DomainsDeps } from '../domains/lifecycle.ts'
-import { closeInboxes } from '../inbound/inboxes.ts'
-import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
+import { changeDomain, registerDomain, removeDomain, type RegisterDeps } from '../domains/lifecycle.ts'
 import { findOwned } from '../store/list.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import type { DomainParts } from './advised-records.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { line } from '../jsonapi/schemas.ts'
 
-const depsOf = ({ bells, ...parts }: ApiDeps): DomainsDeps => ({
-  ...parts,
-  ring: bells.domains,
-  registered: inheritSuppressions,
-})
+const depsOf = ({ bells, ...parts }: ApiDeps & DomainParts): RegisterDeps => ({ ...parts, ring: bells.domains })
 
 const label = z
   .string('must be a string')
@@ -133,10 +127,7 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
       scope: 'domains:write',
       refuses: ['teardown_failed'],
       about: 'Remove a domain; sending stops at once, the DKIM key is erased after 7 days.',
-      run: async ({ parts, row }) => {
-        await removeDomain(depsOf(parts), row.key)
-        await closeInboxes(parts, row.key)
-      },
+      run: ({ parts, row }) => removeDomain(depsOf(parts), row.key),
     },
   ],
 })

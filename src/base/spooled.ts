@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
+import { jsonOf } from './json.ts'
 
 /** The file's octets have changed since it was written. */
 export class Damaged extends Error {}
@@ -36,3 +37,16 @@ export const isSpoolName = (name: unknown): name is string =>
 
 /** The name of a file without its size and digest. */
 export const ownName = (name: string): string => name.replace(/~\d+-[\w-]{43}$/, '')
+
+/** The files of a body's `spool` column; if the column is damaged, only the names that are still readable. */
+export function filesOf(spool: string | null): string[] {
+  const names = spool === null ? [] : jsonOf(spool)
+  return Array.isArray(names) ? names.filter(isSpoolName) : []
+}
+
+/** Whether a body's `spool` column is well-formed: a list of files, or null. */
+export function isWholeSpool(spool: string | null): boolean {
+  if (spool === null) return true
+  const names = jsonOf(spool)
+  return Array.isArray(names) && names.every(isSpoolName)
+}

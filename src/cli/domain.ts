@@ -5,12 +5,9 @@ import { checkDomain } from '../domains/check.ts'
 import { publishedKeys } from '../domains/keys.ts'
 import { followConfig } from '../domains/issue.ts'
 import { recordsOf } from '../domains/records.ts'
-import { domainByKey, listDomains, type Domain } from '../domains/find.ts'
-import { changeDomain, registerDomain, removeDomain, resumeDomain } from '../domains/lifecycle.ts'
-import { warnedDomains } from '../outbound/reputation/agents.ts'
-import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
+import { domainByKey, listDomains, warnedDomains, type Domain } from '../domains/find.ts'
+import { changeDomain, registerDomain, removeDomain, resumeDomain, type DomainFollowers } from '../domains/lifecycle.ts'
 import { requireUser } from '../identity/users.ts'
-import { closeInboxes } from '../inbound/inboxes.ts'
 import { advisedFor, policyCommands } from './domain-policies.ts'
 import { elsewhere, recordsText, shownDomain, shownRecords, unanswered, zoneText, type Records } from './domain-text.ts'
 import { asks, confirm, type Sure } from '../commands/confirm.ts'
@@ -21,6 +18,7 @@ import { answer, table } from '../commands/terminal.ts'
 /** The shared arguments of the functions that make the commands. */
 interface Making {
   domain: Command
+  followers: DomainFollowers
   invocation: () => Invocation
   /** Makes a command for one domain; its first argument is the domain's name. */
   one: (usage: string, about: string) => Command
@@ -31,10 +29,11 @@ interface Making {
   ) => Promise<void>
 }
 
-export function domainCommand(program: Command, invocation: () => Invocation): void {
+export function domainCommand(program: Command, invocation: () => Invocation, followers: DomainFollowers): void {
   const domain = program.command('domain').description('register, check and rotate sending domains')
   const making: Making = {
     domain,
+    followers,
     invocation,
     one: (usage, about) => whose(domain.command(usage).description(about)),
     withDomain: (name, which, work) => withDeps(invocation(), (deps) => work(deps, theDomain(deps.store, name, which))),
@@ -50,7 +49,7 @@ export function domainCommand(program: Command, invocation: () => Invocation): v
   remove(making)
 }
 
-function addDomain({ domain, invocation }: Making): void {
+function addDomain({ domain, followers, invocation }: Making): void {
   domain
     .command('add <name>')
     .description('register a domain; prints the DNS records to publish')
@@ -79,7 +78,7 @@ function addDomain({ domain, invocation }: Making): void {
           if (mailFromPrefix !== undefined && !/^(?!-)[a-z0-9-]{1,63}(?<!-)$/.test(mailFromPrefix))
             throw new OperatorError(`"${mailFromPrefix}" is not one lower-case DNS label such as "bounce".`)
           const { key } = requireUser(deps.store, options.user)
-          const added = await registerDomain({ ...deps, registered: inheritSuppressions }, key, {
+          const added = await registerDomain({ ...deps, followers }, key, {
             name,
             purpose: options.purpose,
             region: options.region,
@@ -216,7 +215,7 @@ function resume({ invocation, one, withDomain }: Making): void {
   )
 }
 
-function remove({ invocation, one, withDomain }: Making): void {
+function remove({ followers, invocation, one, withDomain }: Making): void {
   asks(one('remove <name>', 'remove a domain; its DKIM keys are erased after 7 days')).action(
     (name: string, which: Whose & Sure) =>
       withDomain(name, which, async (deps, found) => {
@@ -225,8 +224,7 @@ function remove({ invocation, one, withDomain }: Making): void {
           which,
           `${found.name} of ${found.email} sends nothing more, its inboxes receive nothing more, and its DKIM keys are erased after 7 days.`,
         )
-        await removeDomain(deps, found.key)
-        await closeInboxes(deps, found.key)
+        await removeDomain({ ...deps, followers }, found.key)
         answer(invocation().terminal, { id: found.id, name: found.name, removed: true }, () => `Removed ${found.name}.`)
       }),
   )

@@ -13,6 +13,7 @@ import { organisationalDomain, parseAddress, toAscii } from '../message/address.
 import { addUser, findUser, listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
+import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
 import { registerDomain } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
 import { advisedFor } from './domain-policies.ts'
@@ -109,7 +110,10 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
   const user = findUser(deps.store, answers.email) ?? (await addUser(deps, { email: answers.email }))
   const domain =
     listDomains(deps.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
-    (await registerDomain(deps, user.key, { name: answers.domain, purpose: 'both' }))
+    (await registerDomain({ ...deps, followers: DOMAIN_FOLLOWERS }, user.key, {
+      name: answers.domain,
+      purpose: 'both',
+    }))
   // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
   await followConfig(deps)
   const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, domain)

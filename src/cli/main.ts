@@ -25,6 +25,9 @@ import { printable } from '../base/printable.ts'
 import { answerError, complain, standardTerminal, type Spoken, type Terminal } from '../commands/terminal.ts'
 import { subscriptionCommand } from './subscription.ts'
 import { suppressionCommand } from './suppression.ts'
+import { suppressionListCommands } from './suppression-lists.ts'
+import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
+import { settleDowngrades } from '../domains/downgrades.ts'
 import { oauthCommand } from './oauth.ts'
 import { grantCommand } from './grant.ts'
 import { tokenCommand } from './token.ts'
@@ -36,20 +39,21 @@ import { verifyCommand } from './verify.ts'
 import { webhookCommand } from './webhook.ts'
 import { userCommand } from './user.ts'
 
-const COMMANDS = [
+const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => void)[] = [
   serveCommand,
   devCommand,
   initCommand,
   userCommand,
-  subscriptionCommand,
+  (program, invocation) => subscriptionCommand(program, invocation, settleDowngrades),
   tokenCommand,
   grantCommand,
   oauthCommand,
-  domainCommand,
+  (program, invocation) => domainCommand(program, invocation, DOMAIN_FOLLOWERS),
   inboxCommand,
   contactsCommand,
   queueCommand,
   suppressionCommand,
+  suppressionListCommands,
   agentCommand,
   doctorCommand,
   sendCommand,

@@ -38,6 +38,7 @@ import { createAcme } from './acme.ts'
 import { Certificates } from '../acme/certificates.ts'
 import { createEngine } from './engine.ts'
 import { createInbound } from './inbound.ts'
+import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
 import { createOperations } from './operations.ts'
 import { Timekeeper } from './timekeeping.ts'
 
@@ -111,6 +112,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     ...shared,
     bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
     fetching,
+    followers: DOMAIN_FOLLOWERS,
     operations: createOperations(shared),
     ports: { starttls: [], tls: [] },
     samples: new Samples(shared),

@@ -3,9 +3,8 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { planNameOf } from '../identity/plan.ts'
-import { applyDowngrades, changeSubscription, type SubscriptionChange } from '../identity/subscription.ts'
+import { changeSubscription, type SubscriptionChange } from '../identity/subscription.ts'
 import { monthOf, usageOf } from '../accounts/usage.ts'
-import { leaveBranded } from '../domains/lifecycle.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 
@@ -16,14 +15,12 @@ interface Options {
   at?: string
 }
 
-/** Applies the downgrades whose date has come, and turns off features that the new plan lacks. */
-export function settleDowngrades({ config, store }: Pick<Deps, 'config' | 'store'>, now: number): Promise<void> {
-  return store.write((tx) => {
-    for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
-  })
-}
-
-export function subscriptionCommand(program: Command, invocation: () => Invocation): void {
+/** `settle` applies the downgrades whose date has come. */
+export function subscriptionCommand(
+  program: Command,
+  invocation: () => Invocation,
+  settle: (deps: Deps, now: number) => Promise<void>,
+): void {
   program
     .command('subscription')
     .description('the plans of users')
@@ -37,7 +34,7 @@ export function subscriptionCommand(program: Command, invocation: () => Invocati
       withDeps(invocation(), async (deps) => {
         const downgrade = downgradeOf(downgradeTo, at)
         // A downgrade whose date has come is in force already; this change must not overwrite it.
-        await settleDowngrades(deps, deps.clock.now())
+        await settle(deps, deps.clock.now())
         const user = await changeSubscription(deps, email, { plan, state, downgrade })
         const now = deps.clock.now()
         const shown = {

@@ -19,7 +19,7 @@ import { readUpTo } from '../webhooks/cursor.ts'
 import { removeOldDeliveries } from '../webhooks/retention.ts'
 import type { Engine } from './engine.ts'
 import { removeNoted } from './leavings.ts'
-import { settleDowngrades } from './subscription.ts'
+import { settleDowngrades } from '../domains/downgrades.ts'
 import { summarise } from './summary.ts'
 
 /** How long files without a row are kept, and copies of the database from before an upgrade. */

@@ -26,3 +26,9 @@ export function listDomains(reader: Reader, name?: string): (Domain & { email: s
     .orderBy('domains.key')
   return reader.all(name === undefined ? all : all.where('domains.name', '=', toAscii(name) ?? name))
 }
+
+/** The keys of the domains under a warning. */
+export function warnedDomains(reader: Reader): Set<number> {
+  const warned = db.selectFrom('domain_reputations').select('domain_key').where('warned_at', 'is not', null)
+  return new Set(reader.all(warned).map(({ domain_key }) => domain_key))
+}

@@ -18,6 +18,12 @@ import { checkSoon } from './issue.ts'
 import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
 import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
 
+/** What other subjects write in the transactions that create and remove a domain. */
+export interface DomainFollowers {
+  registered: (tx: Tx, domain: Domain) => void
+  removed: (tx: Tx, domainKey: number, now: number) => void
+}
+
 export interface DomainsDeps {
   store: Store
   clock: Clock
@@ -27,9 +33,9 @@ export interface DomainsDeps {
   /** Wakes the domains loop. */
   ring: () => void
   makeKeys?: () => Promise<KeyPair>
-  /** Called in the transaction that creates a domain, so that higher layers can add their own rows. */
-  registered?: (tx: Tx, domain: Domain) => void
 }
+
+export type RegisterDeps = DomainsDeps & { followers: DomainFollowers }
 
 export interface NewDomain {
   name: string
@@ -71,7 +77,7 @@ function canonicalName(name: string): string {
  * Registers a domain: two keys, its records, status pending. Throws 422 for an invalid or used name or an unknown
  * region.
  */
-export async function registerDomain(deps: DomainsDeps, userKey: number, given: NewDomain): Promise<Domain> {
+export async function registerDomain(deps: RegisterDeps, userKey: number, given: NewDomain): Promise<Domain> {
   const { clock, config, keyring, store } = deps
   const name = canonicalName(given.name)
   const region = given.region ?? config.regions[0]!
@@ -113,7 +119,7 @@ export async function registerDomain(deps: DomainsDeps, userKey: number, given: 
     insertKey(tx, keyring, { domainKey: key, role: 'standby', pair: standby, now })
     const domain = domainByKey(tx, key)!
     syncRecords(tx, domain, config, now)
-    deps.registered?.(tx, domain)
+    deps.followers.registered(tx, domain)
     tx.afterCommit(deps.ring)
     return domain
   })
@@ -215,7 +221,7 @@ export function resumeDomain(deps: DomainsDeps, domain: Domain): Promise<boolean
  * removed. When the removal fails, the domain stays suspended, there is an event, and this throws 502. The keys are
  * erased 7 days later; the row stays, because other rows refer to it.
  */
-export async function removeDomain(deps: DomainsDeps, domainKey: number): Promise<void> {
+export async function removeDomain(deps: RegisterDeps, domainKey: number): Promise<void> {
   const { clock, log, store } = deps
   const previous = await store.write((tx) => {
     const domain = domainByKey(tx, domainKey)
@@ -225,7 +231,10 @@ export async function removeDomain(deps: DomainsDeps, domainKey: number): Promis
     return domain
   })
   try {
-    await store.write((tx) => tearDown(tx, domainKey, clock.now()))
+    await store.write((tx) => {
+      tearDown(tx, domainKey, clock.now())
+      deps.followers.removed(tx, domainKey, clock.now())
+    })
   } catch (thrown) {
     log.fault(`teardown of ${previous.name}`, thrown)
     // A repeated failure gets no second event.

@@ -5,7 +5,7 @@ import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { reissueRecords } from '../domains/issue.ts'
 import type { RecordsConfig } from '../domains/records.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/tables.ts'
 import { inboxAddress } from './recipients.ts'
@@ -130,17 +130,13 @@ export function removeInbox({ clock, config, ring, store }: InboxDeps, key: numb
 }
 
 /** Removes the inboxes of a removed domain. */
-export function closeInboxes({ clock, store }: Pick<InboxDeps, 'clock' | 'store'>, domainKey: number): Promise<void> {
-  const now = clock.now()
-  return store.write(
-    (tx) =>
-      void tx.run(
-        db
-          .updateTable('inboxes')
-          .set({ deleted_at: now, updated_at: now })
-          .where('domain_key', '=', domainKey)
-          .where('deleted_at', 'is', null),
-      ),
+export function closeInboxes(tx: Tx, domainKey: number, now: number): void {
+  tx.run(
+    db
+      .updateTable('inboxes')
+      .set({ deleted_at: now, updated_at: now })
+      .where('domain_key', '=', domainKey)
+      .where('deleted_at', 'is', null),
   )
 }
 

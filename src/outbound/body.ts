@@ -1,7 +1,7 @@
 // A mail's body as its owner submitted it, read from the database or the spool; all null when it is no longer kept.
 import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
-import { isSpoolName } from '../base/spooled.ts'
+import { filesOf } from '../base/spooled.ts'
 import type { StoredBody } from '../message/letters.ts'
 import { mailText } from '../message/part-text.ts'
 import type { Reader } from '../store/database.ts'
@@ -57,19 +57,6 @@ function readNow(file: string): string | null {
   } catch {
     return null
   }
-}
-
-/** The files of a body's `spool` column; if the column is damaged, only the names that are still readable. */
-export function filesOf(spool: string | null): string[] {
-  const names = spool === null ? [] : jsonOf(spool)
-  return Array.isArray(names) ? names.filter(isSpoolName) : []
-}
-
-/** Whether a body's `spool` column is well-formed: a list of files, or null. */
-export function isWholeSpool(spool: string | null): boolean {
-  if (spool === null) return true
-  const names = jsonOf(spool)
-  return Array.isArray(names) && names.every(isSpoolName)
 }
 
 const withFile = statement<{ id: string }>()((arg) =>

@@ -8,7 +8,7 @@ import { deliveryMachine } from '../states/delivery.ts'
 import { move } from '../store/move.ts'
 import { raw } from '../store/query.ts'
 import { forgetAttempts } from './delivery/attempt-log.ts'
-import { filesOf } from './body.ts'
+import { filesOf } from '../base/spooled.ts'
 import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from './delivery/settle.ts'
 import { suppress } from './suppressions/suppressions.ts'
 

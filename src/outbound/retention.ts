@@ -4,7 +4,7 @@ import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { forgetAttempts } from './delivery/attempt-log.ts'
-import { filesOf } from './body.ts'
+import { filesOf } from '../base/spooled.ts'
 
 /** Rows that one transaction reads. */
 const AT_ONCE = 500

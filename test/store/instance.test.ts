@@ -22,6 +22,7 @@ import { parseConfig } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { addUser } from '../../src/identity/users.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
+import { DOMAIN_FOLLOWERS } from '../../src/cli/domain-followers.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { openInstance, setAside, type Instance } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
@@ -56,7 +57,8 @@ async function installation(): Promise<string> {
   const user = await addUser({ store, clock }, { email: 'ann@owner.test' })
   const makeKeys = () => makeKeyPair(1024)
   const config = parseConfig({})
-  await registerDomain({ store, clock, keyring, config, makeKeys, log: silentLog, ring: () => {} }, user.key, {
+  const deps = { store, clock, keyring, config, makeKeys, followers: DOMAIN_FOLLOWERS, log: silentLog, ring: () => {} }
+  await registerDomain(deps, user.key, {
     name: 'here.test',
     purpose: 'both',
   })

@@ -1,25 +1,11 @@
 // Overview: the figures of the account's mail, and problems that need attention.
 import { DAY } from '../../base/clock.ts'
-import { isOneOf } from '../../base/one-of.ts'
 import { html } from 'hono/html'
+import { periodOf, periods } from '../../webui/period.ts'
 import { page } from '../../webui/frame.ts'
 import { badge, count, live, percent, type Html } from '../../webui/widgets.ts'
 import { done, type Place } from '../../webui/place.ts'
 import { number, objects, text, type Thing, type Visit } from '../../webui/visit.ts'
-
-const PERIODS = ['24h', '7d', '30d'] as const
-export const periodOf = (visit: Visit, otherwise = '24h'): string =>
-  isOneOf(PERIODS, visit.query('period')) ? visit.query('period') : otherwise
-
-export const periods = (visit: Visit, now: string): Html =>
-  html`<nav class="tabs" aria-label="Period">
-    ${PERIODS.map(
-      (each) =>
-        html`<a href="${visit.context.req.path}?period=${each}" ${each === now ? html`aria-current="true"` : ''}
-          >${each}</a
-        >`,
-    )}
-  </nav>`
 
 /** Rates from which on receivers begin to distrust a sender. */
 const LIMITS = {

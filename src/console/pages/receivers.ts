@@ -4,7 +4,7 @@ import { page } from '../../webui/frame.ts'
 import { count, live, pageOf, pager, percent, table } from '../../webui/widgets.ts'
 import type { Place } from '../../webui/place.ts'
 import { number, text, objects } from '../../webui/visit.ts'
-import { periodOf, periods } from './overview.ts'
+import { periodOf, periods } from '../../webui/period.ts'
 
 const MEDIANS: Record<string, string> = {
   '5s': 'under 5 s',

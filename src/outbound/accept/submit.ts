@@ -18,7 +18,7 @@ import { admit, requireSendingDomain, type SendingDomain, type Submission } from
 import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../reputation/agents.ts'
 import { refusePaused } from '../reputation/pauses.ts'
-import { filesOf } from '../body.ts'
+import { filesOf } from '../../base/spooled.ts'
 import type { SubmittedBody, WrittenBody } from '../../message/letters.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
 import type { FetchDeps } from '../../net/fetch.ts'

@@ -5,7 +5,7 @@ import type { Log } from '../../base/log.ts'
 import { parseAddress } from '../../message/address.ts'
 import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
 import { isIntact } from '../../store/digests.ts'
-import { isWholeSpool } from '../body.ts'
+import { isWholeSpool } from '../../base/spooled.ts'
 import type { MailTransaction } from './transaction.ts'
 import { domainOf } from '../../message/lane-names.ts'
 

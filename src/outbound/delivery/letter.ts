@@ -8,7 +8,7 @@ import type { Tracking } from '../../message/tracking.ts'
 import type { ComposeJob, Signing } from '../../message/letters.ts'
 import type { Envelope } from '../../smtp/client.ts'
 import type { Spool } from '../../store/spool.ts'
-import { filesOf } from '../body.ts'
+import { filesOf } from '../../base/spooled.ts'
 import type { ClaimedEmail, MailTransaction } from './transaction.ts'
 
 export interface LetterDeps {

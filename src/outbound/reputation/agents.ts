@@ -228,12 +228,6 @@ function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number):
   })
 }
 
-/** The keys of the domains under a warning. */
-export function warnedDomains(reader: Reader): Set<number> {
-  const warned = db.selectFrom('domain_reputations').select('domain_key').where('warned_at', 'is not', null)
-  return new Set(reader.all(warned).map(({ domain_key }) => domain_key))
-}
-
 export interface ShownAgent extends Agent, Figures {
   email: string
 }

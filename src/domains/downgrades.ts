@@ -1,0 +1,10 @@
+// What a downgrade of a user's plan does to the user's domains.
+import { applyDowngrades } from '../identity/subscription.ts'
+import { leaveBranded, type DomainsDeps } from './lifecycle.ts'
+
+/** Applies the downgrades whose date has come, and turns off features that the new plan lacks. */
+export function settleDowngrades({ config, store }: Pick<DomainsDeps, 'config' | 'store'>, now: number): Promise<void> {
+  return store.write((tx) => {
+    for (const user of applyDowngrades(tx, now)) leaveBranded(tx, config, user, now)
+  })
+}
