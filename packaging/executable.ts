@@ -81,7 +81,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
   try {
     const inputs = [
       ...(await bundle('bin/postrider.ts', join(folder, 'main.mjs'))),
-      ...(await bundle('src/outbound/delivery/worker.ts', join(folder, 'worker.mjs'))),
+      ...(await bundle('src/delivery/wire/worker.ts', join(folder, 'worker.mjs'))),
       ...(await bundle('src/inbound/reader.ts', join(folder, 'reader.mjs'))),
       ...(await bundle('src/webui/apart-worker.ts', join(folder, 'apart-worker.mjs'))),
     ]

@@ -2,7 +2,7 @@
 // Contacts follow the suppression by trigger. It works when contact, campaign and mail are deleted.
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { emailOf, emit, type Delivery } from '../outbound/delivery/settle.ts'
+import { emailOf, emit, type Delivery } from '../delivery/results/settle.ts'
 import {
   keptForm,
   livingDomain,
@@ -10,7 +10,7 @@ import {
   suppress,
   takeAll,
   type Suppression,
-} from '../outbound/suppressions/suppressions.ts'
+} from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Leaving } from './unsubscribe-token.ts'

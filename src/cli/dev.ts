@@ -10,7 +10,7 @@ import { OperatorError } from '../base/errors.ts'
 import { becomeOwner } from '../base/ownership.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { namedConfig, serverLog, type Invocation } from '../commands/open.ts'
-import type { Sandbox } from './sandbox.ts'
+import type { Sandbox } from '../server/sandbox/start.ts'
 import { untilSignal } from './serve.ts'
 import { answer } from '../commands/terminal.ts'
 
@@ -41,7 +41,7 @@ export function devCommand(program: Command, invocation: () => Invocation): void
       becomeOwner(dataDir)
       const cleanUp = (): void => (data === undefined ? rmSync(dataDir, { recursive: true, force: true }) : undefined)
       try {
-        const { startSandbox } = await import('./sandbox.ts')
+        const { startSandbox } = await import('../server/sandbox/start.ts')
         const sandbox = await startSandbox({
           http: endpoint('--http', http),
           smtp: endpoint('--smtp', smtp),

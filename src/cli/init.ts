@@ -13,11 +13,11 @@ import { organisationalDomain, parseAddress, toAscii } from '../message/address.
 import { addUser, findUser, listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
-import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
+import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
 import { registerDomain } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
-import { advisedFor } from './domain-policies.ts'
-import { recordsText, zoneText } from './domain-text.ts'
+import { advisedFor } from '../domains/command-policies.ts'
+import { recordsText, zoneText } from '../domains/command-text.ts'
 import {
   configPlace,
   giveDataDir,

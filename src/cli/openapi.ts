@@ -8,7 +8,7 @@ export function openapiCommand(program: Command, invocation: () => Invocation): 
     .description('print the OpenAPI document of the API')
     .action(async () => {
       // Loaded here and not at the start, because it loads the whole API.
-      const { openApi } = await import('../api/server.ts')
+      const { openApi } = await import('../http/server.ts')
       const now = invocation()
       now.terminal.out(`${JSON.stringify(openApi(configOf(now).http.public_url), null, now.terminal.json ? 0 : 2)}\n`)
     })

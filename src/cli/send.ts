@@ -8,11 +8,11 @@ import { takeLock } from '../store/lock.ts'
 import { parseAddress } from '../message/address.ts'
 import { listDomains } from '../domains/find.ts'
 import { fetchingOf } from '../net/fetch.ts'
-import { showQueued, type QueuedMail } from '../outbound/delivery/queue.ts'
-import { submitEmail } from '../outbound/accept/submit.ts'
+import { showQueued, type QueuedMail } from '../delivery/queue/operator.ts'
+import { submitEmail } from '../mail/accept/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { detail, showMail } from './queue.ts'
+import { detail, showMail } from '../delivery/command.ts'
 import { answer } from '../commands/terminal.ts'
 
 const PATIENCE = 90 * SECOND
@@ -54,7 +54,7 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
   const release = takeLock(deps.config.data_dir)
   const own =
     release &&
-    (await import('./engine.ts')).createEngine(
+    (await import('../server/engine.ts')).createEngine(
       { ...deps, troubles: new Troubles(deps) },
       { threads: 1, home: (domain) => (isHosted(deps.store, domain) ? 'closed' : undefined) },
     )

@@ -8,7 +8,7 @@ import type { Log } from '../base/log.ts'
 import { reserveOf } from '../base/space.ts'
 import { explainedFile } from '../store/open.ts'
 import { keepRoom } from '../store/room.ts'
-import type { Appliance } from './appliance.ts'
+import type { Appliance } from '../server/appliance.ts'
 import { ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
 import { complain, standardTerminal } from '../commands/terminal.ts'
 
@@ -43,7 +43,7 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
     process.exit(1)
   }
   // Loaded here, because most commands need no server.
-  const { startAppliance } = await import('./appliance.ts')
+  const { startAppliance } = await import('../server/appliance.ts')
   const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER })
   keepRoom(config.data_dir, reserveOf(config))
   const readAgain = async (): Promise<void> => {

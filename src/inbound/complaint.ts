@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import type { Report } from '../message/report.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
-import { recipientMeant, settleComplaint } from '../outbound/delivery/returned.ts'
+import { recipientMeant, settleComplaint } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 

@@ -16,14 +16,9 @@ import {
 } from '../campaigns/forget.ts'
 import { forgetInRecords } from '../domains/forget.ts'
 import { forgetInInbound, forgetInInboxes, forgetInOldInboxes, unreadNames } from '../inbound/forget.ts'
-import {
-  forgetInAgents,
-  forgetInBodies,
-  forgetInMails,
-  forgetInSuppressions,
-  underWay,
-  type Forgotten,
-} from '../outbound/forget.ts'
+import { forgetInBodies, forgetInMails, underWay, type Forgotten } from '../mail/forget.ts'
+import { forgetInAgents } from '../reputation/forget.ts'
+import { forgetInSuppressions } from '../suppressions/forget.ts'
 import type { Store } from '../store/database.ts'
 import { betrays, markOf, type Erasing, type Step } from '../store/erasing.ts'
 import { forgetInEvents } from '../store/forget-events.ts'

@@ -6,7 +6,11 @@ import type { AccountsTables } from './tables/accounts.ts'
 import type { CampaignsTables } from './tables/campaigns.ts'
 import type { DomainsTables } from './tables/domains.ts'
 import type { InboundTables } from './tables/inbound.ts'
-import type { OutboundTables } from './tables/outbound.ts'
+import type { IdentityTables } from './tables/identity.ts'
+import type { MailTables } from './tables/mail.ts'
+import type { DeliveryTables } from './tables/delivery.ts'
+import type { SuppressionsTables } from './tables/suppressions.ts'
+import type { ReputationTables } from './tables/reputation.ts'
 import type { PrivacyTables } from './tables/privacy.ts'
 import type { StoreTables } from './tables/store.ts'
 import type { WebhooksTables } from './tables/webhooks.ts'
@@ -15,7 +19,11 @@ export interface Tables
   extends
     AccountsTables,
     DomainsTables,
-    OutboundTables,
+    IdentityTables,
+    MailTables,
+    DeliveryTables,
+    SuppressionsTables,
+    ReputationTables,
     StoreTables,
     WebhooksTables,
     CampaignsTables,
@@ -43,20 +51,20 @@ export const OWNERS: Record<TableName, string> = {
   domains: 'domains',
   dkim_keys: 'domains',
   records: 'domains',
-  outbound_emails: 'outbound',
-  outbound_bodies: 'outbound',
-  deliveries: 'outbound',
-  suppressions: 'outbound',
-  soft_bounces: 'outbound',
-  sts_policies: 'outbound',
-  tallies: 'outbound',
-  agents: 'outbound',
-  domain_reputations: 'outbound',
-  attempts: 'outbound',
-  lane_holds: 'outbound',
-  learned_lanes: 'outbound',
-  receiver_tallies: 'outbound',
-  refusals: 'outbound',
+  outbound_emails: 'mail',
+  outbound_bodies: 'mail',
+  deliveries: 'delivery',
+  suppressions: 'suppressions',
+  soft_bounces: 'suppressions',
+  sts_policies: 'delivery',
+  tallies: 'reputation',
+  agents: 'reputation',
+  domain_reputations: 'reputation',
+  attempts: 'delivery',
+  lane_holds: 'delivery',
+  learned_lanes: 'delivery',
+  receiver_tallies: 'reputation',
+  refusals: 'reputation',
   digests: 'store',
   events: 'store',
   event_sums: 'store',

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { z } from 'zod'
-import { resources } from '../../src/api/server.ts'
+import { resources } from '../../src/http/server.ts'
 import { createLog } from '../../src/base/log.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'

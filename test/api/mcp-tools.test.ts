@@ -7,7 +7,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { HOUR } from '../../src/base/clock.ts'
 import { listGrants, revokeGrantById } from '../../src/identity/oauth-grants.ts'
 import type { Domain } from '../../src/domains/find.ts'
-import { suppress } from '../../src/outbound/suppressions/suppressions.ts'
+import { suppress } from '../../src/suppressions/suppressions.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'

@@ -2,7 +2,7 @@
 // form, with a status that says what the suppressions of the audience's domain say.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { removeSuppressions, suppress } from '../../src/outbound/suppressions/suppressions.ts'
+import { removeSuppressions, suppress } from '../../src/suppressions/suppressions.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'

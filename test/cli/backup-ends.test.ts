@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { DAY, SECOND } from '../../src/base/clock.ts'
-import { noteFolder, removeNoted } from '../../src/cli/leavings.ts'
+import { noteFolder, removeNoted } from '../../src/archive/leavings.ts'
 import { until } from '../kit/until.ts'
 import { start } from './command.ts'
 

@@ -100,7 +100,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
 
 /** The appliance alone, without the users that the kit adds. */
 async function startAgain(dataDir: string) {
-  const { startAppliance } = await import('../../src/cli/appliance.ts')
+  const { startAppliance } = await import('../../src/server/appliance.ts')
   const { parseConfig } = await import('../../src/base/config.ts')
   const { silentLog } = await import('../../src/base/log.ts')
   const { ManualClock } = await import('../kit/clock.ts')

@@ -9,7 +9,7 @@ import { systemClock } from '../../src/base/clock.ts'
 import { openKeyring } from '../../src/base/keyring.ts'
 import { erasedForm } from '../../src/base/recipient-hash.ts'
 import { addContact } from '../../src/campaigns/contacts.ts'
-import { blockErased } from '../../src/outbound/forget.ts'
+import { blockErased } from '../../src/suppressions/forget.ts'
 import { raw } from '../../src/store/query.ts'
 import { Lists, type Person } from './lists.ts'
 

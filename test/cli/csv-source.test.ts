@@ -6,7 +6,7 @@ import { appendFileSync, createWriteStream, mkdtempSync, readdirSync, rmSync, wr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { openSource, type Source } from '../../src/cli/csv-source.ts'
+import { openSource, type Source } from '../../src/lists/csv-source.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-source-'))
 after(() => rmSync(folder, { recursive: true }))

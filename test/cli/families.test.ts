@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { Server } from 'node:net'
 import { mock, test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { openEach, type Address } from '../../src/cli/families.ts'
+import { openEach, type Address } from '../../src/server/ipv4-ipv6.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 
 const error = (code: string): Error => Object.assign(new Error(code), { code })

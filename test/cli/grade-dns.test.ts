@@ -4,7 +4,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import dnsPacket from 'dns-packet'
-import { dnsOf, readAnswer } from '../../src/cli/grade-dns.ts'
+import { dnsOf, readAnswer } from '../../src/checks/grade-dns.ts'
 
 const packet = dnsPacket.encode({
   type: 'response',

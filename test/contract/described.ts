@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import ajvFormats from 'ajv-formats'
-import { openApi } from '../../src/api/server.ts'
+import { openApi } from '../../src/http/server.ts'
 import { JSON_API, type Answer } from '../kit/appliance.ts'
 
 type Json = Record<string, unknown>

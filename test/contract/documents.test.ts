@@ -5,8 +5,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
-import { createApp } from '../../src/api/server.ts'
-import type { AppDeps } from '../../src/api/app-deps.ts'
+import { createApp } from '../../src/http/server.ts'
+import type { AppDeps } from '../../src/http/app-deps.ts'
 import { document, JSON_API } from '../kit/appliance.ts'
 import {
   API,

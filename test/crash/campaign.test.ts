@@ -11,7 +11,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { suppress } from '../../src/outbound/suppressions/suppressions.ts'
+import { suppress } from '../../src/suppressions/suppressions.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
@@ -29,7 +29,7 @@ const DOMAINS = 5
 const BATCH = 1000
 const BYSTANDER = 'bystander'
 /**
- * Fates that may be on their way to the disk at once (outbound/delivery/deliver.ts), and one mail for each connection
+ * Fates that may be on their way to the disk at once (delivery/deliver.ts), and one mail for each connection
  * that may be open.
  */
 const UNCOMMITTED = 100 + 200

@@ -7,11 +7,11 @@ import { INBOX, lineage, QUIET, type World } from './world.ts'
 import { JSON_API } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { deliver } from '../kit/sender.ts'
-import { createApp } from '../../src/api/server.ts'
+import { createApp } from '../../src/http/server.ts'
 import { parseConfig, type Config } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { messageOf, OperatorError } from '../../src/base/errors.ts'
-import { startAppliance, type Appliance } from '../../src/cli/appliance.ts'
+import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
 import { raw } from '../../src/store/query.ts'
 
 export interface Answer {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, beforeEach, describe, test } from 'node:test'
-import { createApp } from '../../src/api/server.ts'
+import { createApp } from '../../src/http/server.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { startTestReceiver, verify, type TestReceiver } from '../kit/receiver.ts'

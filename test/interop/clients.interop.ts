@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test'
 import { build } from 'esbuild'
 import { SCOPES } from '../../src/identity/scopes.ts'
 import { addUser } from '../../src/identity/users.ts'
-import { openApi } from '../../src/api/server.ts'
+import { openApi } from '../../src/http/server.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { withPrograms } from './rig/need.ts'
 

@@ -4,7 +4,7 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { SCOPES } from '../../src/identity/scopes.ts'
 import type { User } from '../../src/identity/users.ts'
-import { apiInside } from '../../src/api/server.ts'
+import { apiInside } from '../../src/http/server.ts'
 import type { Caller } from '../../src/jsonapi/resource.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Answer, TestAppliance } from './appliance.ts'

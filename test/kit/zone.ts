@@ -1,5 +1,5 @@
 // A DNS server on loopback whose records a test writes and changes.
-import { startDns, type DnsServer } from '../../src/sandbox/dns.ts'
+import { startDns, type DnsServer } from '../../src/server/sandbox/dns.ts'
 import { createResolver, type Resolver } from '../../src/net/resolver.ts'
 
 export interface TestDns extends DnsServer {

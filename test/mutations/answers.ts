@@ -6,11 +6,11 @@ import { NoAnswer, type Fetch } from '../../src/acme/http.ts'
 import type { Cancel } from '../../src/base/clock.ts'
 import { readStatus } from '../../src/base/spamassassin.ts'
 import type { Answer, Mx, Resolver } from '../../src/net/resolver.ts'
-import { readAnswer } from '../../src/cli/grade-dns.ts'
+import { readAnswer } from '../../src/checks/grade-dns.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
 import { lookUp } from '../../src/domains/records.ts'
-import { aboutTheHost, asksForLess } from '../../src/outbound/delivery/conclude.ts'
-import { answerTo } from '../../src/sandbox/dns.ts'
+import { aboutTheHost, asksForLess } from '../../src/delivery/wire/finish-attempt.ts'
+import { answerTo } from '../../src/server/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 import { cleanText, readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
@@ -145,7 +145,7 @@ export const ANSWERED: Record<string, Parser> = {
     },
   },
   'words of a refusal': {
-    files: ['smtp/bounce-class.ts', 'outbound/delivery/conclude.ts'],
+    files: ['smtp/bounce-class.ts', 'delivery/wire/finish-attempt.ts'],
     seeds: of(
       '550 5.1.1 <a@b.test>: user unknown; see https://x.test ',
       'mailbox full ',
@@ -194,7 +194,7 @@ export const ANSWERED: Record<string, Parser> = {
     },
   },
   'questions to the DNS of the sandbox': {
-    files: ['sandbox/dns.ts'],
+    files: ['server/sandbox/dns.ts'],
     seeds: packets(QUESTIONS),
     parse: (bytes) => answerTo(ZONE, bytes),
   },
@@ -208,7 +208,7 @@ export const ANSWERED: Record<string, Parser> = {
     parse: (bytes) => readStatus(text(bytes)),
   },
   'answers of a resolver': {
-    files: ['cli/grade-dns.ts'],
+    files: ['checks/grade-dns.ts'],
     seeds: packets(ANSWERS),
     parse: (bytes) => readAnswer(bytes),
   },

@@ -1,10 +1,10 @@
 // Parsers of lists that other programs export: contacts and suppressions, as CSV and as JSON.
 import { OperatorError } from '../../src/base/errors.ts'
-import { checkFile } from '../../src/cli/contacts-import.ts'
-import type { Source } from '../../src/cli/csv-source.ts'
-import { formOf, rowsOf } from '../../src/cli/csv.ts'
-import { jsonRows, looksLikeJson } from '../../src/cli/json-rows.ts'
-import { entryOf, SOURCES, suppressionColumns, type SuppressionColumns } from '../../src/cli/suppression-columns.ts'
+import { checkFile } from '../../src/lists/contacts-import.ts'
+import type { Source } from '../../src/lists/csv-source.ts'
+import { formOf, rowsOf } from '../../src/lists/csv.ts'
+import { jsonRows, looksLikeJson } from '../../src/lists/json-rows.ts'
+import { entryOf, SOURCES, suppressionColumns, type SuppressionColumns } from '../../src/lists/suppression-columns.ts'
 import { readTable } from '../../src/webui/table.ts'
 import { both, of, type Parser } from './parser.ts'
 
@@ -47,9 +47,9 @@ async function readSuppressions(bytes: Buffer): Promise<void> {
 export const LISTS: Record<string, Parser> = {
   'lists of contacts': {
     files: [
-      'cli/csv.ts',
-      'campaigns/import-columns.ts',
-      'campaigns/titles.ts',
+      'lists/csv.ts',
+      'lists/import-columns.ts',
+      'lists/column-names.ts',
       'campaigns/standing.ts',
       'message/address.ts',
     ],
@@ -58,7 +58,7 @@ export const LISTS: Record<string, Parser> = {
     declared: refused,
   },
   'lists of suppressions': {
-    files: ['cli/csv.ts', 'cli/json-rows.ts', 'cli/suppression-columns.ts'],
+    files: ['lists/csv.ts', 'lists/json-rows.ts', 'lists/suppression-columns.ts'],
     seeds: both(
       TABLES,
       of(

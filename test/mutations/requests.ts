@@ -6,7 +6,7 @@ import { readRegistration } from '../../src/identity/oauth-clients.ts'
 import { hostOf, readDocument as readDescription, urlFault } from '../../src/identity/oauth-documents.ts'
 import { Passkeys } from '../../src/identity/passkeys.ts'
 import { addUser } from '../../src/identity/users.ts'
-import { resources } from '../../src/api/server.ts'
+import { resources } from '../../src/http/server.ts'
 import { Refusal } from '../../src/base/errors.ts'
 import { Keyring } from '../../src/base/keyring.ts'
 import { parseEndpoint } from '../../src/base/network.ts'
@@ -24,7 +24,7 @@ import {
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
-import { searched } from '../../src/outbound/search.ts'
+import { searched } from '../../src/mail/search.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { silentLog } from '../../src/base/log.ts'
@@ -179,7 +179,7 @@ export const REQUESTS: Record<string, Parser> = {
     },
   },
   searches: {
-    files: ['outbound/search.ts'],
+    files: ['mail/search.ts'],
     seeds: of(
       'to:ann@there.test subject:"two words" after:2026-01-01 from:shop status:sent ',
       'a"',

@@ -2,7 +2,7 @@
 // another, and what an owner or operator does meanwhile. Standards SC5 to SC9, decisions D18, D20, D23 to D26, D34.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { WorkerSession } from '../../src/outbound/delivery/workers.ts'
+import { WorkerSession } from '../../src/delivery/wire/workers.ts'
 import { checkDomain } from '../../src/domains/check.ts'
 import { signingKeyOf } from '../../src/domains/keys.ts'
 import { raw } from '../../src/store/query.ts'

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
-import { retryNow } from '../../src/outbound/delivery/queue.ts'
+import { retryNow } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'

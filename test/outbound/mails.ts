@@ -1,7 +1,7 @@
 // What the tests of this folder share: post a mail, look at it, wait for its status, read its events.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
-import { learnedLanes } from '../../src/outbound/delivery/lane-memory.ts'
+import { learnedLanes } from '../../src/delivery/pacing/lane-memory.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'

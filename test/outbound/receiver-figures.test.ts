@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
-import { settleReceivers } from '../../src/outbound/reputation/receivers.ts'
+import { settleReceivers } from '../../src/reputation/receivers.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 

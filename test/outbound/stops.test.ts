@@ -1,13 +1,13 @@
-// What was found of a recipient when a mail was claimed (outbound/suppressions/stops.ts): believed while it says that
+// What was found of a recipient when a mail was claimed (suppressions/stops.ts): believed while it says that
 // nothing stops the mail and no entry has changed.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/outbound/suppressions/stops.ts'
-import { suppress, type NewSuppression } from '../../src/outbound/suppressions/suppressions.ts'
+import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/suppressions/stops.ts'
+import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
 import { contactAddress } from '../../src/campaigns/contacts.ts'
-import { recipientsOf } from '../../src/outbound/accept/recipients.ts'
+import { recipientsOf } from '../../src/mail/accept/recipients.ts'
 import { names } from '../../src/store/erasing.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 

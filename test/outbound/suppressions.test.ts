@@ -2,7 +2,7 @@
 // of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36; SC10.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
-import { suppress, type NewSuppression } from '../../src/outbound/suppressions/suppressions.ts'
+import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
 import { hasLeft, leave, rejoin } from '../../src/campaigns/unsubscribe.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/find.ts'

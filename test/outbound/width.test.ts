@@ -2,7 +2,7 @@
 // works.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { Width } from '../../src/outbound/delivery/width.ts'
+import { Width } from '../../src/delivery/pacing/concurrency.ts'
 import type { TestAppliance } from '../kit/appliance.ts'
 import type { TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'

@@ -22,7 +22,7 @@ const FREE: Record<string, string> = {
   learned_lanes: 'what was learned of exchangers is learned again',
   agents: 'names that the owner gave to figures',
   attempts: 'what exchangers said',
-  deliveries: 'addresses stand in the mail and are held to it (outbound/delivery/intact.ts)',
+  deliveries: 'addresses stand in the mail and are held to it (delivery/wire/intact.ts)',
   digests: 'the digests',
   event_cursors: 'names of readers',
   event_sums: 'figures',

@@ -18,7 +18,7 @@ function textsOf(path: string): string[] {
 }
 
 test('every text that may become a reply is ASCII on the wire, and says what it said', () => {
-  const folders = ['smtp', 'submission', 'inbound', 'outbound']
+  const folders = ['smtp', 'submission', 'inbound', 'suppressions', 'reputation', 'delivery', 'mail']
   const files = folders.flatMap((folder) =>
     readdirSync(source(folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))

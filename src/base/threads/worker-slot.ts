@@ -1,5 +1,5 @@
 // One worker thread and its jobs. The thread belongs to a pool (base/threads/pool.ts), or delivers mail
-// (outbound/delivery/workers.ts).
+// (delivery/wire/workers.ts).
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { TurnBoard } from './thread-cpu.ts'

@@ -1,0 +1,225 @@
+// The person's own account: password, passkeys, second factor, and open sessions.
+import { html } from 'hono/html'
+import { passkeysOf, removePasskey } from '../identity/passkeys.ts'
+import { FRESH, proofOf, refusedProof } from '../identity/own-proof.ts'
+import { newFactor, turnOff, turnOn } from '../identity/second-factor.ts'
+import { endSession, endSessions, listSessions } from '../identity/sessions.ts'
+import { setPassword } from '../identity/users.ts'
+import { rateKey } from '../net/client-address.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { page } from '../webui/frame.ts'
+import { field, form } from '../webui/forms.ts'
+import { facts, table, time, type Html } from '../webui/widgets.ts'
+import { done, lead, type Form, type Place } from '../webui/place.ts'
+import { faultIn, type Answer, type Visit } from '../webui/visit.ts'
+import { iso } from '../base/clock.ts'
+
+const SHORTEST = 10
+
+const said = (name: string, detail: string): Answer['errors'] => [{ code: 'invalid', field: name, detail }]
+
+/** `signedInAgain` opens a session after all others have ended. */
+export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Promise<void>): Place => ({
+  path: '/account',
+  show: (visit) => show(deps, visit),
+  async act(visit, given) {
+    const { user, session } = visit.person
+    switch (given.action) {
+      case 'password':
+        return changePassword(deps, visit, given, signedInAgain)
+      case 'factor':
+        return changeFactor(deps, visit, given)
+      case 'no-factor': {
+        const refused = await refusal(deps, visit, given, false)
+        if (refused !== undefined) return show(deps, visit, said('old-factor', refused))
+        await turnOff(deps, user)
+        return lead(visit, '/account', 'saved')
+      }
+      case 'remove-passkey': {
+        const refused = await refusal(deps, visit, given, false)
+        if (refused !== undefined) return show(deps, visit, said('old-passkey', refused))
+        await removePasskey(deps, user.key, given.get('id'))
+        return lead(visit, '/account', 'removed')
+      }
+      case 'end':
+        await endSession(deps, user.key, given.get('id'))
+        return lead(visit, '/account', 'ended')
+      default:
+        await deps.store.write((tx) => endSessions(tx, user.key, session.key))
+        return lead(visit, '/account', 'ended')
+    }
+  },
+})
+
+/** Why a change of a way to sign in is refused; undefined when the person has proven who they are. */
+const refusal = (deps: ApiDeps, { context, person }: Visit, given: Form, fresh: boolean): Promise<string | undefined> =>
+  refusedProof(deps, { ...person, client: rateKey(context, deps.config.http), given: given.get('old'), fresh })
+
+/** Turns the second factor on. Replacing one takes a proof, and so does adding one long after the sign-in. */
+async function changeFactor(deps: ApiDeps, visit: Visit, given: Form): Promise<Response> {
+  const { user } = visit.person
+  const secret = given.get('secret')
+  const refused = await refusal(deps, visit, given, user.sealed_totp === null)
+  if (refused !== undefined) return show(deps, visit, said('old-factor', refused), secret)
+  return (await turnOn(deps, user, secret, given.get('code')))
+    ? lead(visit, '/account', 'saved')
+    : show(deps, visit, said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'), secret)
+}
+
+async function changePassword(
+  deps: ApiDeps,
+  visit: Visit,
+  given: Form,
+  signedInAgain: (visit: Visit) => Promise<void>,
+): Promise<Response> {
+  const { user } = visit.person
+  const refused = await refusal(deps, visit, given, false)
+  if (refused !== undefined) return show(deps, visit, said('old', refused))
+  if (given.get('new').length < SHORTEST)
+    return show(deps, visit, said('new', `The new password needs ${SHORTEST} characters or more.`))
+  await setPassword(deps, user.email, given.get('new'))
+  await signedInAgain(visit)
+  return lead(visit, '/account', 'saved')
+}
+
+async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
+  const { user } = visit.person
+  return page(visit, {
+    title: 'Your account',
+    about: 'Your ways to sign in, and your open sessions.',
+    status: errors.length > 0 ? 422 : 200,
+    done: done(visit),
+    scripts: ['passkey.js'],
+    body: html`${facts([
+        ['Address', user.email],
+        [
+          'Role',
+          user.operator === 1
+            ? 'operator'
+            : visit.reading
+              ? `reads the account of ${visit.account.email}`
+              : 'account owner',
+        ],
+      ])}
+      <h2>Password</h2>
+      ${passwordForm(visit, errors)}
+      <h2>Passkeys</h2>
+      ${passkeys(deps, visit, errors)}
+      <h2>Second factor</h2>
+      ${user.sealed_totp === null ? factorForm(deps, visit, errors, secret) : factorOff(visit, errors)}
+      <h2>Sessions</h2>
+      ${sessions(deps, visit)}`,
+  })
+}
+
+function passwordForm(visit: Visit, errors: Answer['errors']): Html {
+  const { user } = visit.person
+  const fault = faultIn(errors)
+  const password = (name: string, label: string): Html => field({ name, label, type: 'password', error: fault(name) })
+  return form(
+    visit,
+    'password',
+    html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : ''}
+      ${proofField(visit, 'old', fault('old'))} ${password('new', 'New password')}<button>
+        ${user.password_hash === null ? 'Set it' : 'Change it'}
+      </button>`,
+  )
+}
+
+/** The field for the proof of who the person is; an error stands here when no field can bear it. */
+function proofField({ person }: Visit, id: string, error: string | undefined): Html {
+  const kind = proofOf(person.user)
+  if (kind === 'fresh') return error === undefined ? html`` : html`<p class="bad" role="alert">${error}</p>`
+  const usual =
+    kind === 'password' ? { label: 'Present password', type: 'password' as const } : { label: 'Code of the app' }
+  return field({ name: 'old', id, ...usual, error })
+}
+
+/** Minutes after the sign-in nothing more is asked for what is only added. */
+const isFresh = ({ clock }: ApiDeps, { person }: Visit): boolean => clock.now() - person.session.created_at < FRESH
+
+function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
+  const all = passkeysOf(deps.store, visit.person.user.key)
+  return html`${table(
+      'Passkeys',
+      ['Name', 'Made', 'Last used'],
+      all.map((each) => [
+        each.name,
+        time(iso(each.created_at)),
+        time(each.last_used_at === null ? null : iso(each.last_used_at)),
+      ]),
+      'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
+    )}
+    <form data-passkey="register" data-proof="${visit.proof}">
+      ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}
+      ${isFresh(deps, visit) ? '' : proofField(visit, 'old-new-passkey', undefined)}<button class="plain">
+        Add a passkey
+      </button>
+      <p class="bad" role="alert" data-said></p>
+    </form>
+    ${
+      all.length > 0 && visit.person.session.open_as === null
+        ? form(
+            visit,
+            'remove-passkey',
+            html`${field({ name: 'id', label: 'Passkey to remove', required: true, options: all.map(({ id, name }) => [id, name]) })}
+              ${proofField(visit, 'old-passkey', faultIn(errors)('old-passkey'))}<button class="danger">
+                Remove it
+              </button>`,
+            { confirm: 'You can no longer sign in with it.' },
+          )
+        : ''
+    }`
+}
+
+const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
+  form(
+    visit,
+    'no-factor',
+    html`<p>A code of your authenticator app is asked for after the password.</p>
+      ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn it off</button>`,
+  )
+
+function sessions(deps: ApiDeps, visit: Visit): Html {
+  const { session, user } = visit.person
+  const all = listSessions(deps.store, user.key, deps.clock.now())
+  return html`${table(
+    'Sessions',
+    ['Browser', 'Since', 'Last used', ''],
+    all.map((each) => [
+      html`${each.program || 'unknown'}
+      ${each.key === session.key ? html`<span class="badge good">this one</span>` : ''}`,
+      time(iso(each.created_at)),
+      time(iso(each.seen_at)),
+      each.key === session.key ? '' : endButton(visit, each.id),
+    ]),
+    '',
+  )}
+  ${all.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all others</button>`) : ''}`
+}
+
+/** Also on a page that may only read: the session is the person's own. */
+const endButton = (visit: Visit, id: string): Html =>
+  form(visit, 'end', html`<input type="hidden" name="id" value="${id}" /><button class="plain">End</button>`, {
+    kind: 'inline',
+  })
+
+function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secret?: string): Html {
+  const { email } = visit.person.user
+  const made = secret === undefined ? newFactor({ email }) : { secret, uri: '' }
+  return form(
+    visit,
+    'factor',
+    html`<p>Add this key to an authenticator app, then type the code that it shows.</p>
+      <p>
+        <code class="secret" id="totp">${made.secret}</code>
+        <button class="plain" type="button" data-copy="totp">Copy</button>
+      </p>
+      ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
+      <input type="hidden" name="secret" value="${made.secret}" />
+      ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
+      ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">
+        Turn it on
+      </button>`,
+  )
+}

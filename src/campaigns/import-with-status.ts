@@ -1,0 +1,156 @@
+// Imports contacts with their status in another program (D71). An import subscribes nobody who has unsubscribed, and
+// removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get
+// a suppression.
+import type { Keyring } from '../base/keyring.ts'
+import { bringSuppression } from '../suppressions/import-with-status.ts'
+import { normalised } from '../suppressions/stops.ts'
+import { keptForm, type Reason } from '../suppressions/suppressions.ts'
+import type { Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import type { Audience } from './audiences.ts'
+import { insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
+import type { Standing } from './standing.ts'
+
+/** `email` is in the form of `contactAddress`. */
+export interface BroughtContact extends NewContact {
+  standing: Standing
+}
+
+/** The counts of an import; each contact is counted once. */
+export interface BroughtCounts {
+  /** Added as subscribed. */
+  created: number
+  /** In the audience already; the name or a field was changed. */
+  updated: number
+  /** Added or kept as unsubscribed. */
+  unsubscribed: number
+  /** Got a suppression: blocked, bounced or complained. */
+  suppressed: number
+  /** Nothing changed. */
+  skipped: number
+}
+
+export const noCounts = (): BroughtCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
+
+const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'marketing' }>> = {
+  unsubscribed: { reason: 'unsubscribe', scope: 'marketing' },
+  blocked: { reason: 'list_import', scope: 'all' },
+  bounced: { reason: 'hard_bounce', scope: 'all' },
+  complained: { reason: 'complaint', scope: 'all' },
+}
+
+export interface BroughtLot {
+  counts: BroughtCounts
+  /** The contacts that could not be imported, by their index in the lot. */
+  problems: { index: number; reason: string }[]
+}
+
+/** Limits of custom fields and preferences, the same as in the API. */
+export const MAX_KEYS = 100
+export const MAX_OBJECT = 64 * 1024
+
+class Undone extends Error {
+  readonly lot: BroughtLot
+  constructor(lot: BroughtLot) {
+    super('only tried')
+    this.lot = lot
+  }
+}
+
+/** Imports a lot in one transaction. `dry` rolls it back, so that the preview is exactly what an import would do. */
+export async function bringContacts(
+  { clock, keyring, store }: ContactDeps,
+  audience: Audience,
+  lot: readonly BroughtContact[],
+  dry = false,
+): Promise<BroughtLot> {
+  try {
+    return await store.write((tx) => {
+      const now = clock.now()
+      const done: BroughtLot = { counts: noCounts(), problems: [] }
+      for (const [index, contact] of lot.entries()) {
+        const outcome = bring(tx, keyring, audience, contact, now)
+        if (typeof outcome === 'string') done.counts[outcome]++
+        else done.problems.push({ index, ...outcome })
+      }
+      if (dry) throw new Undone(done)
+      return done
+    })
+  } catch (thrown) {
+    if (thrown instanceof Undone) return thrown.lot
+    throw thrown
+  }
+}
+
+function bring(
+  tx: Tx,
+  keyring: Keyring,
+  audience: Audience,
+  { standing, ...contact }: BroughtContact,
+  now: number,
+): keyof BroughtCounts | { reason: string } {
+  const { domain_key, user_key } = audience
+  const { email } = contact
+  const suppression = SUPPRESSIONS[standing]
+  const news =
+    suppression && bringSuppression(tx, keyring, { user_key, domain_key, address: email, ...suppression }, now)
+  if (standing === 'unconfirmed') return 'skipped'
+  // No status of a contact means "blocked". And an erased address must not be stored again.
+  if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
+    return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
+  const added = insert(tx, keyring, audience, contact, now)
+  if (added) return countOf(added.status)
+  const changed = renew(tx, audience, contact, now)
+  if (typeof changed === 'object') return changed
+  if (news === 'created' || news === 'updated') return standing === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
+  return changed ? 'updated' : 'skipped'
+}
+
+const countOf = (status: Contact['status']): keyof BroughtCounts =>
+  status === 'subscribed' ? 'created' : status === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
+
+const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
+  db
+    .selectFrom('contacts')
+    .select(['key', 'name', 'preferences', 'custom_fields'])
+    .where('audience_key', '=', arg.audience_key)
+    .where('email', '=', arg.email),
+)
+
+/** Values of the file replace values of the contact; all other values stay. False when nothing changed. */
+function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
+  const there = tx.first(byAddress({ audience_key: audience.key, email: given.email }))!
+  const name = given.name?.trim()
+  const set = {
+    ...(name && name !== there.name?.trim() ? { name } : {}),
+    ...merged('preferences', there.preferences, given.preferences),
+    ...merged('custom_fields', there.custom_fields, given.custom_fields),
+  }
+  if (Object.keys(set).length === 0) return false
+  for (const column of ['preferences', 'custom_fields'] as const) {
+    const text = set[column]
+    if (text && (Buffer.byteLength(text) > MAX_OBJECT || Object.keys(JSON.parse(text) as object).length > MAX_KEYS))
+      return { reason: `with what the contact has already, its ${column} are over 64 KB or ${MAX_KEYS} fields` }
+  }
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ ...set, updated_at: now })
+      .where('key', '=', there.key),
+  )
+  return true
+}
+
+function merged(
+  column: 'preferences' | 'custom_fields',
+  before: string | null,
+  given: Record<string, unknown> | null | undefined,
+): { preferences?: string; custom_fields?: string } {
+  const old = new Map(Object.entries(JSON.parse(before ?? '{}') as Record<string, unknown>))
+  const news = Object.entries(given ?? {}).filter(
+    ([key, value]) => JSON.stringify(old.get(key)) !== JSON.stringify(value),
+  )
+  if (news.length === 0) return {}
+  for (const [key, value] of news) old.set(key, value)
+  return { [column]: JSON.stringify(Object.fromEntries(old)) }
+}

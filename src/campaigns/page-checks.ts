@@ -1,0 +1,108 @@
+// Checks of a campaign before its start, for common mistakes in newsletters.
+import { brokenTags, emptyTags, unknownTags, valuesOf } from './render.ts'
+import { hasUnsubscribeLink } from '../message/leave-link.ts'
+import { readPictures } from '../message/pictures.ts'
+import { readTargets } from '../message/tracking.ts'
+import { text, type Thing, type Visit, record } from '../webui/visit.ts'
+
+export interface Check {
+  ok: boolean
+  words: string
+}
+
+/** The size in octets at which Gmail cuts off a mail. */
+const CUT = 102 * 1024
+
+/** Whether mail programs can load a picture from this address; with a merge tag in it, it is not known yet. */
+const isLoadable = (url: string): boolean => /^https?:\/\/[^\s/]/i.test(url) || url.includes('{{')
+
+/** The first five of a list. */
+const listed = (values: readonly string[]): string => values.slice(0, 5).join(', ')
+
+const check = (ok: boolean, well: string, ill: string): Check => ({ ok, words: ok ? well : ill })
+
+export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> {
+  const audience = campaign.relationships?.['audience']?.data?.id
+  const contacts =
+    audience === undefined ? [] : (await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=100`)).many
+  const body_html = text(campaign, 'body_html')
+  return [
+    check(contacts.length > 0, 'The audience has contacts.', 'The audience has no contact yet.'),
+    check(
+      Buffer.byteLength(body_html) <= CUT,
+      'It is small enough for Gmail to show it whole.',
+      'It is larger than 102 KB: Gmail cuts it off.',
+    ),
+    check(
+      hasUnsubscribeLink(body_html),
+      'It has a link to unsubscribe.',
+      'It has no {{unsubscribe_url}}: a small footer with the link is added.',
+    ),
+    ...tagChecks(campaign, contacts),
+    ...pictureChecks(body_html),
+    linkCheck(body_html),
+  ]
+}
+
+function tagChecks(campaign: Thing, contacts: readonly Thing[]): Check[] {
+  const content = {
+    subject: text(campaign, 'subject'),
+    body_html: text(campaign, 'body_html'),
+    body_text: text(campaign, 'body_text') || null,
+  }
+  const fields = new Set(contacts.flatMap((each) => Object.keys(record(each, 'custom_fields'))))
+  const unknown = unknownTags(content, [...fields])
+  const values = contacts.map((each) =>
+    valuesOf({
+      email: text(each, 'email'),
+      name: text(each, 'name'),
+      custom_fields: JSON.stringify(record(each, 'custom_fields')),
+    }),
+  )
+  const broken = brokenTags(content)
+  return [
+    check(
+      unknown.length === 0,
+      'Every merge tag is known.',
+      `No contact has a value for ${unknown.map((tag) => `{{${tag}}}`).join(', ')}.`,
+    ),
+    ...(broken.length === 0
+      ? []
+      : [check(false, '', `These are no merge tags, and are sent as they are: ${listed(broken)}`)]),
+    ...emptyTags(content, values).map(({ contacts: without, tag }) =>
+      check(
+        false,
+        '',
+        `${without} of ${contacts.length} contacts have no value for {{${tag}}}: nothing stands there for them. {{${tag}|text}} gives them a text.`,
+      ),
+    ),
+  ]
+}
+
+function pictureChecks(html: string): Check[] {
+  const pictures = [...readPictures(html)]
+  const silent = pictures.filter(({ alt }) => alt === '').length
+  const unloadable = pictures.filter(({ url }) => !isLoadable(url)).map(({ url }) => url || '(none)')
+  return [
+    check(
+      silent === 0,
+      'Every picture has a text for people who cannot see it.',
+      `${silent} of ${pictures.length} pictures have no text (alt).`,
+    ),
+    check(
+      unloadable.length === 0,
+      'Every picture has a web address.',
+      `These pictures are not shown, because they have no https:// address: ${listed(unloadable)}`,
+    ),
+  ]
+}
+
+function linkCheck(html: string): Check {
+  const links = Array.from(readTargets(html), ({ url }) => url).filter((url) => !url.includes('{{'))
+  const odd = links.filter((url) => !/^(?:https?:\/\/|mailto:|tel:)/i.test(url))
+  return check(
+    odd.length === 0,
+    'Every link leads to a whole address.',
+    `These links lead nowhere, because they do not begin with https://: ${listed(odd)}`,
+  )
+}

@@ -1,6 +1,0 @@
-// What the subjects above domains write when a domain is registered or removed, in the same transaction.
-import type { DomainFollowers } from '../domains/lifecycle.ts'
-import { closeInboxes } from '../inbound/inboxes.ts'
-import { inheritSuppressions } from '../outbound/suppressions/suppressions.ts'
-
-export const DOMAIN_FOLLOWERS: DomainFollowers = { registered: inheritSuppressions, removed: closeInboxes }

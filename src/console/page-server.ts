@@ -1,0 +1,221 @@
+// The health of the server and its users, for operators.
+import { html } from 'hono/html'
+import { SECOND } from '../base/clock.ts'
+import { page } from '../webui/frame.ts'
+import { button, field, form } from '../webui/forms.ts'
+import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../webui/visit.ts'
+
+/** The field for the role has the name of its attribute, so that refusals lead there. */
+const LABELS = {
+  email: 'Address',
+  name: 'Name',
+  reads_for: 'Role',
+} as const
+
+interface Finding {
+  check: string
+  status: string
+  detail: string
+  mend: string | null
+}
+
+const health: Place = {
+  path: '/server',
+  operator: true,
+  async show(visit) {
+    const { one } = found(await visit.get('/server'))
+    const [samples, lines] = await Promise.all([visit.all('/server/samples', 360), visit.all('/server/log', 500)])
+    const findings = objects<Finding>(one, 'findings')
+    const troubles = texts(one, 'troubles')
+    const storage = objects<{ kind: string; octets: number }>(one, 'storage')
+    return page(visit, {
+      title: 'Server',
+      about:
+        'What stands between this server and mail that arrives. The network is looked at in the background, every ten minutes.',
+      scripts: ['chart.js'],
+      body: live(
+        visit,
+        html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
+          ${facts([
+            ['Version', text(one, 'version')],
+            ['Host name', text(one, 'hostname')],
+            ['Running since', time(one.attributes['started_at'])],
+            ['Last backup', time(one.attributes['last_backup_at'])],
+            ['Certificate of SMTP ends', time(one.attributes['certificate_ends_at'])],
+          ])}
+          <h2>Findings</h2>
+          ${table(
+            'Findings',
+            ['', 'What', 'Found', 'What to do'],
+            findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
+            'Nothing was looked at yet.',
+          )}
+          <h2>The last hour</h2>
+          ${hour(samples.toReversed())}
+          <h2>Storage</h2>
+          ${table(
+            'Storage',
+            ['What', { title: 'Size', figure: true }],
+            storage.map(({ kind, octets: size }) => [kind, octets(size)]),
+            '',
+          )}
+          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>
+          <h2>Log</h2>
+          ${log(visit, lines)}`,
+      ),
+    })
+  },
+}
+
+/** One point for each minute: the sums of its samples. */
+function minutes(samples: readonly Thing[]): { at: string; delivered: number; deferred: number; refused: number }[] {
+  const by = Map.groupBy(samples, ({ attributes }) => String(attributes['at']).slice(0, 16))
+  const sum = (some: readonly Thing[], name: string): number =>
+    some.reduce((all, { attributes }) => all + Number(attributes[name]), 0)
+  return [...by].map(([minute, some]) => ({
+    at: `${minute}:00.000Z`,
+    delivered: sum(some, 'delivered'),
+    deferred: sum(some, 'deferred'),
+    refused: sum(some, 'refused'),
+  }))
+}
+
+function hour(samples: readonly Thing[]): Html {
+  if (samples.length === 0)
+    return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
+  const line = (title: string, unit: string, value: (sample: Thing) => number): Html =>
+    html`<h3>${title}</h3>
+      ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(String(sample.attributes['at'])) / SECOND, value(sample)]) })}`
+  const number =
+    (name: string, per = 1) =>
+    ({ attributes }: Thing): number =>
+      Math.round((Number(attributes[name]) / per) * 10) / 10
+  const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
+  return html`<h3>Mail a minute</h3>
+    <figure
+      class="chart"
+      data-chart="${JSON.stringify(minutes(samples))}"
+      data-span="3600"
+      aria-label="Mail a minute"
+    ></figure>
+    ${line('Recipients whose mail waits', 'waiting', number('waiting'))}
+    ${line('Memory, MB', 'MB', number('memory', 1_000_000))}
+    ${line('The main thread works, % of the time', '%', number('busy', 0.01))}
+    <details>
+      <summary>The figures as a table</summary>
+      ${table(
+        'The last hour',
+        ['At', ...['Waiting', 'Memory', 'Works'].map((title) => ({ title, figure: true as const }))],
+        rows.map((sample) => [
+          time(sample.attributes['at']),
+          count(Number(sample.attributes['waiting'])),
+          octets(Number(sample.attributes['memory'])),
+          `${number('busy', 0.01)(sample)} %`,
+        ]),
+        '',
+      )}
+    </details>`
+}
+
+const pairs = (fields: Record<string, unknown>): Html =>
+  html`${Object.entries(fields).map(
+    ([name, value]) =>
+      html`<span class="soft">${name}</span> ${typeof value === 'string' ? value : JSON.stringify(value)} `,
+  )}`
+
+const SHOWN_LINES = 100
+
+/** The log since the start of the server, newest line first; `?level=error` shows lines of this level or worse. */
+function log(visit: Visit, lines: readonly Thing[]): Html {
+  const least = (['info', 'warn', 'error'] as const).find((level) => level === visit.query('level')) ?? 'info'
+  const grave = { debug: 0, info: 1, warn: 2, error: 3 }
+  const shown = lines
+    .filter((each) => grave[text(each, 'level') as keyof typeof grave] >= grave[least])
+    .slice(0, SHOWN_LINES)
+  return html`<p class="soft">
+      The newest first, since the server began. Show
+      ${(['info', 'warn', 'error'] as const).map((level) => html`<a href="?level=${level}" ${level === least ? 'aria-current="true"' : ''}>${level === 'info' ? 'all' : level === 'warn' ? 'warnings' : 'errors'}</a> `)}
+    </p>
+    ${table(
+      'Log',
+      ['At', '', 'Event', ''],
+      shown.map((each) => [
+        exactTime(each.attributes['at']),
+        badge(text(each, 'level')),
+        text(each, 'event'),
+        pairs(record(each, 'fields')),
+      ]),
+      'Nothing was written.',
+    )}`
+}
+
+async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const answer = await visit.get('/people?page%5Bsize%5D=100')
+  if (answer.status !== 200) found(answer)
+  const rows = answer.many.map((each) => [
+    text(each, 'email'),
+    text(each, 'name'),
+    flag(each, 'operator')
+      ? 'operator'
+      : text(each, 'reads_for') === ''
+        ? 'own account'
+        : `reads the account of ${text(each, 'reads_for')}`,
+    text(each, 'plan'),
+    time(each.attributes['created_at']),
+    text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
+  ])
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'People',
+    about: 'Who has an account here. Looking at somebody’s account is logged.',
+    errors,
+    labels: LABELS,
+    done: done(visit),
+    body: html`${table('People', ['Address', 'Name', 'Role', 'Plan', 'Since', ''], rows, '')}
+      <h2>Add a person</h2>
+      ${form(
+        visit,
+        'add',
+        html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
+          ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
+          ${field({
+            name: 'reads_for',
+            label: LABELS.reads_for,
+            value: typed?.get('reads_for') ?? '',
+            options: [
+              ['', 'has an account of their own'],
+              ['operator', 'operator: sees and steers the whole server'],
+              ...answer.many
+                .filter((each) => text(each, 'reads_for') === '')
+                .map((each) => [text(each, 'email'), `only reads the account of ${text(each, 'email')}`] as const),
+            ],
+            error: fault('reads_for'),
+          })} <button>Add</button>`,
+      )}`,
+  })
+}
+
+/** `open` notes in the session whose account is shown; null: the person’s own. */
+export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<Response>): Place => ({
+  path: '/people',
+  operator: true,
+  show: (visit) => showPeople(visit),
+  async act(visit, given) {
+    if (given.action === 'leave') return open(visit, null)
+    if (given.action === 'open') return open(visit, given.get('id'))
+    const role = given.get('reads_for')
+    const answer = await visit.ask('POST', '/people', {
+      type: 'people',
+      attributes: {
+        email: given.get('email'),
+        ...(given.get('name') === '' ? {} : { name: given.get('name') }),
+        ...(role === 'operator' ? { operator: true } : role === '' ? {} : { reads_for: role }),
+      },
+    })
+    return answer.one ? lead(visit, '/people', 'added') : showPeople(visit, answer.errors, given)
+  },
+})
+
+export const serverPlaces = [health]

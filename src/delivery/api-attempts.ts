@@ -1,0 +1,46 @@
+// Each attempt to deliver a mail, with the exchanger's reply (D81).
+import { z } from 'zod'
+import { field } from '../jsonapi/resource.ts'
+import { attemptsOf } from './results/attempt-log.ts'
+import { define } from '../jsonapi/define.ts'
+import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
+
+const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
+
+export const attempts = define('attempts', {
+  table: 'attempts',
+  about: `Attempts to deliver a mail to its recipients. ${EXTENSION}`,
+  attributes: {
+    address: words('The recipient.'),
+    role: field(z.enum(['to', 'cc', 'bcc']), { about: 'How the mail is addressed to it.' }),
+    number: count('The first attempt is 1.'),
+    at: time('When it ended.'),
+    outcome: field(z.enum(OUTCOMES), { about: 'The outcome of the attempt.' }),
+    smtp_code: field(z.int().nullable(), { about: 'The reply’s code; null when no server replied.' }),
+    enhanced_code: wordsOrNull('The reply’s enhanced status code (RFC 3463).'),
+    response: wordsOrNull('The text of the reply.'),
+    remote_mta: wordsOrNull('The exchanger that was reached.'),
+    tls: wordsOrNull('The version of TLS; null in clear text.'),
+    dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
+    reported: field(z.boolean(), {
+      about: 'True when a report that came later says this, and not the exchanger’s reply to the attempt.',
+    }),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/outbound-emails/:outboundEmail/attempts',
+      within: { type: 'outbound-emails', column: 'key' },
+      params: ['page'],
+      id: 'listDeliveryAttempts',
+      scope: 'emails:read',
+      about: `List the attempts to deliver a mail, recipient by recipient. They are kept as long as its body. ${EXTENSION}`,
+      run: ({ parent, parts }) =>
+        attemptsOf(parts.store, parent.key).map((attempt, index) => ({
+          ...attempt,
+          key: index,
+          id: `${String(parent['id'])}-${index + 1}`,
+        })),
+    },
+  ],
+})

@@ -1,0 +1,300 @@
+// The delivery engine: claim -> compose -> sign -> connect -> talk -> settle, for all lanes that have mail at once.
+//
+// Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
+// lane; every claimed delivery ends settled or released; after stop() nothing runs.
+import { SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { Loop } from '../base/loop.ts'
+import type { Troubles } from '../base/trouble.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import type { Store } from '../store/database.ts'
+import { attemptOrWait, type AttemptDeps, type Connection, type Sessions } from './attempt.ts'
+import { releaseAll } from './queue/claim.ts'
+import { findRoute } from './wire/connect.ts'
+import { LaneMemory } from './pacing/lane-memory.ts'
+import { LaneSet } from './pacing/lane-set.ts'
+import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
+import { Fates } from './write-results.ts'
+import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './pacing/feedback.ts'
+import { claimRound } from './round.ts'
+import { Shaping } from '../smtp/shaping.ts'
+import type { MailTransaction, Sources } from './queue/transaction.ts'
+import { someIdle, type Way, type Work } from './pacing/exchanger-group.ts'
+
+export interface DeliveryDeps extends AttemptDeps {
+  store: Store
+  clock: Clock
+  sources: Sources
+  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'log' | 'tls' | 'webhooks'>
+  troubles: Troubles
+}
+
+/** The connection if it can carry more mail. `refused`: the mail goes over another; `narrowed`: it is one too many. */
+type Used = Connection | 'refused' | 'narrowed' | undefined
+/** MailTransactions in memory for each connection. */
+const WINDOW_PER_CONNECTION = 4
+/** After local trouble the other mail of a lane is tried again after this time (ms). */
+const LOCAL_PAUSE = 10 * SECOND
+/** The most results of campaign mail that are being written at once; a crash may cause this many mails to go twice. */
+const MAX_SETTLING = 100
+
+export class DeliveryEngine {
+  readonly #deps: DeliveryDeps
+  readonly #lanes: LaneSet
+  readonly #memory: LaneMemory
+  readonly #loop: Loop
+  readonly #shaping: Shaping
+  readonly #sessions: Sessions
+  readonly #running = new Set<Promise<void>>()
+  readonly #fates: Fates
+  #senders = 0
+  #idle = 0
+  #inMemory = 0
+  #settling = 0
+  #rescan = true
+  #stopping = false
+
+  constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
+    this.#deps = deps
+    this.#shaping = shaping
+    this.#lanes = new LaneSet(shaping)
+    this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
+    this.#fates = new Fates(deps, () => this.#loop.ring())
+    this.#sessions = {
+      leave: ({ session }) => session.quit(),
+      closing: () => this.#stopping,
+    }
+    this.#loop = new Loop({ name: 'deliveries', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
+  }
+
+  /** Releases the mail that an ended process had claimed, and restores the limits of exchangers that it had learned. */
+  async recover({ clock, log, store } = this.#deps): Promise<void> {
+    this.#lanes.recall(this.#memory.recall())
+    const count = await releaseAll(store, clock.now())
+    if (count > 0) log.info('deliveries of an earlier process released', { count })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** Wakes the engine, because mail of a lane is due; without a lane: because anything may have changed. */
+  ring(lane?: string): void {
+    if (lane === undefined) this.#rescan = true
+    else this.#lanes.of(lane).due = this.#deps.clock.now()
+    this.#loop.ring()
+  }
+
+  /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
+  async stop(patience = 8000): Promise<void> {
+    this.#stopping = true
+    this.#fates.end()
+    const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
+      this.#deps.workers.cut()
+      this.#fates.giveUp()
+    })
+    await this.#loop.stop()
+    for (const way of this.#lanes.ways()) for (const waiter of way.idle.splice(0)) waiter(undefined)
+    for (const lane of this.#lanes.values()) await this.#release(lane, lane.waiting.splice(0))
+    await Promise.all(this.#running)
+    await this.#memory.write()
+    inTime()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { config, store } = this.#deps
+    if (this.#rescan) {
+      for (const lane of this.#lanes.rescan(store, now))
+        this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+      // Set only after the whole scan: when the database fails in the middle, it is scanned again.
+      this.#rescan = false
+    }
+    const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
+    const { claimed, next, served } = await claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    for (const mail of claimed) this.#dispatch(mail)
+    for (const lane of served) this.#lanes.served(lane)
+    if (this.#lanes.sweep(now)) this.#memory.note()
+    return next
+  }
+
+  #dispatch(mail: MailTransaction): void {
+    const lane = this.#lanes.of(mail.lane)
+    this.#inMemory++
+    this.#assign(lane, mail)
+  }
+
+  /** Appends mail to its lane and starts to send it; when the lane has no known way, its route is looked up first. */
+  #assign(lane: Lane, mail: MailTransaction): void {
+    lane.waiting.push(mail)
+    if (this.#stopping) return
+    const way = this.#lanes.wayOf(lane)
+    if (!way || !lane.knowsWay(this.#deps.clock.now()))
+      return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+    way.offer(lane)
+    this.#staff(way)
+  }
+
+  /** Gives waiting mail to idle senders, then to new senders as far as the limits of way, provider and server allow. */
+  #staff(way: Way): void {
+    if (this.#stopping) return
+    while (way.idle.length > 0 && way.hasWork) way.idle.shift()!(way.next())
+    const { max_connections } = this.#deps.config.delivery
+    while (
+      way.senders < way.most &&
+      this.#senders < shareOf(max_connections, way.bulk) &&
+      this.#shaping.hasRoom(way.limits) &&
+      way.hasWork
+    ) {
+      way.senders++
+      this.#senders++
+      this.#shaping.opened(way.limits)
+      const work = way.next()
+      const sent = this.#send(way, work).finally(() => {
+        way.senders--
+        this.#senders--
+        this.#shaping.closed(way.limits)
+        for (const other of this.#lanes.ways()) this.#staff(other)
+      })
+      this.#track(sent, `sender, first for ${work?.lane.domain}`)
+    }
+    // An idle connection of the other kind of mail to the same exchangers ends when this mail needs its place.
+    if (way.hasWork && way.senders === 0 && way.most === 0) way.other?.idle.shift()?.(undefined)
+    // An idle connection ends when another way needs its place.
+    if (this.#idle > 0 && way.senders < way.most && way.hasWork)
+      someIdle(this.#lanes.ways(), this.#senders >= max_connections ? undefined : way.limits)?.(undefined)
+  }
+
+  /** Runs a task in the background: its faults are logged, and stop() waits for it. */
+  #track(work: Promise<void>, name: string): void {
+    const run = work
+      .catch((thrown) => void this.#deps.log.fault(name, thrown))
+      .finally(() => void this.#running.delete(run))
+    this.#running.add(run)
+  }
+
+  /** Looks for the route to a lane's domain; when there is none, the waiting mail is settled. */
+  async #findWay(lane: Lane): Promise<void> {
+    if (lane.routing) return
+    lane.routing = true
+    const now = this.#deps.clock.now()
+    try {
+      const route = await findRoute(this.#deps, lane.domain)
+      if ('kind' in route) {
+        if (route.kind === 'deferred') lane.backOff(now)
+        if (tellTrouble(this.#deps.troubles, [route])) lane.pauseUntil(now + LOCAL_PAUSE)
+        // Mail that arrives while the first mails are settled gets the same verdict.
+        while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
+      } else {
+        this.#lanes.go(lane, route)
+        // Mail was claimed before its way was known: mail over the provider's limit goes back; in a pause, all of it.
+        const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
+        const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
+        if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
+      }
+    } catch (thrown) {
+      lane.pauseUntil(now + LOCAL_PAUSE)
+      await this.#release(lane, lane.waiting.splice(0))
+      throw thrown
+    } finally {
+      lane.routing = false
+    }
+    const way = this.#lanes.wayOf(lane)
+    if (way) this.#staff(way)
+  }
+
+  /** One sender: sends the mail of a way over one connection, which is replaced when it is used up. */
+  async #send(way: Way, work: Work | undefined): Promise<void> {
+    let connection: Connection | undefined
+    try {
+      while (work) {
+        const { lane, mail } = work
+        const used = await this.#deliver(way, work, connection).finally(() => void lane.inHand--)
+        // Another connection works: it gets this mail, and this sender ends.
+        if (used === 'refused') return this.#assign(lane, mail)
+        this.#inMemory--
+        if (used === 'narrowed') return void (connection = undefined)
+        connection = used
+        if (lane.due !== null) this.#loop.ring()
+        if (way.yields) return
+        work = way.next() ?? (await this.#nextFor(way, connection))
+      }
+    } finally {
+      if (connection) await this.#sessions.leave(connection)
+    }
+  }
+
+  /** Waits a little with an open connection for more mail; undefined when none came. */
+  #nextFor(way: Way, connection: Connection | undefined): Promise<Work | undefined> | undefined {
+    const { clock, config } = this.#deps
+    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(way.limits) || way.isAwaited
+    if (!connection || this.#stopping || full) return undefined
+    this.#idle++
+    return way.idleFor(clock).finally(() => void this.#idle--)
+  }
+
+  /** Settles or releases one mail transaction in any case, unless its connection was refused. */
+  async #deliver(way: Way, { lane, mail: work }: Work, open: Connection | undefined): Promise<Used> {
+    const begunAt = this.#deps.clock.now()
+    const place = { lane, open, sessions: this.#sessions }
+    const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, work, place)
+    // The time of the verdict is taken here, because writing the verdict takes time too.
+    const now = this.#deps.clock.now()
+    if (isRefused({ lane, way }, work, verdicts, now)) {
+      if (connection) await this.#sessions.leave(connection)
+      return 'refused'
+    }
+    if (withdrawn) await this.#fates.withdraw(lane, work, withdrawn)
+    else {
+      const fates = slowedBy(lane, work, verdicts, { begunAt, now })
+      const settled = this.#fates.settle(lane, work, fates)
+      // The lane pauses at once: during trouble the write may take long, and the lane must not go on meanwhile.
+      if (tellTrouble(this.#deps.troubles, fates)) lane.pauseUntil(now + LOCAL_PAUSE)
+      // A campaign's next mail is sent while the result of this mail is written, together with other results.
+      if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
+        this.#settling++
+        this.#track(
+          settled.finally(() => void this.#settling--),
+          `settle ${lane.name}`,
+        )
+      } else await settled
+      if (this.#heed(lane, lessonOf({ lane, way }, fates, connection, now), now)) {
+        if (connection) await this.#sessions.leave(connection)
+        return 'narrowed'
+      }
+    }
+    const spent = verdicts.some(({ code }) => code === 421)
+    if (!connection || (!spent && connection.session.usable && connection.mails < way.limits.mails_per_connection))
+      return connection
+    // The sender waits until the connection is closed: until then it counts against the exchanger's limit.
+    await this.#sessions.leave(connection)
+    return undefined
+  }
+
+  /** Acts on the lesson from a mail's verdicts; true when there is one sender too many. */
+  #heed(lane: Lane, learned: Lesson, now: number): boolean {
+    if (learned?.lesson === 'narrower') return true
+    if (learned?.lesson === 'closed')
+      for (const each of learned.lanes)
+        this.#track(this.#leaveAlone(each, learned.verdict, now), `settle ${each.domain}`)
+    else if (learned?.lesson === 'open') this.#loop.ring()
+    else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
+    return false
+  }
+
+  async #leaveAlone(lane: Lane, verdict: Verdict, now: number): Promise<void> {
+    const { same, others } = sharing(lane.waiting.splice(0), verdict, now)
+    await Promise.all([this.#settleAll(lane, same, verdict), this.#release(lane, others)])
+  }
+
+  async #settleAll(lane: Lane, others: MailTransaction[], verdict: Verdict): Promise<void> {
+    this.#inMemory -= others.length
+    await this.#fates.settleAll(lane, others, verdict)
+  }
+
+  async #release(lane: Lane, waiting: MailTransaction[]): Promise<void> {
+    if (waiting.length === 0) return
+    await this.#fates.release(lane, waiting)
+    this.#inMemory -= waiting.length
+    this.#loop.ring()
+  }
+}

@@ -1,0 +1,28 @@
+// Erases an address from a recipient of a mail; the row stays, so that figures stay correct.
+import type { Tx } from '../store/database.ts'
+import { names, redact, type Erasing } from '../store/erasing.ts'
+import { raw } from '../store/query.ts'
+
+/** What of a recipient may name a person. */
+export interface NamedDelivery {
+  key: number
+  role: string
+  address: string
+  status: string
+  response: string | null
+  dialogue: string | null
+  remote_mta: string | null
+}
+
+/** `whole`: the dialogue goes even where it does not name the address, because the mail is the person's. */
+export function forgetInDelivery(tx: Tx, erasing: Erasing, delivery: NamedDelivery, whole: boolean): void {
+  tx.run(
+    raw('update deliveries set address = ?, response = ?, remote_mta = ?, dialogue = ? where key = ?', [
+      redact(delivery.address, erasing),
+      delivery.response && redact(delivery.response, erasing),
+      delivery.remote_mta && redact(delivery.remote_mta, erasing),
+      whole || names(delivery.dialogue, erasing.address) ? null : delivery.dialogue,
+      delivery.key,
+    ]),
+  )
+}

@@ -1,0 +1,98 @@
+// The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
+// while another works lowers the number; successes raise it slowly. It is kept until an hour after the last refusal,
+// even when the lane has ended.
+import { HOUR, SECOND } from '../../base/clock.ts'
+import { Pace } from './rate.ts'
+
+/** Successes raise the number by one at most this often. */
+const RAISE_EVERY = 10 * SECOND
+/** Refusals within this time count as one: their connections were opened together. */
+const BURST = SECOND
+const REMEMBERED = HOUR
+
+export class Width {
+  #allowed = Infinity
+  #refusedAt = -Infinity
+  #raisedAt = 0
+
+  /** Connections that may be open, of `most` that the provider's limits allow. */
+  of(most: number): number {
+    return Math.min(most, this.#allowed)
+  }
+
+  /** A connection was refused while `open` connections existed, this one included. */
+  refused(open: number, now: number): void {
+    const halved = now - this.#refusedAt >= BURST ? Math.floor(Math.min(this.#allowed, open) / 2) : open - 1
+    this.#allowed = Math.max(1, Math.min(this.#allowed, halved, open - 1))
+    this.#refusedAt = now
+    this.#raisedAt = now
+  }
+
+  succeeded(now: number): void {
+    if (now - this.#raisedAt < RAISE_EVERY) return
+    this.#allowed++
+    this.#raisedAt = now
+  }
+
+  /** The number of connections as learned; Infinity when nothing was learned. */
+  get allowed(): number {
+    return this.#allowed
+  }
+
+  /** The time of the last lesson; -Infinity for never. */
+  get learnedAt(): number {
+    return this.#refusedAt
+  }
+
+  /** Restores a number that this process or an earlier one learned at the time `at`. */
+  restore(allowed: number, at: number): void {
+    this.#allowed = allowed
+    this.#refusedAt = this.#raisedAt = at
+  }
+
+  /** Takes over the number that another lane learned about the same exchangers, if it is lower. */
+  learn(other: Width): void {
+    if (other.allowed < this.#allowed) this.restore(other.allowed, Math.max(other.learnedAt, this.#refusedAt))
+  }
+
+  /** Whether the last lesson is so old that it no longer counts. */
+  stale(now: number): boolean {
+    return now - this.#refusedAt >= REMEMBERED
+  }
+}
+
+/** The limits of a lane's exchangers, as learned. */
+export class Learned {
+  /** Shared by all lanes of a way, once the lane has one. */
+  width = new Width()
+  readonly pace = new Pace()
+
+  /** Whether there is anything to remember. */
+  get isAny(): boolean {
+    return this.width.allowed < Infinity || this.pace.perSecond < Infinity
+  }
+
+  stale(now: number): boolean {
+    return this.width.stale(now) && this.pace.stale(now)
+  }
+}
+
+/** The learned limits, by lane. */
+export class Lessons {
+  readonly #known = new Map<string, Learned>()
+
+  of(lane: string): Learned {
+    const known = this.#known.get(lane) ?? new Learned()
+    this.#known.set(lane, known)
+    return known
+  }
+
+  entries(): IterableIterator<[string, Learned]> {
+    return this.#known.entries()
+  }
+
+  /** Forgets old limits; `inUse` says which lanes exist. */
+  sweep(now: number, inUse: (lane: string) => boolean): void {
+    for (const [lane, learned] of this.#known) if (!inUse(lane) && learned.stale(now)) this.#known.delete(lane)
+  }
+}

@@ -1,0 +1,228 @@
+// A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one way: its connections carry the
+// mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one provider
+// need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts
+// for both together, and other mail goes first.
+import { SECOND, type Clock } from '../../base/clock.ts'
+import type { Limits } from '../../smtp/shaping.ts'
+import type { Route } from '../wire/connect.ts'
+import type { Lane } from './lanes.ts'
+import type { MailTransaction } from '../queue/transaction.ts'
+import { Width } from './concurrency.ts'
+
+/** How long an unused connection is kept. */
+const IDLE = 3 * SECOND
+
+/** A mail, and the lane that it belongs to. */
+export interface Work {
+  lane: Lane
+  mail: MailTransaction
+}
+
+export class Way {
+  readonly bulk: boolean
+  readonly limits: Limits
+  /** The number of connections that the exchangers accept, as learned; one for the way and its other. */
+  readonly width: Width
+  /** The way to the same exchangers for the other kind of mail: campaign mail, or all else. */
+  other: Way | undefined
+  /** No connection worked, and no mail was accepted since. */
+  #closed = false
+  /** Running senders. */
+  senders = 0
+  /** The pause of the way: no connection works. */
+  #pause = { at: 0, until: 0 }
+  /** Senders without work: call one with a mail, or with undefined to end it. */
+  readonly idle: ((work: Work | undefined) => void)[] = []
+  /** All lanes whose mail goes here. */
+  readonly lanes = new Set<Lane>()
+  /** Lanes that may have waiting mail; the first is the next. */
+  readonly #turns = new Set<Lane>()
+
+  constructor(limits: Limits, bulk: boolean, other?: Way) {
+    this.limits = limits
+    this.bulk = bulk
+    this.width = other?.width ?? new Width()
+    this.other = other
+    if (other) other.other = this
+  }
+
+  /**
+   * The most connections of the way. A known provider has a limit for all domains together. What was learned counts for
+   * both ways to the exchangers. Campaign mail leaves one of these connections to other mail, or yields the only one
+   * while other mail waits. While campaign mail finds no connection, a single other mail tries first.
+   */
+  get most(): number {
+    const { domain_connections, provider_connections } = this.limits
+    const most = this.width.of(provider_connections || domain_connections)
+    const { other } = this
+    if (!this.bulk && other !== undefined && other.#closed) return Math.min(most, 1)
+    if (this.width.allowed === Infinity) return most
+    const left = Math.max(0, this.width.allowed - (other?.senders ?? 0))
+    if (!this.bulk) return Math.min(most, left)
+    const share = this.width.allowed > 1 ? this.width.allowed - 1 : other !== undefined && other.#wants ? 0 : 1
+    return Math.min(most, left, share)
+  }
+
+  /** The connections to the exchangers, of both ways. */
+  get open(): number {
+    return this.senders + (this.other?.senders ?? 0)
+  }
+
+  /** Whether a sender must end after its mail, because other mail needs its connection. */
+  get yields(): boolean {
+    return this.bulk && this.senders > this.most
+  }
+
+  /** Whether the other way has mail that waits for a connection of this one. */
+  get isAwaited(): boolean {
+    return this.other?.hasWork === true && this.open >= this.width.allowed
+  }
+
+  get #wants(): boolean {
+    return this.hasWork || this.senders > this.idle.length
+  }
+
+  /** Adds a lane with its waiting mail, and with the limits that were learned of its exchangers before. */
+  join(lane: Lane): void {
+    lane.limits = this.limits
+    this.lanes.add(lane)
+    this.width.learn(lane.learned.width)
+    lane.learned.width = this.width
+    lane.pausedWith(this.#pause)
+    this.offer(lane)
+  }
+
+  /** Pauses all lanes of the way, and lanes that join later, because mail of `finder` found no working connection. */
+  backOff(finder: Lane, now: number): void {
+    finder.backOff(now)
+    this.#closed = true
+    this.#pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until) }
+    for (const lane of this.lanes) lane.pausedWith(this.#pause)
+  }
+
+  /**
+   * Call it when a mail was accepted: a pause of the way, and of its other, ends for all lanes. Returns whether there
+   * was a pause.
+   */
+  succeeded(now: number): boolean {
+    this.width.succeeded(now)
+    const own = this.#reopen(now)
+    const others = this.other !== undefined && this.other.#reopen(now)
+    return own || others
+  }
+
+  #reopen(now: number): boolean {
+    this.#closed = false
+    const paused = this.#pause.until > now
+    if (paused) for (const lane of this.lanes) lane.reopen(this.#pause, now)
+    this.#pause = { at: 0, until: 0 }
+    return paused
+  }
+
+  /** Ends the pause, because the date was set. */
+  resume(): void {
+    this.#pause = { at: 0, until: 0 }
+  }
+
+  /** Call it when a lane may have waiting mail. */
+  offer(lane: Lane): void {
+    this.#turns.add(lane)
+  }
+
+  /** Takes the next mail; lanes take turns. Undefined when no lane has mail that may go now. */
+  next(): Work | undefined {
+    const lane = this.#nextLane()
+    const mail = lane?.waiting.shift()
+    if (!lane || !mail) return undefined
+    this.#turns.delete(lane)
+    if (lane.waiting.length > 0) this.#turns.add(lane)
+    lane.inHand++
+    return { lane, mail }
+  }
+
+  /** Whether `next` has mail. */
+  get hasWork(): boolean {
+    return this.#nextLane() !== undefined
+  }
+
+  #nextLane(): Lane | undefined {
+    for (const lane of this.#turns)
+      // The lane's mail was released or settled, or has another way now.
+      if (!this.lanes.has(lane) || lane.waiting.length === 0) this.#turns.delete(lane)
+      // A domain gets no more connections than its own limit, even when its provider accepts more.
+      else if (lane.inHand < lane.width.of(this.limits.domain_connections)) return lane
+    return undefined
+  }
+
+  /** Waits up to IDLE for more mail while the connection stays open; undefined when none came. */
+  idleFor(clock: Clock): Promise<Work | undefined> {
+    return new Promise((resolve) => {
+      const waiter = (work: Work | undefined): void => {
+        cancel()
+        resolve(work)
+      }
+      const cancel = clock.wake(clock.now() + IDLE, () => {
+        this.idle.splice(this.idle.indexOf(waiter), 1)
+        resolve(undefined)
+      })
+      this.idle.push(waiter)
+    })
+  }
+}
+
+/** A name that differs for different ways: made of the exchangers with their preferences, and of the TLS settings. */
+function nameOf({ enforced, hosts }: Route): string {
+  const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
+  const exchangers = hosts.map(({ address, name, port, preference = 0, relay }) =>
+    [ranks.indexOf(preference), name, port, address ?? '', relay?.tls ?? '', relay?.username ?? ''].join(' '),
+  )
+  return [enforced ? 'enforced' : '', ...exchangers.sort()].join('\n')
+}
+
+export class Ways {
+  readonly #ways = new Map<string, Way>()
+  readonly #taken = new WeakMap<Lane, Way>()
+
+  /** The way of a lane; undefined until its route was found. */
+  of(lane: Lane): Way | undefined {
+    return this.#taken.get(lane)
+  }
+
+  /** Puts a lane on the way of a route. `limits` is used when no other lane is on that way yet. */
+  take(lane: Lane, route: Route, limits: () => Limits): Way {
+    const exchangers = nameOf(route)
+    const nameFor = (bulk: boolean): string => `${bulk ? 'bulk' : ''}\n${exchangers}`
+    const name = nameFor(lane.bulk)
+    const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk, this.#ways.get(nameFor(!lane.bulk)))
+    this.#ways.set(name, way)
+    this.leave(lane)
+    this.#taken.set(lane, way)
+    way.join(lane)
+    return way
+  }
+
+  /** Takes a lane off its way. */
+  leave(lane: Lane): void {
+    this.#taken.get(lane)?.lanes.delete(lane)
+    this.#taken.delete(lane)
+  }
+
+  values(): IterableIterator<Way> {
+    return this.#ways.values()
+  }
+
+  /** Forgets ways that no lane uses. */
+  sweep(): void {
+    for (const [name, { lanes, other, senders }] of this.#ways) {
+      if (lanes.size > 0 || senders > 0) continue
+      this.#ways.delete(name)
+      if (other) other.other = undefined
+    }
+  }
+}
+
+/** Removes an idle sender from the list of its way and returns it: of ways with the limits `of`, or of any way. */
+export function someIdle(ways: Iterable<Way>, of?: Limits): Way['idle'][number] | undefined {
+  for (const { idle, limits } of ways) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
+  return undefined
+}

@@ -1,0 +1,126 @@
+// The lanes that have mail. A lane is made when mail for it is found, with the learned limits of its exchangers, and is
+// forgotten when it is empty.
+import { SET_BACK } from '../../base/clock.ts'
+import type { Reader } from '../../store/database.ts'
+import { dueGroups } from '../../store/due.ts'
+import { becameDue, LANES } from '../queue/claim.ts'
+import { heldLanes } from '../queue/holds.ts'
+import type { LearnedLane } from './lane-memory.ts'
+import { Lane } from './lanes.ts'
+import type { Shaping } from '../../smtp/shaping.ts'
+import type { Route } from '../wire/connect.ts'
+import { Ways, type Way } from './exchanger-group.ts'
+import { Lessons } from './concurrency.ts'
+
+export class LaneSet {
+  readonly #lanes = new Map<string, Lane>()
+  readonly #shaping: Shaping
+  readonly #lessons = new Lessons()
+  readonly #ways = new Ways()
+  /** Receiving domains that the operator holds. */
+  #held = new Set<string>()
+  /** The date of the last scan. */
+  #scannedAt = 0
+
+  constructor(shaping: Shaping) {
+    this.#shaping = shaping
+  }
+
+  of(name: string): Lane {
+    const known = this.#lanes.get(name)
+    if (known) return known
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#lessons.of(name))
+    lane.held = this.#held.has(lane.domain)
+    this.#lanes.set(name, lane)
+    return lane
+  }
+
+  /** Takes over the limits that an earlier process learned, without its pauses: a restart tries mail at once. */
+  recall(lanes: readonly LearnedLane[]): void {
+    for (const { connections, lane, learned_at, per_second } of lanes) {
+      const { pace, width } = this.#lessons.of(lane)
+      if (connections !== null) width.restore(connections, learned_at)
+      if (per_second !== null) pace.restore(per_second, learned_at)
+    }
+  }
+
+  /** The date was set back (D120): pauses end, and what was learned in the future was learned now. */
+  #setBack(now: number): void {
+    for (const way of this.#ways.values()) way.resume()
+    for (const lane of this.#lanes.values()) lane.resume(now)
+    for (const [, { pace, width }] of this.#lessons.entries()) {
+      if (width.learnedAt > now) width.restore(width.allowed, now)
+      if (pace.learnedAt > now) pace.restore(pace.perSecond, now)
+    }
+  }
+
+  /** The limits that are known now. */
+  learned(now: number): LearnedLane[] {
+    return [...this.#lessons.entries()].flatMap(([lane, { pace, width }]) => {
+      const known = this.#lanes.get(lane)
+      const paused = known?.pauseLearned(now) ?? null
+      const connections = width.stale(now) || width.allowed === Infinity ? null : width.allowed
+      const perSecond = pace.stale(now) || pace.perSecond === Infinity ? null : Number(pace.perSecond.toFixed(3))
+      if (connections === null && perSecond === null && paused === null) return []
+      const learned_at = Math.max(width.learnedAt, pace.learnedAt, paused === null ? 0 : known!.pausedAt)
+      return [{ lane, connections, per_second: perSecond, paused_until: paused, learned_at }]
+    })
+  }
+
+  values(): IterableIterator<Lane> {
+    return this.#lanes.values()
+  }
+
+  /** The way (set of exchangers) of a lane; undefined until the lane's route was found. */
+  wayOf(lane: Lane): Way | undefined {
+    return this.#ways.of(lane)
+  }
+
+  /** All ways; those of campaign mail last, because other mail goes first. */
+  ways(): Way[] {
+    return [...this.#ways.values()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
+  }
+
+  /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */
+  go(lane: Lane, route: Route): void {
+    lane.route = route
+    this.#ways.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
+  }
+
+  /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */
+  rescan(reader: Reader, now: number): Lane[] {
+    if (now < this.#scannedAt - SET_BACK) this.#setBack(now)
+    this.#scannedAt = now
+    this.#held = heldLanes(reader)
+    for (const { name, due } of dueGroups<string>(reader, LANES)) {
+      const lane = this.of(name)
+      lane.due = due
+      // The operator made the mail due during the pause (queue retry): this ends the pause.
+      if (lane.pausedUntil > now && becameDue(reader, name, lane.pausedAt, now)) lane.pausedUntil = now
+    }
+    return [...this.values()].filter((lane) => {
+      const before = lane.held
+      lane.held = this.#held.has(lane.domain)
+      return lane.held && !before
+    })
+  }
+
+  /** Moves a lane to the end of the order of lanes. */
+  served(lane: Lane): void {
+    if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
+  }
+
+  /** Forgets lanes without mail, and old limits; returns whether there is anything to remember. */
+  sweep(now: number): boolean {
+    let any = false
+    for (const lane of this.#lanes.values()) {
+      any ||= lane.learned.isAny || lane.pauseLearned(now) !== null
+      if (!lane.empty) continue
+      this.#lanes.delete(lane.name)
+      this.#ways.leave(lane)
+    }
+    this.#ways.sweep()
+    this.#lessons.sweep(now, (name) => this.#lanes.has(name))
+    return any
+  }
+}

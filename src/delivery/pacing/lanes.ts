@@ -1,0 +1,137 @@
+// A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
+// exchanger delays no domain with other exchangers (ways.ts). Campaign mail has separate lanes; other mail is sent
+// before it.
+import { MINUTE } from '../../base/clock.ts'
+import type { MailTransaction } from '../queue/transaction.ts'
+import type { Route } from '../wire/connect.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
+import type { Limits } from '../../smtp/shaping.ts'
+import { Learned, Width } from './concurrency.ts'
+
+/** Mails claimed ahead for each connection. */
+const AHEAD = 4
+/** How long a route is used before it is looked up again. */
+const ROUTE_LIFETIME = 5 * MINUTE
+const MAX_PAUSE = 30 * MINUTE
+
+/** The part of connections and memory that campaigns may use; the rest is kept for other mail. */
+const BULK_SHARE = 0.75
+
+/** How much of a shared limit campaign mail (`bulk`) or other mail may use. */
+export const shareOf = (most: number, bulk: boolean): number => (bulk ? Math.ceil(most * BULK_SHARE) : most)
+
+export class Lane {
+  readonly name: string
+  /** The recipient domain. */
+  readonly domain: string
+  readonly bulk: boolean
+  /** When the next mail in the store is due; null when none is known. */
+  due: number | null = null
+  /** Claimed mail that waits for a connection. */
+  readonly waiting: MailTransaction[] = []
+  /** Unfinished writes about the lane's mail: until they are done the lane claims nothing. */
+  unwritten = 0
+  /** MailTransactions that senders work on now. */
+  inHand = 0
+  /** The route to its exchangers; null until it was found. */
+  route: Route | null = null
+  /** The route is being looked up. */
+  routing = false
+  limits: Limits
+  /** The operator holds the lane: nothing is claimed. */
+  held = false
+  /** No new work before this time: no connection to its exchangers works. */
+  pausedUntil = 0
+  /** When that pause began. */
+  pausedAt = 0
+  #pause = 0
+
+  /** The number of connections for the lane's mail, as learned from refusals that are about this domain only. */
+  readonly width = new Width()
+  /** The limits of the lane's exchangers, as learned. */
+  readonly learned: Learned
+
+  constructor(name: string, limits: Limits, learned = new Learned()) {
+    this.learned = learned
+    this.name = name
+    this.bulk = isBulk(name)
+    this.domain = domainOf(name)
+    this.limits = limits
+  }
+
+  /** How many more mails may be claimed now. */
+  room(now: number): number {
+    if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
+    const ahead = this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
+    return Math.min(ahead, this.learned.pace.room(now))
+  }
+
+  /** When there may be mail to claim; null when no due time is known. */
+  wakeAt(): number | null {
+    return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
+  }
+
+  knowsWay(now: number): boolean {
+    return this.route !== null && now - this.route.at < ROUTE_LIFETIME
+  }
+
+  /** Waits before the next connection: a minute, doubling to half an hour, until `relax`. */
+  backOff(now: number): void {
+    // A connection that fails during a pause has the same cause as the pause.
+    if (now < this.pausedUntil) return
+    this.#pause = Math.min(this.#pause === 0 ? MINUTE : this.#pause * 2, MAX_PAUSE)
+    this.pausedAt = now
+    this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
+  }
+
+  /** Takes over the pause of lanes with the same exchangers, for which no connection works. */
+  pausedWith({ at, until }: { at: number; until: number }): void {
+    if (until <= this.pausedUntil) return
+    this.#pause = until - at
+    this.pausedAt = at
+    this.pausedUntil = until
+  }
+
+  /** Ends such a pause, because an exchanger accepts mail again. A longer pause of the lane itself stays. */
+  reopen({ until }: { until: number }, now: number): void {
+    if (this.pausedUntil > until) return
+    this.#pause = 0
+    this.pausedUntil = Math.min(this.pausedUntil, now)
+  }
+
+  /** Ends every pause, because the date was set: the pauses were counted by another one. */
+  resume(now: number): void {
+    this.pausedUntil = Math.min(this.pausedUntil, now)
+  }
+
+  /** Allows no new work before a time, for reasons that are not about the exchanger. */
+  pauseUntil(time: number): void {
+    this.pausedUntil = Math.max(this.pausedUntil, time)
+  }
+
+  /** The end of a pause because no connection worked; null when there is no such pause now. */
+  pauseLearned(now: number): number | null {
+    return this.#pause > 0 && this.pausedUntil > now ? this.pausedUntil : null
+  }
+
+  relax(): void {
+    this.#pause = 0
+  }
+
+  /** The lane has no mail and no known due time: it can be dropped. */
+  get empty(): boolean {
+    return this.due === null && this.waiting.length === 0 && this.inHand === 0 && !this.routing
+  }
+}
+
+/** The most mails in memory for all lanes of a provider together. */
+export const providerShareOf = ({ limits }: Lane): number =>
+  limits.provider_connections === 0 ? Infinity : limits.provider_connections * AHEAD
+
+/** Mails in memory by provider: a provider at its limit must not fill the memory that others need. */
+export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
+  const held = new Map<string, number>()
+  for (const { inHand, limits, waiting } of lanes)
+    held.set(limits.name, (held.get(limits.name) ?? 0) + waiting.length + inHand)
+  return held
+}

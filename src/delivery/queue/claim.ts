@@ -1,0 +1,225 @@
+// Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease):
+// after a crash it counts as an attempt, and no mail is lost.
+import { HOUR } from '../../base/clock.ts'
+import type { Keyring } from '../../base/keyring.ts'
+import type { Reader, Store, Tx } from '../../store/database.ts'
+import { digestNumber } from '../../store/digests.ts'
+import { db, raw, sql, statement, type Query } from '../../store/query.ts'
+import { deliveryMachine } from '../../states/delivery.ts'
+import type { Queue } from '../../store/due.ts'
+import { moveAll, takeAll } from '../../store/move.ts'
+import { signingKeyOf } from '../../domains/keys.ts'
+import { messageIdOf } from '../../message/identity.ts'
+import type { Delivery } from '../results/settle.ts'
+import { knownStops } from '../../suppressions/stops.ts'
+import type { ClaimedEmail, MailTransaction, Source } from './transaction.ts'
+
+type DomainFacts = Pick<
+  ClaimedEmail,
+  | 'domain_id'
+  | 'domain'
+  | 'mail_from_prefix'
+  | 'tls_policy'
+  | 'user_id'
+  | 'tracking_redirect_mode'
+  | 'branded'
+  | 'domain_digest'
+>
+
+/** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
+const LEASE = 4 * HOUR
+
+const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
+  takeAll<Delivery>(tx, deliveryMachine, 'claim', {
+    set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
+    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
+    parameters: [now + LEASE, now, lane, now, limit],
+  })
+
+const [OF_EMAIL, OF_BODY, OF_DOMAIN] = ['outbound_emails', 'outbound_bodies', 'domains'].map(digestNumber) as [
+  number,
+  number,
+  number,
+]
+
+const emailsByKey = statement<{ keys: string }>()((arg) =>
+  db
+    .selectFrom('outbound_emails as e')
+    .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
+    .leftJoin('digests as de', (on) => on.on('de.of', '=', OF_EMAIL).onRef('de.row_key', '=', 'e.key'))
+    .leftJoin('digests as db', (on) => on.on('db.of', '=', OF_BODY).onRef('db.row_key', '=', 'e.key'))
+    .select([
+      'de.digest as email_digest',
+      'db.digest as body_digest',
+      'e.key',
+      'e.id',
+      'e.user_key',
+      'e.domain_key',
+      'e.campaign_key',
+      'e.contact_key',
+      'e.from',
+      'e.to',
+      'e.cc',
+      'e.bcc',
+      'e.reply_to',
+      'e.subject',
+      'e.agent_id',
+      'e.opens_tracked',
+      'e.clicks_tracked',
+      'e.ai_disclosure',
+      'e.message_id',
+      'e.created_at',
+      'b.content',
+      'b.spool',
+    ])
+    .where(sql<boolean>`e.key in (select value from json_each(${arg.keys}))`),
+)
+
+const bulkEmails = statement<{ keys: string }>()((arg) =>
+  db
+    .selectFrom('outbound_emails')
+    .select([
+      'key',
+      'id',
+      'user_key',
+      'domain_key',
+      'campaign_key',
+      'contact_key',
+      'to',
+      'opens_tracked',
+      'clicks_tracked',
+      'created_at',
+    ])
+    .where(sql<boolean>`key in (select value from json_each(${arg.keys}))`),
+)
+
+const domainFacts = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('domains as d')
+    .innerJoin('users as u', 'u.key', 'd.user_key')
+    .leftJoin('digests as dd', (on) => on.on('dd.of', '=', OF_DOMAIN).onRef('dd.row_key', '=', 'd.key'))
+    .select([
+      'dd.digest as domain_digest',
+      'd.id as domain_id',
+      'd.name as domain',
+      'd.mail_from_prefix',
+      'd.tls_policy',
+      'd.tracking_redirect_mode',
+      'u.id as user_id',
+    ])
+    .select((eb) =>
+      eb
+        .exists(
+          eb
+            .selectFrom('records as r')
+            .select('r.key')
+            .whereRef('r.domain_key', '=', 'd.key')
+            .where('r.record_type', '=', 'TRACKING')
+            .where('r.verified', '=', 1),
+        )
+        .as('branded'),
+    )
+    .where('d.key', '=', arg.key),
+)
+
+/** Columns that are empty in the mails of a campaign, because the campaign has the values. */
+const LEAN = {
+  from: '',
+  cc: null,
+  bcc: null,
+  reply_to: null,
+  subject: '',
+  agent_id: null,
+  ai_disclosure: null,
+  content: null,
+  spool: null,
+  email_digest: null,
+  body_digest: null,
+}
+
+/** A claim of up to `limit` due deliveries of a lane. */
+interface Claim {
+  lane: string
+  now: number
+  limit: number
+}
+
+/** The emails of claimed deliveries, by key; each statement reads all of them. */
+const emailsOf = <Row extends { key: number }>(
+  tx: Tx,
+  deliveries: readonly Delivery[],
+  query: (args: { keys: string }) => Query<Row>,
+): Map<number, Row> => {
+  const keys = JSON.stringify([...new Set(deliveries.map(({ email_key }) => email_key))])
+  return new Map(tx.all(query({ keys })).map((row) => [row.key, row]))
+}
+
+/** Claims mails of campaigns, one recipient each. */
+export function claimBulk(tx: Tx, source: Source, keyring: Keyring, { lane, limit, now }: Claim): MailTransaction[] {
+  const claimed = claimRows(tx, lane, now, limit)
+  if (claimed.length === 0) return []
+  const emails = emailsOf(tx, claimed, bulkEmails)
+  const { generation, stops } = knownStops(tx, keyring, claimed, now, 'marketing')
+  return claimed.map((delivery, index) => {
+    const row = emails.get(delivery.email_key)!
+    const facts = tx.fact(domainFacts({ key: delivery.domain_key })) as DomainFacts
+    const email = { ...LEAN, ...facts, ...row, message_id: messageIdOf(row.id, facts.domain) } as ClaimedEmail
+    const known = { generation, stops: [stops[index]] }
+    return { lane, source, email, deliveries: [delivery], signingKey: signingKeyOf(tx, delivery.domain_key), known }
+  })
+}
+
+/** Claims submitted mails, grouped by email. */
+export function claimSubmitted(
+  tx: Tx,
+  source: Source,
+  keyring: Keyring,
+  { lane, limit, now }: Claim,
+): MailTransaction[] {
+  const claimed = claimRows(tx, lane, now, limit)
+  if (claimed.length === 0) return []
+  const emails = emailsOf(tx, claimed, emailsByKey)
+  const { generation, stops } = knownStops(tx, keyring, claimed, now)
+  const removals = tx.generation('outbound_emails', 'removed')
+  const groups = new Map<number, MailTransaction>()
+  for (const [index, delivery] of claimed.entries()) {
+    const { domain_key, email_key } = delivery
+    let group = groups.get(email_key)
+    if (!group) {
+      const facts = tx.fact(domainFacts({ key: domain_key })) as DomainFacts
+      const email = { ...facts, ...emails.get(email_key)! } as ClaimedEmail
+      const known = { generation, stops: [], removals }
+      group = { lane, source, email, deliveries: [], signingKey: signingKeyOf(tx, domain_key), known }
+      groups.set(email_key, group)
+    }
+    group.deliveries.push(delivery)
+    group.known.stops.push(stops[index])
+  }
+  return [...groups.values()]
+}
+
+/** The queue of mail, grouped by lanes. */
+export const LANES: Queue = { table: 'deliveries', group: 'lane', status: 'queued' }
+
+/** Whether a lane has mail that became due between two times. */
+export function becameDue(reader: Reader, lane: string, after: number, until: number): boolean {
+  const due = raw(
+    `select 1 from deliveries where status = 'queued' and lane = ? and next_attempt_at > ? and next_attempt_at <= ? limit 1`,
+    [lane, after, until],
+  )
+  return reader.first(due) !== undefined
+}
+
+/** Releases deliveries whose lease has run out: their end could not be written, and no session lasts that long. */
+export const releaseLapsed = (store: Store, now: number): Promise<number> =>
+  store.write((tx) => lapse(tx, 'leased_until <= ?', now, now))
+
+/** At start: releases the deliveries that an ended process had claimed. Returns how many. */
+export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
+
+const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>
+  moveAll(tx, deliveryMachine, 'lapse', {
+    set: 'leased_until = null, next_attempt_at = ?, updated_at = ?',
+    where,
+    parameters: [now, now, ...parameters],
+  })

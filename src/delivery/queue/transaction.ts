@@ -1,0 +1,99 @@
+// Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail have
+// different sources; all other steps between the queue and the exchanger are the same for both.
+import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
+import type { Verdict } from '../../smtp/verdict.ts'
+import type { Tx } from '../../store/database.ts'
+import type { SignedWith } from '../../domains/keys.ts'
+import type { Delivery, Settling } from '../results/settle.ts'
+import type { KnownStops } from '../../suppressions/stops.ts'
+
+/** An email and its recipients on one lane. */
+export interface MailTransaction {
+  lane: string
+  source: Source
+  email: ClaimedEmail
+  deliveries: Delivery[]
+  /** The DKIM key to sign with, or why there is none. */
+  signingKey: SignedWith
+  known: KnownStops & {
+    /** The generation of removed emails; undefined for a campaign's mail. */
+    removals?: number
+  }
+  /** How many connections refused the mail at MAIL. */
+  refusals?: number
+}
+
+export interface ClaimedEmail {
+  key: number
+  id: string
+  user_key: number
+  domain_key: number
+  /** Set for a campaign's mail: then the fields that are '' here are columns of the campaign. */
+  campaign_key: number | null
+  contact_key: number | null
+  domain_id: string
+  domain: string
+  mail_from_prefix: string
+  tls_policy: 'Require' | 'Optional'
+  user_id: string
+  from: string
+  to: string
+  cc: string | null
+  bcc: string | null
+  reply_to: string | null
+  subject: string
+  agent_id: string | null
+  opens_tracked: 0 | 1
+  clicks_tracked: 0 | 1
+  ai_disclosure: 0 | 1 | null
+  tracking_redirect_mode: 'shared' | 'branded'
+  /** Whether DNS has the record of the branded tracking host. */
+  branded: 0 | 1
+  message_id: string
+  created_at: number
+  content: string | null
+  spool: string | null
+  /** The digests from the time when the mail was accepted (store/digests.ts); null: unknown. */
+  email_digest: Uint8Array | null
+  body_digest: Uint8Array | null
+  domain_digest: Uint8Array | null
+}
+
+/** The job for the composer. */
+export type LetterJob = ComposeJob | CampaignJob
+
+/** The source withdraws a mail: it must not be sent, now or ever. */
+export interface Withdrawal {
+  /** Ends the claim of the mail. */
+  putBack(tx: Tx, now: number): void
+}
+
+/** A mail that is to be sent now. */
+export interface Wanted {
+  /** For each recipient a verdict that ends the delivery without an attempt; undefined: the mail is sent. */
+  ended: readonly (Verdict | undefined)[]
+  /** The job for the recipients to which the mail is sent (`transaction`); undefined: the body is no longer kept. */
+  job: (transaction: MailTransaction, signature: Signing) => LetterJob | undefined
+}
+
+export interface Source {
+  /** How long (ms) the results of mails may wait for each other to share a commit; 0: each is written at once. */
+  readonly patience: number
+  /** Claims up to `limit` due deliveries of a lane. */
+  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[]
+  /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */
+  look(transaction: MailTransaction): Wanted | Withdrawal
+  /** Why the mail is not sent any more; undefined: it is sent. Called again when a connection is open. */
+  unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined
+  /** Called when the exchanger has the octets and has not answered for a while. */
+  handed?(deliveries: readonly Delivery[]): void
+  /** Writes the verdict on one recipient. */
+  settle(tx: Tx, settling: Settling): void
+}
+
+export interface Sources {
+  submitted: Source
+  campaign: Source
+}
+
+export const isWithdrawal = (told: Wanted | Verdict | Withdrawal): told is Withdrawal => 'putBack' in told

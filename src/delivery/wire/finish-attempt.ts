@@ -1,0 +1,140 @@
+// The end of an attempt: every claimed delivery is settled or goes back into the queue. This file also decides whether
+// a verdict is about the exchanger or about the mail.
+import type { Clock } from '../../base/clock.ts'
+import type { Config } from '../../base/config.ts'
+import type { Log } from '../../base/log.ts'
+import type { Stage, Verdict } from '../../smtp/verdict.ts'
+import { deliveryMachine } from '../../states/delivery.ts'
+import type { Store, Tx } from '../../store/database.ts'
+import { move } from '../../store/move.ts'
+import { emailOf, type EmailKeys } from '../results/settle.ts'
+import type { MailTransaction, Withdrawal } from '../queue/transaction.ts'
+
+export interface ConcludeDeps {
+  store: Store
+  clock: Clock
+  log: Log
+  config: Pick<Config, 'delivery' | 'log'>
+}
+
+/** Settles each delivery by its verdict. While the server stops, deliveries without an answer go back as if untried. */
+export async function conclude(
+  deps: ConcludeDeps,
+  work: MailTransaction,
+  verdicts: readonly Verdict[],
+  stopping: boolean,
+): Promise<void> {
+  const { clock, config, log, store } = deps
+  const now = clock.now()
+  const untried = ({ code, handed, kind }: Verdict): boolean =>
+    stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
+  const { email, source } = work
+  const write = (run: (tx: Tx) => void): Promise<void> =>
+    source.patience > 0 ? store.writeSoon(run, source.patience) : store.write(run)
+  await write((tx) => {
+    for (const [index, delivery] of work.deliveries.entries()) {
+      const verdict = verdicts[index]!
+      if (untried(verdict))
+        move(tx, deliveryMachine, delivery.key, 'lapse', {
+          leased_until: null,
+          next_attempt_at: now,
+          attempts: delivery.attempts - 1,
+        })
+      else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
+    }
+  })
+  for (const [index, { address }] of work.deliveries.entries()) {
+    const { kind, code, enhanced, text, host, tls } = verdicts[index]!
+    if (!isTold(kind, config.log.deliveries) || untried(verdicts[index]!)) continue
+    log.info('delivery', {
+      message_id: work.email.message_id,
+      to: address,
+      result: kind,
+      code,
+      enhanced,
+      response: text,
+      host,
+      tls,
+    })
+  }
+}
+
+/** The mail's keys read again: since the claim, an address in the name of its agent may have been erased. */
+const asNow = (tx: Tx, email: EmailKeys): EmailKeys =>
+  email.agent_id === null ? email : (tx.first(emailOf({ key: email.key })) ?? email)
+
+/** Whether a result gets a line in the log, by the setting `log.deliveries`. */
+const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boolean =>
+  wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
+
+/** Puts back claimed mail that its source withdraws. */
+export const withdraw = ({ clock, store }: ConcludeDeps, withdrawal: Withdrawal): Promise<void> =>
+  store.write((tx) => withdrawal.putBack(tx, clock.now()))
+
+/** Puts claimed mail back into the queue, as if it had not been claimed. */
+export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly MailTransaction[]): Promise<void> {
+  const now = clock.now()
+  await store.write((tx) => {
+    for (const { deliveries } of waiting)
+      for (const { attempts, key } of deliveries)
+        move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now, attempts: attempts - 1 })
+  })
+}
+
+/**
+ * Stages whose failure is about the exchanger and not the mail.
+ * Not `starttls`: the sending domain may have asked for TLS.
+ */
+const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
+
+/** The receiver asks for fewer connections, or for fewer mails on one connection. */
+const CROWDED =
+  /too many (?:concurrent |simultaneous )?(?:connections|sessions)|(?:messages?|mails?|recipients?) (?:per|in|for|on) (?:this |one |a |the )?(?:connection|session)/i
+
+/** The receiver asks for a lower rate. */
+const THROTTLED =
+  /\brates?\b|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down|too much mail|too many (?:messages|e-?mails|mails)/i
+
+/** Stages at which an answer to one mail may be about all mail. */
+const MAIL_STAGES: readonly Stage[] = ['mail', 'rcpt', 'data', 'final dot']
+
+/** A rate answer: the receiver accepts mail, but at a lower rate. Greylisting is about one mail, not the sender. */
+export const asksForLess = ({ code, enhanced, kind, stage, text }: Verdict): boolean =>
+  // X.2.X is about a single mailbox (RFC 3463 §3.3).
+  kind === 'deferred' &&
+  code !== null &&
+  MAIL_STAGES.includes(stage) &&
+  !enhanced?.startsWith('4.2.') &&
+  THROTTLED.test(text) &&
+  !CROWDED.test(text)
+
+/** Whether an answer ends the session, or says that there are too many connections, or too many mails on one. */
+const closes = ({ code, text }: Verdict): boolean => code === 421 || (code !== null && CROWDED.test(text))
+
+/** A deferral that any other mail would have got as well. */
+export const aboutTheHost = (verdict: Verdict): boolean =>
+  verdict.kind === 'deferred' && !asksForLess(verdict) && (closes(verdict) || HOST_STAGES.includes(verdict.stage))
+
+/**
+ * Whether a verdict is about one recipient domain only: the exchanger closed the session after it knew the recipient,
+ * and did not say that there are too many connections or mails.
+ */
+export const aboutTheDomain = (verdict: Verdict): boolean =>
+  aboutTheHost(verdict) && ['rcpt', 'data', 'final dot'].includes(verdict.stage) && !CROWDED.test(verdict.text)
+
+/** The exchanger refused or cut the connection, and not because of the mail: another connection may work (D64). */
+export const refusesConnection = (verdict: Verdict): boolean =>
+  aboutTheHost(verdict) ? !verdict.handed && verdict.stage !== 'dns' && verdict.stage !== 'auth' : maybeTheMail(verdict)
+
+/** A 4xx answer to MAIL is about the connection or about the mail; attempts on other connections show which. */
+export const maybeTheMail = (verdict: Verdict): boolean =>
+  verdict.kind === 'deferred' &&
+  verdict.stage === 'mail' &&
+  verdict.code !== null &&
+  !closes(verdict) &&
+  !asksForLess(verdict)
+
+/** The verdict ends a session that has carried mail before: the mail is tried on a new session. */
+export const endsSession = (verdict: Verdict): boolean =>
+  refusesConnection(verdict) ||
+  (verdict.kind === 'deferred' && !verdict.handed && verdict.code === null && MAIL_STAGES.includes(verdict.stage))

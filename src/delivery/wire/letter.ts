@@ -1,0 +1,85 @@
+// Turns a claimed mail into the job for the composer and the envelope for the exchanger.
+import type { Config } from '../../base/config.ts'
+import type { Keyring } from '../../base/keyring.ts'
+import { parseAddress, type Address } from '../../message/address.ts'
+import { AI_DISCLOSURE } from '../../message/custom-headers.ts'
+import { returnPathToken } from '../../message/return-path.ts'
+import type { Tracking } from '../../message/tracking.ts'
+import type { ComposeJob, Signing } from '../../message/letters.ts'
+import type { Envelope } from '../../smtp/client.ts'
+import type { Spool } from '../../store/spool.ts'
+import { filesOf } from '../../base/spooled.ts'
+import type { ClaimedEmail, MailTransaction } from '../queue/transaction.ts'
+
+export interface LetterDeps {
+  keyring: Keyring
+  spool: Spool
+  config: Pick<Config, 'http'>
+}
+
+// Addresses in the store were parsed when the mail was accepted: they can be parsed again.
+const known = (text: string): Address => parseAddress(text)!
+const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(known))
+
+/** The job that makes the letter's bytes; undefined when its body is no longer kept. */
+export function composeJob(
+  { keyring, spool, config }: LetterDeps,
+  { email, deliveries }: MailTransaction,
+  signature: Signing,
+): ComposeJob | undefined {
+  const [file] = filesOf(email.spool)
+  if (email.content === null && file === undefined) return undefined
+  const mailFrom = `${email.mail_from_prefix}.${email.domain}`
+  return {
+    mail: {
+      from: known(email.from),
+      to: [known(email.to)],
+      cc: list(email.cc),
+      replyTo: list(email.reply_to),
+      subject: email.subject,
+      messageId: email.message_id,
+      date: email.created_at,
+      extra: [
+        ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
+        // campaign:customer:kind:sender, the order in which mailbox providers read it (D31).
+        ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
+        // RFC 9477: complaints come to the return path, whose token proves which mail they mean.
+        ['CFBL-Address', `${returnPathToken(keyring, deliveries[0]!.key)}@${mailFrom}; report=arf`],
+      ],
+      tracking: trackingOf(keyring, config, email, deliveries[0]!.key),
+    },
+    content: email.content === null ? { file: spool.path(file!) } : { text: email.content },
+    spool: spool.path(''),
+    signature,
+  }
+}
+
+/** The base URL of tracked links: our host, or the customer's own once its DNS record is there (D38). */
+export function trackingBase({ http }: Pick<Config, 'http'>, email: ClaimedEmail): string {
+  const branded = email.tracking_redirect_mode === 'branded' && email.branded === 1
+  return branded ? `https://links.${email.domain}` : http.public_url
+}
+
+function trackingOf(
+  keyring: Keyring,
+  { http }: Pick<Config, 'http'>,
+  email: ClaimedEmail,
+  delivery: number,
+): Tracking | null {
+  if (email.opens_tracked === 0 && email.clicks_tracked === 0) return null
+  return {
+    base: trackingBase({ http }, email),
+    key: keyring.derive('tracking').toString('base64'),
+    delivery,
+    opens: email.opens_tracked === 1,
+    clicks: email.clicks_tracked === 1,
+  }
+}
+
+/** The return path names the first recipient of the transaction; a report names the recipient that it is about. */
+export function envelopeOf({ email, deliveries }: MailTransaction, keyring: Keyring): Envelope {
+  return {
+    from: `${returnPathToken(keyring, deliveries[0]!.key)}@${email.mail_from_prefix}.${email.domain}`,
+    recipients: deliveries.map(({ address }) => address),
+  }
+}

@@ -1,0 +1,61 @@
+// DNS records that are not required, but make a domain's mail safer, and that mail graders check (D78).
+import { z } from 'zod'
+import type { AdvisedRecord } from './advised.ts'
+import type { Domain } from './find.ts'
+import type { DomainFollowers } from './lifecycle.ts'
+import { definer, field } from '../jsonapi/resource.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { rowOf } from '../store/list.ts'
+
+export interface DomainParts {
+  followers: DomainFollowers
+  /** Questions about a domain that need the whole running process. */
+  operations: {
+    /** The records that are advised for a domain on this machine at this time. */
+    advised(domain: Domain): Promise<AdvisedRecord[]>
+    /** Queries the DNS of a domain now. */
+    check(domainKey: number): Promise<unknown>
+  }
+}
+
+export const advisedRecords = definer<ApiDeps & DomainParts>()('advised-records', {
+  table: 'records',
+  called: 'AdvisedRecord',
+  about: `DNS records that are advised for a domain and this host. ${EXTENSION}`,
+  attributes: {
+    record_type: field(z.enum(['FROM_SPF', 'HELO_SPF', 'CAA', 'TLSA', 'MTA_STS', 'TLS_RPT']), {
+      about: 'What it is for.',
+    }),
+    name: words('Where it stands in DNS.'),
+    dns_type: field(z.enum(['TXT', 'CAA', 'TLSA', 'CNAME']), { about: 'Its type in DNS.' }),
+    value: words('What it should say.'),
+    ttl: count('Suggested time to live in seconds.'),
+    observed: wordsOrNull('The present value in DNS, if it was looked up.'),
+    answered: field(z.boolean(), {
+      about: 'False when DNS did not answer: another record may already exist at this name.',
+    }),
+    required: field(z.literal(false), { about: 'None of these is required.' }),
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/domains/:domain/advised-records',
+      within: { type: 'domains', column: 'domain_key' },
+      params: ['page'],
+      id: 'listAdvisedRecords',
+      scope: 'domains:read',
+      about: `List the DNS records that are advised for a domain. ${EXTENSION}`,
+      async run({ parent, parts }) {
+        const advised = await parts.operations.advised(rowOf<'domains'>(parent))
+        return advised.map((record, index) => ({
+          ...record,
+          dns_type: record.type,
+          required: false,
+          key: index,
+          id: `${String(parent['id'])}-${record.record_type}-${index}`,
+        }))
+      },
+    },
+  ],
+})

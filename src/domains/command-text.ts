@@ -1,0 +1,145 @@
+// The output of the commands for domains: a domain, its records with their state, and the lines of a zone file.
+import { iso } from '../base/clock.ts'
+import type { AdvisedRecord } from './advised.ts'
+import type { Domain } from './find.ts'
+import { isAnswered, isOfHost, type DnsRecord } from './records.ts'
+import { zoneLine } from './command-policies.ts'
+import { table } from '../commands/terminal.ts'
+
+/** A domain for `--json`. */
+export const shownDomain = (domain: Domain) => ({
+  id: domain.id,
+  name: domain.name,
+  purpose: domain.purpose,
+  region: domain.region,
+  mail_from_prefix: domain.mail_from_prefix,
+  tls_policy: domain.tls_policy,
+  open_tracking_enabled: domain.open_tracking_enabled === 1,
+  click_tracking_enabled: domain.click_tracking_enabled === 1,
+  tracking_redirect_mode: domain.tracking_redirect_mode,
+  status: domain.status,
+  checked_at: domain.checked_at === null ? null : iso(domain.checked_at),
+  next_check_at: domain.next_check_at === null ? null : iso(domain.next_check_at),
+  created_at: iso(domain.created_at),
+  updated_at: iso(domain.updated_at),
+})
+
+/** A record for `--json`. */
+const shownRecord = (record: DnsRecord, domain: Domain) => ({
+  record_type: record.record_type,
+  name: record.name,
+  value: record.value,
+  ttl: record.ttl,
+  required: record.required === 1,
+  verified: record.verified === 1,
+  observed: record.observed,
+  /** Whether DNS answered for it at the last check of the domain. */
+  answered: isAnswered(record, domain),
+})
+
+/** All records of a domain for `--json`, required ones first. */
+export const shownRecords = ({ advised, domain, records }: Records) => [
+  ...inOrder(records).map((record) => shownRecord(record, domain)),
+  ...advised.map((each) => ({ ...each, required: false, verified: false })),
+]
+
+/** The required and the advised DNS records of a domain. */
+export interface Records {
+  domain: Domain
+  records: readonly DnsRecord[]
+  advised: readonly AdvisedRecord[]
+}
+
+const inOrder = (records: readonly DnsRecord[]): DnsRecord[] => records.toSorted((a, b) => b.required - a.required)
+
+/** Records as lines of a zone file; long texts are split into strings of at most 255 octets (RFC 1035 §3.3). */
+export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'ttl'>[]): string {
+  return records
+    .map(({ record_type, name, value, ttl }) => {
+      const text = (value.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replace(/[\\"]/g, '\\$&')}"`).join(' ')
+      const [type, data] =
+        record_type === 'MAIL_FROM_MX' || record_type === 'INBOUND_MX'
+          ? ['MX', `${value}.`]
+          : record_type === 'TRACKING'
+            ? ['CNAME', `${value}.`]
+            : ['TXT', text]
+      return `${name}. ${ttl} IN ${type} ${data}`
+    })
+    .join('\n')
+}
+
+/** The records with their state, first the required and then the advised ones, and the zone lines to copy. */
+export function recordsText({ advised, domain, records }: Records): string {
+  const [needed, others] = [records.filter(({ required }) => required), records.filter(({ required }) => !required)]
+  const row = ({ name, record_type, value }: DnsRecord | AdvisedRecord, state: string): string[] => [
+    state,
+    record_type,
+    name,
+    value.length > 60 ? `${value.slice(0, 57)}…` : value,
+  ]
+  const shown = (rows: string[][]): string => table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)
+  const required = shown(needed.map((record) => row(record, stateOf(record, domain))))
+  const rest = shown([
+    ...others.map((record) => row(record, stateOf(record, domain))),
+    ...advised.map((record) => row(record, adviceOf(record))),
+  ])
+  return `Required: the domain sends when all of these are in DNS.
+
+${required}
+
+Advised:
+
+${rest}
+
+As lines of a zone file:
+
+; required
+${zoneFile(needed)}
+; advised
+${zoneText({ domain, records: others, advised })}
+`
+}
+
+/** The state of a record, from the last answers of DNS. */
+function stateOf(record: DnsRecord, domain: Domain): string {
+  if (!isAnswered(record, domain))
+    return domain.checked_at === null || record.created_at > domain.checked_at ? 'not asked' : 'no answer'
+  if (record.verified === 1) return 'ok'
+  return record.observed !== null ? 'to change' : record.required === 1 ? 'missing' : 'advised'
+}
+
+function adviceOf({ answered, observed, value }: AdvisedRecord): string {
+  if (!answered) return 'no answer'
+  return observed === null ? 'advised' : observed === value ? 'ok' : 'to change'
+}
+
+/**
+ * All records as zone lines, without the advised ones for which DNS did not answer: a second SPF record would make both
+ * invalid.
+ */
+export const zoneText = ({ advised, records }: Records): string =>
+  [zoneFile(inOrder(records)), ...advised.filter(({ answered }) => answered).map(zoneLine)].join('\n')
+
+/** A sentence when DNS did not answer for some records at the last check. */
+export function unanswered({ advised, domain, records }: Records): string[] {
+  if (domain.checked_at === null) return []
+  const silent = [
+    ...records.filter((record) => stateOf(record, domain) === 'no answer'),
+    ...advised.filter(({ answered }) => !answered),
+  ].length
+  return silent === 0
+    ? []
+    : [
+        `DNS could not be asked about ${silent} of ${records.length + advised.length} records (no answer, or an error of its servers): nothing is known of them, and nothing was changed for it. "postrider doctor" looks at this server's DNS.`,
+      ]
+}
+
+/** Sentences about published records that name another host. */
+export function elsewhere(records: readonly DnsRecord[]): string[] {
+  return records
+    .filter(({ observed, record_type, verified }) => verified === 0 && observed !== null && isOfHost({ record_type }))
+    .map(
+      ({ name, observed, record_type, value }) =>
+        `The ${record_type === 'SPF' ? 'SPF' : 'MX'} record at ${name} names another host: it says "${observed!.replaceAll('\n', '; ')}" and should say "${value}".`,
+    )
+}

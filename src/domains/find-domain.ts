@@ -1,0 +1,34 @@
+// Finds a domain by its name for a command: several users may have registered the same name, and in several regions.
+import type { Command } from 'commander'
+import { OperatorError } from '../base/errors.ts'
+import { listDomains, type Domain } from './find.ts'
+import type { Reader } from '../store/database.ts'
+
+/** Selects one of several domains with the same name. */
+export interface Whose {
+  user?: string
+  region?: string
+}
+
+/** Adds the options that select one domain. */
+export const whose = (command: Command): Command =>
+  command
+    .option('--user <email>', 'whose domain, if several have it')
+    .option('--region <region>', 'the one of this region, if it is registered in several')
+
+/** The domain of this name; `Whose` selects one of several. Throws an OperatorError. */
+export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
+  const found = listDomains(reader, name).filter(
+    (each) =>
+      (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
+      (region === undefined || each.region === region),
+  )
+  if (found.length === 0) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
+  if (found.length > 1)
+    throw new OperatorError(
+      `${name} is registered ${found.length} times; say which with --user and --region (${found
+        .map(({ email, region: of }) => `${email} ${of}`)
+        .join(', ')}).`,
+    )
+  return found[0]!
+}

@@ -1,0 +1,248 @@
+// Domains: each record with its required and its present value in DNS, and the problems that prevent sending.
+import { html } from 'hono/html'
+import { refuse } from '../base/errors.ts'
+import { page } from '../webui/frame.ts'
+import { button, field, form } from '../webui/forms.ts'
+import { badge, count, facts, live, pageOf, pager, percent, table, time, type Html } from '../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { faultIn, flag, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+
+const LABELS = { name: 'Domain', purpose: 'For' } as const
+
+const PURPOSES = [
+  ['both', 'all mail'],
+  ['transactional', 'mail of programs only'],
+  ['marketing', 'campaigns only'],
+] as const
+
+async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const answer = await visit.get(`/domains?${pageOf(visit)}`)
+  const rows = answer.many.map((domain) => [
+    html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
+    badge(text(domain, 'status')),
+    text(domain, 'purpose'),
+    time(domain.attributes['checked_at']),
+  ])
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'Domains',
+    about: 'Mail leaves from a domain once its records are in DNS.',
+    errors,
+    labels: LABELS,
+    done: done(visit),
+    body: html`${live(
+      visit,
+      html`${table('Domains', ['Domain', 'Status', 'For', 'Last looked at'], rows, 'No domain yet. Add the one that your mail comes from.')}
+      ${pager(visit, answer)}`,
+    )}
+    ${
+      visit.reading
+        ? ''
+        : html`<h2>Add a domain</h2>
+            ${form(
+              visit,
+              'add',
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
+                ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
+                <button>Add</button>`,
+            )}`
+    }`,
+  })
+}
+
+const list: Place = {
+  path: '/domains',
+  show: (visit) => showAll(visit),
+  async act(visit, given) {
+    const answer = await visit.ask('POST', '/domains', {
+      type: 'domains',
+      attributes: { name: given.get('name').trim(), purpose: given.get('purpose') },
+    })
+    return answer.one
+      ? lead(visit, `/domains/${text(answer.one, 'name')}`, 'added')
+      : showAll(visit, answer.errors, given)
+  },
+}
+
+async function domainNamed(visit: Visit): Promise<Thing> {
+  const name = visit.context.req.param('name')!
+  const { many } = await visit.get(`/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
+  if (!many[0]) throw refuse('not_found', 'There is no such domain.')
+  return many[0]
+}
+
+/** The problem that prevents sending, in one sentence. */
+function wayOf(domain: Thing, records: readonly Thing[]): string {
+  const needed = records.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
+  const missing = needed.filter((record) => isAnswered(record, domain)).length
+  const silent = records.filter((record) => !isAnswered(record, domain)).length
+  const unasked = `DNS could not be asked about ${count(silent)} of ${count(records.length)} records: nothing is known of them, and nothing was changed for it.`
+  if (text(domain, 'status') === 'active')
+    return missing === 0
+      ? silent > 0
+        ? `Mail goes out. ${unasked}`
+        : 'All required records are in DNS; mail goes out.'
+      : `Mail goes out, but ${count(missing)} required records are no longer seen.`
+  if (text(domain, 'status') === 'suspended')
+    return 'It is suspended; the operator resumes it with "postrider domain resume".'
+  if (text(domain, 'checked_at') === '') return 'DNS has not been asked yet; this page follows.'
+  if (missing === 0 && silent > 0) return `${unasked} This page follows.`
+  return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
+}
+
+/** Whether DNS answered for a record at the last check of its domain. */
+const isAnswered = (record: Thing, domain: Thing): boolean =>
+  text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
+
+const copy = (id: string, value: string): Html =>
+  html`<code id="${id}" class="value">${value}</code>
+    <button class="plain small" type="button" data-copy="${id}">Copy</button>`
+
+async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const domain = await domainNamed(visit)
+  const [records, advised, days] = await Promise.all([
+    visit.all(`/domains/${domain.id}/records`),
+    visit.all(`/domains/${domain.id}/advised-records`),
+    visit.get(`/domains/${domain.id}/reputation`),
+  ])
+  return page(visit, {
+    title: text(domain, 'name'),
+    about: 'A sending domain: its records in DNS, its tracking, its key.',
+    errors,
+    done: done(visit),
+    body: html`${live(
+        visit,
+        html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, records)}</p>
+          ${button(visit, 'check', 'Check now')}
+          <h2>Records</h2>
+          ${recordsTable(domain, records)}`,
+      )}
+      ${advisedRecords(advised)}
+      <h2>Reputation</h2>
+      ${reputation(objects<Day>(found(days).one, 'series'))}
+      <h2>Settings</h2>
+      ${settings(visit, domain)}
+      ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
+      ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}`,
+  })
+}
+
+/** The purpose of a record in words. Of the DKIM keys, only the signing one is required. */
+const purposeOf = (record: Thing): string => {
+  const type = text(record, 'record_type')
+  if (type !== 'DKIM') return type.replaceAll('_', ' ')
+  return flag(record, 'required') ? 'DKIM key that signs' : 'DKIM key for the next rotation'
+}
+
+const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
+  table(
+    'Records',
+    ['', 'What for', 'Name', 'Should say', 'DNS says'],
+    records.map((record, at) => [
+      badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
+      purposeOf(record),
+      copy(`n${at}`, text(record, 'name')),
+      copy(`v${at}`, text(record, 'value')),
+      text(record, 'observed') ||
+        html`<span class="soft">${isAnswered(record, domain) ? 'nothing' : 'not known'}</span>`,
+    ]),
+    'None.',
+  )
+
+interface Day {
+  at: string
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+/** How the mail did, the newest day first; receivers judge a domain by these shares. */
+function reputation(days: readonly Day[]): Html {
+  const share = (part: number, whole: number): string => (whole === 0 ? '–' : percent(part / whole))
+  return table(
+    'Reputation',
+    ['Day', ...['Delivered', 'Bounced', 'Complaints'].map((title) => ({ title, figure: true as const }))],
+    days
+      .toReversed()
+      .map(({ at, bounces, complaints, deliveries }) => [
+        at.slice(0, 10),
+        count(deliveries),
+        `${count(bounces)} (${share(bounces, deliveries + bounces)})`,
+        `${count(complaints)} (${share(complaints, deliveries)})`,
+      ]),
+    'No mail was sent from it in 30 days.',
+  )
+}
+
+const advisedRecords = (advised: readonly Thing[]): Html =>
+  html`<details>
+    <summary>Advised records</summary>
+    ${table(
+      'Advised records',
+      ['What for', 'Type', 'Name', 'Should say'],
+      advised.map((record, at) => [
+        text(record, 'record_type').replaceAll('_', ' '),
+        text(record, 'dns_type'),
+        copy(`an${at}`, text(record, 'name')),
+        flag(record, 'answered')
+          ? copy(`av${at}`, text(record, 'value'))
+          : html`<span class="soft">DNS could not be asked what it says now.</span>`,
+      ]),
+      'None.',
+    )}
+  </details>`
+
+function settings(visit: Visit, domain: Thing): Html {
+  const yes = (name: string, label: string, on: boolean): Html | '' =>
+    button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
+  return facts([
+    ['For', text(domain, 'purpose')],
+    ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
+    [
+      'TLS',
+      text(domain, 'tls_policy') === 'Require'
+        ? 'a must: without it nothing is delivered'
+        : 'used where the receiver offers it',
+    ],
+    [
+      'Opens',
+      html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
+      ${yes('open_tracking_enabled', 'tracking of opens', flag(domain, 'open_tracking_enabled'))}`,
+    ],
+    [
+      'Clicks',
+      html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
+      ${yes('click_tracking_enabled', 'tracking of clicks', flag(domain, 'click_tracking_enabled'))}`,
+    ],
+  ])
+}
+
+const one: Place = {
+  path: '/domains/:name',
+  show: (visit) => showOne(visit),
+  async act(visit, given) {
+    const domain = await domainNamed(visit)
+    const here = `/domains/${text(domain, 'name')}`
+    const patch = (attributes: Record<string, unknown>) =>
+      visit.ask('PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
+    switch (given.action) {
+      case 'check':
+        await visit.ask('POST', `/domains/${domain.id}/check`)
+        return lead(visit, here, 'checked')
+      case 'remove': {
+        const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
+        return gone.status === 204 ? lead(visit, '/domains', 'removed') : showOne(visit, gone.errors)
+      }
+      case 'rotate': {
+        const answer = await patch({ rotate_dkim_key: true })
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+      }
+      default: {
+        const answer = await patch({ [given.get('name')]: given.get('value') === 'true' })
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+      }
+    }
+  },
+}
+
+export const domainPlaces = [list, one]

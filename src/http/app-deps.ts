@@ -1,0 +1,11 @@
+// What the whole HTTP application works with: what every resource may use, and what single subjects need besides.
+import type { StoredDeps } from '../inbound/stored.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import type { DomainParts } from '../domains/api-advised.ts'
+import type { Samples } from './samples.ts'
+import type { StateParts } from '../checks/api.ts'
+
+export interface AppDeps extends ApiDeps, Pick<StoredDeps, 'inboundReader'>, Pick<DomainParts, 'followers'> {
+  operations: (DomainParts & StateParts)['operations']
+  samples: Samples
+}

@@ -1,0 +1,166 @@
+// Campaign mail in the queue: small rows, added page by page, on separate lanes, so that other mail never waits behind
+// a hundred thousand of them. The campaign holds, releases and drops these rows.
+import { counters } from '../base/counters.ts'
+import { newId } from '../base/ids.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import { emailMachine } from '../states/outbound-email.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { moveAll } from '../store/move.ts'
+import { raw, statement, db } from '../store/query.ts'
+import { bulkLane } from '../message/lane-names.ts'
+import { countReceiver } from '../reputation/receivers.ts'
+import { ageOf, CAMPAIGN_MAIL, isHeard, settle, type Settling } from '../delivery/results/settle.ts'
+import { enqueue } from '../delivery/queue/enqueue.ts'
+import { tally } from '../reputation/tally.ts'
+
+export interface BulkMail {
+  user_key: number
+  domain_key: number
+  campaign_key: number
+  /** Null for a test mail. */
+  contact_key: number | null
+  address: string
+  /** The recipient domain, A-label. */
+  domain: string
+  opens_tracked: 0 | 1
+  clicks_tracked: 0 | 1
+  expires_at: number
+}
+
+const insertEmail = statement<Omit<BulkMail, 'domain' | 'expires_at'> & { id: string; at: number }>()((arg) =>
+  db.insertInto('outbound_emails').values({
+    id: arg.id,
+    user_key: arg.user_key,
+    domain_key: arg.domain_key,
+    campaign_key: arg.campaign_key,
+    contact_key: arg.contact_key,
+    from: '',
+    to: arg.address,
+    subject: '',
+    opens_tracked: arg.opens_tracked,
+    clicks_tracked: arg.clicks_tracked,
+    message_id: '',
+    status: 'queued',
+    queued_at: arg.at,
+    created_at: arg.at,
+    updated_at: arg.at,
+  }),
+)
+
+/** Puts one mail of a campaign into the queue; returns the name of its lane. */
+export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
+  const { domain, expires_at, ...email } = mail
+  const lane = bulkLane(domain)
+  const { key } = tx.run(insertEmail({ ...email, id: newId(now), at: now }))
+  const { address, domain_key } = mail
+  enqueue(tx, { email_key: key, domain_key, role: 'to', address, lane, at: now, due: now, expires_at })
+  return lane
+}
+
+/** The number of a campaign's undecided mails; the count ends at `most`. */
+export function openMails(reader: Reader, campaignKey: number, most: number): number {
+  return reader.first(
+    raw<{ count: number }>(
+      `select count(*) as count from (
+         select 1 from outbound_emails where campaign_key = ? and status in ('queued', 'sent') limit ?)`,
+      [campaignKey, most],
+    ),
+  )!.count
+}
+
+const OPEN = `select key from outbound_emails where campaign_key = ? and status in ('queued', 'sent')`
+
+/** Holds a campaign's queued mail: it is not tried until it is released. */
+export function holdQueued(tx: Tx, campaignKey: number, now: number): void {
+  moveAll(tx, deliveryMachine, 'hold', {
+    set: 'updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, campaignKey],
+  })
+}
+
+export function releaseQueued(tx: Tx, campaignKey: number, now: number): void {
+  moveAll(tx, deliveryMachine, 'release', {
+    set: 'next_attempt_at = coalesce(next_attempt_at, ?), updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, now, campaignKey],
+  })
+}
+
+/** Ends a campaign's waiting mail: a mail that was never tried is deleted; a mail that was tried fails. */
+export function dropQueued(tx: Tx, campaignKey: number, now: number): void {
+  tx.run(
+    raw(
+      `delete from outbound_emails where key in (
+         select v.email_key from deliveries v where v.status in ('queued', 'held') and v.attempts = 0 and v.email_key in (${OPEN}))`,
+      [campaignKey],
+    ),
+  )
+  moveAll(tx, deliveryMachine, 'drop', {
+    set: 'next_attempt_at = null, updated_at = ?',
+    where: `email_key in (${OPEN})`,
+    parameters: [now, campaignKey],
+  })
+  moveAll(tx, emailMachine, 'dropped', {
+    set: 'failed_at = ?, updated_at = ?',
+    where: `campaign_key = ?
+      and not exists (select 1 from deliveries v where v.email_key = outbound_emails.key and v.status = 'active')`,
+    parameters: [now, now, campaignKey],
+  })
+}
+
+/**
+ * Puts back a claimed mail whose campaign does not send now, as if it had not been claimed: held or queued, like the
+ * campaign's other mail. The campaign's status is read again here, because the campaign may have resumed meanwhile:
+ * mail that is held after that would never be released.
+ */
+export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: number): void {
+  const campaign = tx.first(
+    raw<{ status: string; deleted_at: number | null }>('select status, deleted_at from campaigns where key = ?', [
+      campaignKey,
+    ]),
+  )
+  moveAll(tx, deliveryMachine, campaign?.status === 'sending' ? 'withdraw' : 'withhold', {
+    set: 'leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?',
+    where: 'key = ?',
+    parameters: [now, now, deliveryKey],
+  })
+  if (!campaign || campaign.deleted_at !== null || campaign.status === 'cancelled') dropQueued(tx, campaignKey, now)
+}
+
+/** Writes the verdict on a campaign's mail, with fewer details than for other mail, because such mails are many. */
+export function settleBulk(tx: Tx, settling: Settling): void {
+  const { delivery, email, now, verdict } = settling
+  tx.signal(CAMPAIGN_MAIL, email.user_key)
+  const silent = verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
+  if (!silent || !settleTaken(tx, delivery, verdict, now)) return settle(tx, { ...settling, brief: true })
+  tally(tx, { ...email, agent_id: null }, 'delivery', now)
+  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
+}
+
+/**
+ * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one for
+ * the mail, one for the delivery. False when the mail is in another state: then settle.ts follows the state table.
+ */
+function settleTaken(
+  tx: Tx,
+  delivery: { key: number; email_key: number },
+  { code, enhanced, host, tls }: Verdict,
+  now: number,
+): boolean {
+  const moved = moveAll(tx, emailMachine, 'taken', {
+    set: 'sent_at = ?, delivered_at = ?, updated_at = ?',
+    where: 'key = ?',
+    parameters: [now, now, now, delivery.email_key],
+  })
+  if (moved === 0) return false
+  const settled = moveAll(tx, deliveryMachine, 'accept', {
+    set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, leased_until = null, updated_at = ?',
+    where: 'key = ?',
+    parameters: [code, enhanced, host, tls, now, delivery.key],
+  })
+  if (settled === 0) return false
+  tx.afterCommit(() => counters.mails.add({ outcome: 'delivered' }))
+  return true
+}

@@ -1,0 +1,152 @@
+// Erases an address from outbound mail: bodies are deleted, recipients become marks, suppressions keep only a hash.
+// Rows stay, so that figures stay correct. Mail that waits for the address is not sent; mail for other recipients is
+// still sent, without the address.
+import { comparable } from '../base/recipient-hash.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
+import { deliveryMachine } from '../states/delivery.ts'
+import { move } from '../store/move.ts'
+import { raw } from '../store/query.ts'
+import { forgetAttempts } from '../delivery/results/attempt-log.ts'
+import { filesOf } from '../base/spooled.ts'
+import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from '../delivery/results/settle.ts'
+import { forgetInDelivery, type NamedDelivery } from '../delivery/forget.ts'
+
+const AT_ONCE = 200
+const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const
+const MAILBOXES = new Set<string>(['to', 'from', 'cc', 'bcc', 'reply_to'])
+const OPEN = ['queued', 'active', 'held']
+
+type Read = (file: string) => Uint8Array
+type Mail = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
+
+export interface Forgotten {
+  next: number | null
+  /** A mail that is being sent to the address now was skipped; the next run processes it. */
+  left?: boolean
+  /** Files of the spool that no row names any more. */
+  files: string[]
+}
+
+/** Erases in some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
+export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
+  const { address, userKey } = erasing
+  const end = sliceEnd(tx, { table: 'outbound_emails', userKey, after, most: AT_ONCE })
+  if (end === null) return { next: null, files: [] }
+  const needle = needleOf(address)
+  const quoted = COLUMNS.map((name) => `e."${name}"`)
+  const told = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
+  const found = tx.all(
+    raw<Mail>(
+      `select e.key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
+       where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
+         or exists (select 1 from deliveries v where v.email_key = e.key and (${told.map(holds).join(' or ')})))`,
+      [userKey, after, end, ...COLUMNS.map(() => needle), ...told.map(() => needle)],
+    ),
+  )
+  const gone = found.map((mail) => forgetMail(tx, erasing, mail, read))
+  return { next: end, files: gone.flatMap((files) => files ?? []), left: gone.includes(undefined) }
+}
+
+/** The files to delete; undefined: the mail is being sent to the address now, and is skipped. */
+function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] | undefined {
+  const { address } = erasing
+  const deliveries = tx.all(
+    raw<NamedDelivery>(
+      'select key, role, address, status, response, dialogue, remote_mta from deliveries where email_key = ?',
+      [mail.key],
+    ),
+  )
+  const itsOwn = ({ address: to }: NamedDelivery): boolean => comparable(to) === address
+  if (deliveries.some((delivery) => itsOwn(delivery) && delivery.status === 'active')) return undefined
+  const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
+  const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
+  if (named) {
+    // Other recipients still wait: the mail gets a working from address of the domain, because mail cannot come from a
+    // mark.
+    const ours: Partial<Mail> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
+    const clean = COLUMNS.map((name) =>
+      name in ours && names(mail[name], address)
+        ? ours[name]
+        : name === 'idempotency_key' && names(mail[name], address)
+          ? `erased ${mail.key}`
+          : name === 'subject' && !wanted
+            ? ''
+            : mail[name] && (MAILBOXES.has(name) ? redactMailboxes : redact)(mail[name], erasing),
+    )
+    tx.run(
+      raw(
+        `update outbound_emails set ${COLUMNS.map((name) => `"${name}" = ?`).join(', ')}, payload_hash = null where key = ?`,
+        [...clean, mail.key],
+      ),
+    )
+  }
+  forgetAttempts(tx, mail.key)
+  for (const delivery of deliveries) {
+    if (itsOwn(delivery) && OPEN.includes(delivery.status)) withhold(tx, mail.key, delivery, erasing)
+    forgetInDelivery(tx, erasing, delivery, named)
+  }
+  return named ? forgetBody(tx, erasing, mail.key, wanted, read) : []
+}
+
+/** Cancels a delivery that waits for the address. */
+function withhold(tx: Tx, emailKey: number, { key, role }: NamedDelivery, { at }: Erasing): void {
+  move(tx, deliveryMachine, key, 'suppress', { next_attempt_at: null, updated_at: at })
+  const email = tx.first(emailOf({ key: emailKey }))!
+  if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL, email.user_key)
+  const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }
+  if (role === 'to') moveEmail(tx, { email, delivery: { key }, now: at }, 'suppressed', details)
+  else emit(tx, { email, delivery: { key }, now: at }, 'email.rejected', details)
+}
+
+/**
+ * Deletes the body.
+ * When other recipients still wait and the address can be removed from it, the body is kept without it.
+ */
+function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: Read): string[] {
+  const body = tx.first(
+    raw<{ content: string | null; spool: string | null }>(
+      'select content, spool from outbound_bodies where email_key = ?',
+      [emailKey],
+    ),
+  )
+  if (!body) return []
+  const content = body.content && redact(body.content, erasing)
+  const files = filesOf(body.spool)
+  const clean = !names(content, erasing.address) && !files.some((file) => betrays(read(file), erasing.address))
+  if (wanted && clean) {
+    tx.run(raw('update outbound_bodies set content = ? where email_key = ?', [content, emailKey]))
+    return []
+  }
+  tx.run(raw('delete from outbound_bodies where email_key = ?', [emailKey]))
+  return files
+}
+
+/** Erases the address from the bodies of other mails that name it. `read` gives the content of a spool file. */
+export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
+  const found = tx.all(
+    raw<{ email_key: number; content: string | null; spool: string | null; wanted: 0 | 1 }>(
+      `select b.email_key, b.content, b.spool,
+         exists (select 1 from deliveries v where v.email_key = e.key and v.status in ('queued', 'active', 'held')) as wanted
+       from outbound_bodies b join outbound_emails e on e.key = b.email_key
+       where e.user_key = ? and b.email_key > ? order by b.email_key limit ${AT_ONCE}`,
+      [erasing.userKey, after],
+    ),
+  )
+  const files: string[] = []
+  for (const { content, email_key, spool, wanted } of found) {
+    const named = names(content, erasing.address) || filesOf(spool).some((file) => betrays(read(file), erasing.address))
+    if (named) files.push(...forgetBody(tx, erasing, email_key, wanted === 1, read))
+  }
+  return { next: found.length === AT_ONCE ? found.at(-1)!.email_key : null, files }
+}
+
+/** Whether a mail is being sent to the address at this moment: its result is not written yet. */
+export function underWay(reader: Reader, { address, userKey }: Erasing): boolean {
+  const found = raw(
+    `select 1 from deliveries v join outbound_emails e on e.key = v.email_key
+     where v.status = 'active' and e.user_key = ? and lower(v.address) = ? limit 1`,
+    [userKey, address],
+  )
+  return reader.first(found) !== undefined
+}

@@ -1,0 +1,206 @@
+// Sends notices by mail: mail of the server itself, outside the users' queue (D66). It counts for no volume, and no
+// plan, suppression or agent applies to it. Its return path is empty, so that it cannot bounce back. A notice is tried
+// for seven days, on its own schedule.
+import { createPrivateKey } from 'node:crypto'
+import type { Clock } from '../base/clock.ts'
+import { messageOf } from '../base/errors.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { parseAddrSpec, parseAddress } from '../message/address.ts'
+import { compose, stuffDots } from '../message/compose.ts'
+import { sign } from '../message/dkim.ts'
+import { openSession, type SmtpSession } from '../smtp/client.ts'
+import type { Verdict } from '../smtp/verdict.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
+import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
+import { connectAlong, findRoute, type WayDeps } from '../delivery/wire/connect.ts'
+
+export interface NoticeDeps extends WayDeps {
+  store: Store
+  clock: Clock
+  log: Log
+  keys: OpenKeys
+  config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks' | 'notices'>
+}
+
+/** Notices under way at once. */
+const AT_ONCE = 8
+
+export class NoticeMailer {
+  readonly #deps: NoticeDeps
+  readonly #loop: Loop
+  readonly #busy = new Map<number, Promise<void>>()
+  readonly #sessions = new Set<SmtpSession>()
+  #stopped = false
+
+  constructor(deps: NoticeDeps) {
+    this.#deps = deps
+    this.#loop = new Loop({ name: 'notices', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  ring(): void {
+    this.#loop.ring()
+  }
+
+  /** Waits up to `patience` ms for notices under way, then cuts them off; their next attempt is scheduled already. */
+  async stop(patience: number): Promise<void> {
+    await this.#loop.stop()
+    const late = setTimeout(() => this.#cut(), patience)
+    const ended = Promise.all(this.#busy.values())
+    const cut = new Promise<void>((resolve) => (this.#onCut = resolve))
+    await Promise.race([ended, cut])
+    clearTimeout(late)
+    this.#stopped = true
+  }
+
+  /** Whether no notice is under way. */
+  get idle(): boolean {
+    return this.#busy.size === 0
+  }
+
+  #onCut: () => void = () => {}
+
+  #cut(): void {
+    for (const session of this.#sessions) session.destroy()
+    this.#onCut()
+  }
+
+  async #run(now: number): Promise<number | null> {
+    const { store } = this.#deps
+    const free = AT_ONCE - this.#busy.size
+    // `ring` is called when a notice ends.
+    if (free <= 0) return null
+    const next = nextNotices(store, [...this.#busy.keys()], free + 1)
+    const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
+    if (due.length === 0) return next[0]?.next_attempt_at ?? null
+    const begun = store.write((tx) => {
+      for (const notice of due) beginAttempt(tx, notice, now)
+    })
+    // These notices count as under way from now on: while their attempts are being written, they must not begin again.
+    for (const notice of due)
+      this.#busy.set(
+        notice.key,
+        begun.then(
+          () =>
+            this.#attempt(notice).finally(() => {
+              this.#busy.delete(notice.key)
+              this.ring()
+            }),
+          // The loop logs the error and runs again after a pause.
+          () => void this.#busy.delete(notice.key),
+        ),
+      )
+    await begun
+    return next[due.length]?.next_attempt_at ?? null
+  }
+
+  async #attempt(notice: Addressed): Promise<void> {
+    const { clock, log, store } = this.#deps
+    const { attempts, email, subject } = notice
+    if (attempts === 0) log.warn('notice', { user: email, subject })
+    try {
+      const verdict = await this.#send(notice)
+      if (this.#stopped) return
+      const result = verdict.kind === 'delivered' ? 'mailed' : verdict.kind === 'bounced' ? 'refused' : 'later'
+      const response = [verdict.code, verdict.enhanced, verdict.text].filter((part) => part !== null).join(' ')
+      const over = await store.write((tx) => endAttempt(tx, notice, { result, response }, clock.now()))
+      if (result !== 'mailed') log.warn('notice not mailed', { user: email, subject, error: response, given_up: over })
+    } catch (thrown) {
+      // The next attempt is scheduled already.
+      if (!this.#stopped) log.fault(`notice ${notice.id}`, thrown)
+    }
+  }
+
+  async #send(notice: Addressed): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
+    const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
+    const to = parseAddrSpec(notice.email)
+    if (!to) return own('bounced', 'The address is none that mail can be sent to.')
+    const route = await findRoute(this.#deps, to.domain)
+    if ('kind' in route) return route
+    const session = await connectAlong({ ...this.#deps, open: openSession }, to.domain, route, 'Optional')
+    if ('kind' in session) return session
+    if (this.#stopped) session.destroy()
+    this.#sessions.add(session)
+    try {
+      const wire = Buffer.from(wireOf(this.#deps, notice))
+      const [verdict] = await session.send({ from: '', recipients: [to.address] }, wire)
+      if (session.usable) void session.quit()
+      return verdict!
+    } catch (thrown) {
+      return own('waiting', messageOf(thrown))
+    } finally {
+      this.#sessions.delete(session)
+      session.destroy()
+    }
+  }
+}
+
+/** The nearest active hosted domain that is the name or a parent of it. */
+function hostedAbove(reader: Reader, name: string): { key: number; name: string } | undefined {
+  const labels = name.split('.')
+  const names = labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))
+  const hosted = reader.all(
+    db
+      .selectFrom('domains')
+      .select(['key', 'name'])
+      .where('name', 'in', names)
+      .where('status', '=', 'active')
+      .where('deleted_at', 'is', null),
+  )
+  return hosted.toSorted((one, other) => other.name.length - one.name.length)[0]
+}
+
+/**
+ * The sender of notices:
+ * as configured, else `postrider@` the hosted domain above this host, else `postrider@` this host.
+ */
+export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): string {
+  return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from
+}
+
+/** The mail as DATA carries it, signed when its domain is hosted here. */
+function wireOf(
+  { clock, config, keys, store }: NoticeDeps,
+  { created_at, email, id, subject, text }: Addressed,
+): string {
+  const sender = noticeSender(store, config)
+  const from = parseAddress(sender)
+  if (!from) throw new Error(`"${sender}" is not an address that can send notices; set notices.from.`)
+  const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
+  const mail = {
+    from: { ...from, name: from.name || 'Postrider' },
+    to: [parseAddress(email)!],
+    cc: [],
+    replyTo: [],
+    subject: subject.replace(/\p{Cc}+/gu, ' '),
+    html,
+    text,
+    attachments: [],
+    messageId: `<${id}@${from.domain}>`,
+    date: created_at,
+    // RFC 3834: automatic replies must not answer it.
+    extra: [['Auto-Submitted', 'auto-generated'] as const],
+    tracking: null,
+  }
+  const message = [...compose(mail)].join('')
+  const domain = hostedAbove(store, from.domain)
+  const held = domain && signingKeyOf(store, domain.key)
+  const key = held && 'key' in held ? keys.get(held.key) : undefined
+  const signed =
+    domain && key
+      ? sign(message, {
+          domain: domain.name,
+          selector: key.selector,
+          privateKey: createPrivateKey(key.privateKey),
+          time: clock.now(),
+        })
+      : message
+  return `${stuffDots(signed)}.\r\n`
+}

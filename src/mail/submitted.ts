@@ -1,0 +1,74 @@
+// The source of mail that was submitted by the API or by SMTP: each mail has its own body and one or more recipients.
+import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import type { Signing } from '../message/letters.ts'
+import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
+import type { Store, Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import { claimSubmitted } from '../delivery/queue/claim.ts'
+import { composeJob, type LetterDeps } from '../delivery/wire/letter.ts'
+import { emailOf, moveEmail, settle, type Delivery } from '../delivery/results/settle.ts'
+import { domainStop, stopsNow, type Stop } from '../suppressions/stops.ts'
+import type { LetterJob, MailTransaction, Source, Wanted } from '../delivery/queue/transaction.ts'
+
+export interface SubmittedDeps extends LetterDeps {
+  store: Store
+  clock: Clock
+  log: Log
+}
+
+const emailNow = statement<{ key: number }>()((arg) =>
+  db.selectFrom('outbound_emails').select('key').where('key', '=', arg.key),
+)
+
+export class SubmittedMail implements Source {
+  readonly patience = 0
+  readonly settle = settle
+  readonly #deps: SubmittedDeps
+
+  constructor(deps: SubmittedDeps) {
+    this.#deps = deps
+  }
+
+  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
+    return claimSubmitted(tx, this, this.#deps.keyring, { lane, now, limit })
+  }
+
+  look(transaction: MailTransaction): Wanted {
+    const { clock, keyring, store } = this.#deps
+    const stops = stopsNow(transaction.known, store, keyring, transaction.deliveries, clock.now()).map(verdictOf)
+    const stopped = stops.includes(undefined) ? this.unwanted(transaction) : undefined
+    return { ended: stopped ? stops.map((stop) => stop ?? stopped) : stops, job: this.#job }
+  }
+
+  readonly #job = (transaction: MailTransaction, signature: Signing): LetterJob | undefined =>
+    composeJob(this.#deps, transaction, signature)
+
+  unwanted({ email, known }: MailTransaction): Verdict | undefined {
+    const { store } = this.#deps
+    const untouched = known.removals === store.generation('outbound_emails', 'removed')
+    if (!untouched && !store.first(emailNow({ key: email.key })))
+      return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', { stage: 'compose' })
+    return domainStop(store, email)
+  }
+
+  /** The exchanger has all octets and may answer late: the status becomes `sent`, so that the owner sees it (D25). */
+  handed(deliveries: readonly Delivery[]): void {
+    const { clock, log, store } = this.#deps
+    const primary = deliveries.find(({ role }) => role === 'to')
+    if (!primary) return
+    store
+      .writeSoon((tx) => {
+        const email = tx.first(emailOf({ key: primary.email_key }))
+        if (email) moveEmail(tx, { email, delivery: primary, now: clock.now() }, 'handed')
+      })
+      .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
+  }
+}
+
+/** The verdict for an address that was suppressed after the mail was accepted: nothing is sent to it (D25). */
+const verdictOf = (stop: Stop | undefined): Verdict | undefined =>
+  stop &&
+  ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${stop.reason}).`, {
+    stage: 'compose',
+  })

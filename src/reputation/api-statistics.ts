@@ -1,0 +1,166 @@
+// Figures of an account: over time, and by receiver (D76).
+import { z } from 'zod'
+import { DAY, HOUR, iso } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import { field, type Call } from '../jsonapi/resource.ts'
+import { commonRefusals, outcomesByHour, receiverFigures, type ReceiverFigures } from './receivers.ts'
+import { accountFigures } from './tally.ts'
+import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+
+const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
+type Period = keyof typeof PERIODS
+const filters = { period: { column: 'period', about: 'How far back: 24h (when absent), 7d or 30d.' } }
+const MAX_RECEIVERS = 500
+const REFUSALS = 3
+
+/** Throws 400 for an unknown period. */
+function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
+  period: Period
+  since: number
+} {
+  const [period = '24h', ...more] = asked.get('period') ?? []
+  if (more.length > 0 || !Object.hasOwn(PERIODS, period))
+    throw refuse('unsupported_filter', 'The period is 24h, 7d or 30d.', { parameter: 'filter[period]' })
+  const since = now - PERIODS[period as Period]
+  // The figures of past days are stored by whole days, so a long period begins with a whole day.
+  return { period: period as Period, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
+}
+
+const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)
+const rate = (about: string) => field(z.number(), { about })
+const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.int(), refused: z.int() })
+
+/** Figures by hour, or by day (UTC) for a long period. Hours without mail are included. */
+function series(
+  hours: ReturnType<typeof outcomesByHour>,
+  { period, since }: { period: Period; since: number },
+  now: number,
+): z.output<typeof point>[] {
+  const step = period === '24h' ? HOUR : DAY
+  const sums = new Map<number, z.output<typeof point>>()
+  for (let at = Math.floor(since / step) * step; at <= now; at += step)
+    sums.set(at, { at: iso(at), delivered: 0, deferred: 0, refused: 0 })
+  for (const { deferred, delivered, hour, refused } of hours) {
+    const sum = sums.get(Math.floor((hour * HOUR) / step) * step)
+    if (!sum) continue
+    sum.delivered += delivered
+    sum.deferred += deferred
+    sum.refused += refused
+  }
+  return [...sums.values()]
+}
+
+export const statistics = define('statistics', {
+  table: 'tallies',
+  called: 'Statistics',
+  about: `What became of the mail of an account in a period. ${EXTENSION}`,
+  attributes: {
+    period: field(z.enum(Object.keys(PERIODS) as [Period, ...Period[]]), { about: 'How far back the figures go.' }),
+    sent: count('Recipients whose mail was delivered or refused.'),
+    delivered: count('Recipients whose exchanger took the mail.'),
+    bounced: count('Recipients that refused it for good, later reports included.'),
+    complained: count('Complaints.'),
+    bounce_rate: rate('Bounces as a share of what was delivered or bounced, 0 to 1.'),
+    complaint_rate: rate('Complaints as a share of what was delivered, 0 to 1.'),
+    series: field(z.array(point), { about: 'By hour for 24h, else by day (UTC), oldest first.' }),
+  },
+  filters,
+  actions: [
+    {
+      kind: 'view',
+      one: true,
+      path: '/statistics',
+      id: 'getStatistics',
+      scope: 'emails:read',
+      about: `The figures of a period. ${EXTENSION}`,
+      run(call) {
+        const { caller, now, parts } = call
+        const asked = periodOf(call)
+        const { bounces, complaints, deliveries } = accountFigures(parts.store, caller.userKey, asked.since)
+        return [
+          {
+            key: 0,
+            id: asked.period,
+            period: asked.period,
+            sent: deliveries + bounces,
+            delivered: deliveries,
+            bounced: bounces,
+            complained: complaints,
+            bounce_rate: share(bounces, deliveries + bounces),
+            complaint_rate: share(complaints, deliveries),
+            series: series(outcomesByHour(parts.store, caller.userKey, asked.since), asked, now),
+          },
+        ]
+      },
+    },
+  ],
+})
+
+/** The time within which half of the delivered mail arrived. */
+function median(figures: ReceiverFigures): string | null {
+  const { delivered, within_10m, within_1h, within_1m, within_5s } = figures
+  let sum = 0
+  for (const [name, many] of [
+    ['5s', within_5s],
+    ['1m', within_1m],
+    ['10m', within_10m],
+    ['1h', within_1h],
+  ] as const) {
+    sum += many
+    if (delivered > 0 && sum * 2 >= delivered) return name
+  }
+  return delivered > 0 ? 'longer' : null
+}
+
+export const receivers = define('receivers', {
+  table: 'receiver_tallies',
+  about: `What became of mail by receiver: a mailbox provider, else the receiving domain. ${EXTENSION}`,
+  attributes: {
+    name: words('The provider or the domain.'),
+    volume: count('Recipients whose mail was delivered or refused.'),
+    delivered: count('Taken by the exchanger.'),
+    deferred: count('Attempts that were put off.'),
+    refused: count('Refused for good, or given up.'),
+    median: field(z.enum(['5s', '1m', '10m', '1h', 'longer']).nullable(), {
+      about: 'Half of what was delivered took no longer than this.',
+    }),
+    refusals: field(z.array(z.object({ words: z.string(), times: z.int() })), {
+      about: 'The three commonest refusals and deferrals, in the receiver’s words.',
+    }),
+  },
+  filters,
+  // Read only for the receivers on the requested page.
+  extend(rows, { parts, reader }) {
+    const until = parts.clock.now()
+    for (const row of rows) {
+      const { id, since, user_key } = row as unknown as { id: string; since: number; user_key: number }
+      row['refusals'] = commonRefusals(reader, { userKey: user_key, receiver: id, since, until }, REFUSALS)
+    }
+  },
+  actions: [
+    {
+      kind: 'view',
+      path: '/statistics/receivers',
+      id: 'listReceivers',
+      scope: 'emails:read',
+      about: `The receivers of a period, those with most mail first. ${EXTENSION}`,
+      run(call) {
+        const { caller, parts } = call
+        const { since } = periodOf(call)
+        return receiverFigures(parts.store, caller.userKey, since, MAX_RECEIVERS).map((figures, index) => ({
+          key: index,
+          id: figures.receiver,
+          name: figures.receiver,
+          volume: figures.delivered + figures.refused,
+          delivered: figures.delivered,
+          deferred: figures.deferred,
+          refused: figures.refused,
+          median: median(figures),
+          since,
+          user_key: caller.userKey,
+        }))
+      },
+    },
+  ],
+})

@@ -1,0 +1,65 @@
+// Figures by receiver: which mailbox providers and domains accept the mail, and why others refuse it.
+import { html } from 'hono/html'
+import { page } from '../webui/frame.ts'
+import { count, live, pageOf, pager, percent, table } from '../webui/widgets.ts'
+import type { Place } from '../webui/place.ts'
+import { number, text, objects } from '../webui/visit.ts'
+import { periodOf, periods } from '../webui/period.ts'
+
+const MEDIANS: Record<string, string> = {
+  '5s': 'under 5 s',
+  '1m': 'under a minute',
+  '10m': 'under 10 minutes',
+  '1h': 'under an hour',
+  longer: 'over an hour',
+}
+
+export const receivers: Place = {
+  path: '/receivers',
+  async show(visit) {
+    const period = periodOf(visit, '7d')
+    const answer = await visit.get(`/statistics/receivers?filter%5Bperiod%5D=${period}&${pageOf(visit)}`)
+    const rows = answer.many.map((each) => {
+      const volume = number(each, 'volume')
+      const refusals = objects<{ words: string; times: number }>(each, 'refusals')
+      return [
+        html`<a href="/mail?q=${encodeURIComponent(`to:@${text(each, 'name')}`)}">${text(each, 'name')}</a>`,
+        count(volume),
+        volume === 0 ? '–' : percent(number(each, 'delivered') / volume),
+        count(number(each, 'deferred')),
+        count(number(each, 'refused')),
+        MEDIANS[text(each, 'median')] ?? '–',
+        refusals.length === 0
+          ? ''
+          : html`<ul class="refusals">
+              ${refusals.map(({ times, words }) => html`<li>${words} <span class="soft">× ${count(times)}</span></li>`)}
+            </ul>`,
+      ]
+    })
+    return page(visit, {
+      title: 'By receiver',
+      about:
+        'Which providers and domains accept your mail, how fast, and why others refuse it. Mail that bounced after it was accepted counts as delivered here.',
+      errors: answer.errors,
+      body: html`${periods(visit, period)}
+      ${live(
+        visit,
+        html`${table(
+          'Receivers',
+          [
+            'Receiver',
+            { title: 'Mails', figure: true },
+            { title: 'Delivered', figure: true },
+            { title: 'Put off', figure: true },
+            { title: 'Refused', figure: true },
+            'Half arrived',
+            'Commonest refusals',
+          ],
+          rows,
+          'No mail in this time. Choose a longer one.',
+        )}
+        ${pager(visit, answer)}`,
+      )}`,
+    })
+  },
+}

@@ -1,0 +1,125 @@
+// Counts the results of mail by hour, domain and agent, in the transaction that writes the result: so the figures that
+// decide reputation always match the results (D39).
+import { DAY, HOUR } from '../base/clock.ts'
+import type { Reader, Tx } from '../store/database.ts'
+import type { SumTable } from '../store/sums.ts'
+import { raw, statement, db } from '../store/query.ts'
+
+/** The signal of a commit that holds a bounce or a complaint. */
+export const BAD_NEWS = 'bad news'
+
+export interface Tallied {
+  user_key: number
+  domain_key: number
+  agent_id: string | null
+}
+
+const TALLIES: SumTable = {
+  table: 'tallies',
+  by: ['domain_key', 'agent_id', 'hour'],
+  also: ['user_key'],
+  of: ['deliveries', 'bounces', 'complaints'],
+}
+
+export function tally(
+  tx: Tx,
+  { agent_id, domain_key, user_key }: Tallied,
+  what: 'delivery' | 'bounce' | 'complaint',
+  now: number,
+): void {
+  const amounts = (['delivery', 'bounce', 'complaint'] as const).map((each) => (each === what ? 1 : 0))
+  tx.add(TALLIES, [domain_key, agent_id ?? '', Math.floor(now / HOUR), user_key], amounts)
+  if (what !== 'delivery') tx.signal(BAD_NEWS)
+}
+
+const takeBack = statement<{ domain_key: number; agent_id: string; hour: number }>()((arg) =>
+  db
+    .updateTable('tallies')
+    .set((eb) => ({ deliveries: eb('deliveries', '-', 1) }))
+    .where('domain_key', '=', arg.domain_key)
+    .where('agent_id', '=', arg.agent_id)
+    .where('hour', '=', arg.hour)
+    .where('deliveries', '>', 0),
+)
+
+/** Takes back a counted delivery that bounced later. Each mail has one outcome, so that a share is a share of mails. */
+export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
+  const hour = Math.floor(at / HOUR)
+  // The delivery may be counted in the hour before; see closeHour.
+  for (const each of [hour, hour - 1])
+    if (tx.run(takeBack({ domain_key, agent_id: agent_id ?? '', hour: each })).changes > 0) return
+}
+
+export interface Figures {
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+const sums =
+  'coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces, coalesce(sum(complaints), 0) as complaints'
+
+/** An agent's figures since a time, on all domains of its user. */
+export function agentFigures(reader: Reader, userKey: number, agentId: string, since: number): Figures {
+  return reader.first(
+    raw<Figures>(`select ${sums} from tallies where user_key = ? and agent_id = ? and agent_id <> '' and hour >= ?`, [
+      userKey,
+      agentId,
+      Math.ceil(since / HOUR),
+    ]),
+  )!
+}
+
+/** A domain's figures by day (UTC, days since 1970) since a time; days without mail are left out. */
+export const domainDays = (reader: Reader, domainKey: number, since: number): (Figures & { day: number })[] =>
+  reader.all(
+    raw<Figures & { day: number }>(
+      `select hour / 24 as day, ${sums} from tallies where domain_key = ? and hour >= ? group by 1 order by 1`,
+      [domainKey, Math.ceil(since / HOUR)],
+    ),
+  )
+
+/** A domain's figures since a time, of mail with and without an agent. */
+export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
+  return reader.first(
+    raw<Figures>(`select ${sums} from tallies where domain_key = ? and hour >= ?`, [
+      domainKey,
+      Math.ceil(since / HOUR),
+    ]),
+  )!
+}
+
+/** The figures of all domains of a user since a time. */
+export function accountFigures(reader: Reader, userKey: number, since: number): Figures {
+  return reader.first(
+    raw<Figures>(
+      `select ${sums} from tallies where domain_key in (select key from domains where user_key = ?) and hour >= ?`,
+      [userKey, Math.floor(since / HOUR)],
+    ),
+  )!
+}
+
+/** Moves an agent's figures of the present hour into the hour before, so that later results are counted separately. */
+export function closeHour(tx: Tx, userKey: number, agentId: string, now: number): void {
+  const hour = Math.floor(now / HOUR)
+  const open = db.selectFrom('tallies').selectAll().where('user_key', '=', userKey).where('agent_id', '=', agentId)
+  for (const row of tx.all(open.where('hour', '=', hour))) {
+    const { agent_id, bounces, complaints, deliveries, domain_key, user_key } = row
+    tx.add(TALLIES, [domain_key, agent_id, hour - 1, user_key], [deliveries, bounces, complaints])
+    tx.run(
+      db
+        .deleteFrom('tallies')
+        .where('domain_key', '=', row.domain_key)
+        .where('agent_id', '=', agentId)
+        .where('hour', '=', hour),
+    )
+  }
+}
+
+/** Longer than the longest period of statistics, a month; reputation uses a week. */
+const KEPT = 32 * DAY
+
+/** Deletes hours that nothing reads any more; returns how many rows. */
+export function forgetTallies(tx: Tx, now: number): number {
+  return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor((now - KEPT) / HOUR))).changes
+}

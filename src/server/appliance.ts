@@ -1,0 +1,186 @@
+// The whole server: starts and stops all its parts, and gives each part what it needs.
+import { schedule } from 'node-cron'
+import { SECOND } from '../base/clock.ts'
+import { becomeOwner, remainOwner } from '../base/ownership.ts'
+import type { Resolver } from '../net/resolver.ts'
+import { explained } from '../store/open.ts'
+import { followConfig } from '../domains/issue.ts'
+import type { DeliveryEngine } from '../delivery/deliver.ts'
+import type { AppDeps } from '../http/app-deps.ts'
+import { apiInside, createApp } from '../http/server.ts'
+import { createConsole, type Console } from '../console/app.ts'
+import { openData } from './data.ts'
+import { openDoors, shownDoors, type Doors, type Endpoint } from './listeners.ts'
+import type { Engine } from './engine.ts'
+import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './wiring.ts'
+import { keepServerNames } from '../commands/server-names.ts'
+import { tidy } from './tidy.ts'
+import { startWatch } from './watch.ts'
+
+const everyHour: EveryHour = (run) => schedule('7 * * * *', run, { name: 'tidy' })
+
+export interface Appliance extends Omit<Doors, 'stop'> {
+  deps: AppDeps & { resolver: Resolver }
+  engine: DeliveryEngine
+  notices: Engine['notices']
+  /** Called after the configuration was read again: loads certificates again. Throws an OperatorError. */
+  reload(): Promise<void>
+  /** Stops accepting, finishes or releases all work within 10 seconds, closes the store. */
+  stop(): Promise<void>
+}
+
+const PATIENCE = 8 * SECOND
+
+export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
+  const { clock, config, log } = options
+  becomeOwner(config.data_dir)
+  const { keyring, release, store } = opened(config, clock, log)
+  const undo: (() => unknown)[] = [release, () => store.close()]
+  try {
+    const parts = await buildParts(options, { keyring, store }, undo)
+    return await start(parts, options, release, undo)
+  } catch (thrown) {
+    for (const step of undo.reverse()) await step()
+    throw explained(thrown, config.data_dir)
+  }
+}
+
+/** Opens the data directory. Throws an error that explains the cause when it cannot. */
+function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnType<typeof openData> {
+  try {
+    return openData(config, clock, log)
+  } catch (thrown) {
+    throw explained(thrown, config.data_dir)
+  }
+}
+
+/** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
+async function start(
+  parts: Parts,
+  { everyHour: repeat = everyHour, fatal, keys }: ApplianceOptions,
+  release: () => void,
+  undo: (() => unknown)[],
+): Promise<Appliance> {
+  const { acme, deps, inbound, log, loops } = parts
+  const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
+  // The date is looked at before anything is sent, ended or deleted by it. The engine recovers before the rest: mail
+  // that was being sent when a backup was made is then no longer marked so, and can be erased.
+  await parts.time.begin()
+  await engine.recover()
+  await privacy.recover()
+  const begin = async (part: { start(): unknown; stop(patience: number): Promise<void> }): Promise<void> => {
+    undo.push(() => part.stop(0))
+    await part.start()
+  }
+  await inbound.engine.start()
+  const app = createApp(deps)
+  const pages = createConsole(deps, apiInside(deps), () => notices.ring())
+  app.route('/', pages.app)
+  const doors = await openDoors(doorsOf(parts, app, keys))
+  // The ports are open, and nothing else needs root.
+  remainOwner()
+  undo.push(() => doors.stop(0))
+  notePorts(deps, doors)
+  for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
+  if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
+  await follow(parts)
+  const hourly = tidyHourly(parts, repeat)
+  const unwatch = startWatch(parts, (reason) => {
+    log.error('stopped', { error: reason.message })
+    fatal?.(reason)
+  })
+  log.always('ready', { ...shownDoors(doors), pid: process.pid })
+  return {
+    deps,
+    engine,
+    notices,
+    ...doors,
+    async reload() {
+      parts.certificates.renew()
+      await follow(parts)
+    },
+    async stop() {
+      log.always('stopping')
+      unwatch()
+      await hourly.stop()
+      await stop(parts, doors, pages, release)
+      log.always('stopped')
+    },
+  }
+}
+
+/** The ports of submission, which the console shows. */
+function notePorts({ ports }: Parts['deps'], { submission, submissions }: Doors): void {
+  const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
+  ports.starttls.push(...portsOf(submission))
+  ports.tls.push(...portsOf(submissions))
+}
+
+/** Removes each hour what has had its time; `stop` waits for the tasks under way. */
+function tidyHourly({ deps, keys, log, loops, time }: Parts, repeat: typeof everyHour): { stop(): Promise<void> } {
+  let tidied: Promise<unknown> = Promise.resolve()
+  const hourly = repeat(() => {
+    tidied = tidied
+      .then(() => tidy(deps, { engine: loops.engine, keys, doubtful: time.doubtful }))
+      .catch((thrown: unknown) => log.fault('tidying', thrown))
+  })
+  return {
+    async stop() {
+      await hourly.destroy()
+      await tidied
+    },
+  }
+}
+
+const doorsOf = (
+  { acme, certificates, config, deps, inbound }: Parts,
+  app: ReturnType<typeof createApp>,
+  keys: ApplianceOptions['keys'],
+): Parameters<typeof openDoors>[0] => ({
+  ...deps,
+  app,
+  certificates,
+  proofFor: (name) => acme?.proofFor(name),
+  clearText: {
+    proofOf: (token) => acme?.proofOf(token),
+    serves: (host) => certificates.contextOf(host) !== undefined,
+    origin: () => config.http.public_url.replace(/^http:/, 'https:'),
+  },
+  inbound,
+  keys,
+  reader: inbound.files,
+  ring: deps.bells.deliveries,
+})
+
+/** The DNS records of every domain contain the hostname and the addresses, so they may have changed. */
+async function follow({ config, deps, log }: Parts): Promise<void> {
+  keepServerNames(config, log)
+  const changed = await followConfig({ ...deps, ring: deps.bells.domains })
+  if (changed.length > 0)
+    log.warn('DNS records to publish have changed', { domains: changed.slice(0, 20), count: changed.length })
+}
+
+/** Ends everything within PATIENCE, and closes the store last. */
+async function stop(parts: Parts, doors: Doors, pages: Console, release: () => void): Promise<void> {
+  const { acme, loops, poster, store, workers } = parts
+  const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
+  pages.close()
+  await Promise.all([
+    doors.stop(PATIENCE),
+    acme?.stop(PATIENCE),
+    polling.stop(),
+    runner.stop(),
+    reputation.stop(),
+    privacy.stop(),
+    engine.stop(PATIENCE),
+    notices.stop(PATIENCE),
+    dispatcher.stop(PATIENCE),
+  ])
+  poster.close()
+  await workers.close()
+  try {
+    store.close()
+  } finally {
+    release()
+  }
+}

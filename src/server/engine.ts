@@ -1,0 +1,75 @@
+// Assembles the delivery engine and its parts, for the server and for `postrider send`.
+import { MINUTE, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import type { Troubles } from '../base/trouble.ts'
+import type { Resolver } from '../net/resolver.ts'
+import { availableParallelism } from 'node:os'
+import type { LetterAsks } from '../message/letters.ts'
+import { Lead } from '../campaigns/queued-ahead.ts'
+import { CampaignLetters } from '../campaigns/letters.ts'
+import type { Timeouts } from '../smtp/client.ts'
+import type { RouteOptions } from '../smtp/route.ts'
+import type { Store } from '../store/database.ts'
+import type { Spool } from '../store/spool.ts'
+import { OpenKeys } from '../domains/keys.ts'
+import { DeliveryEngine } from '../delivery/deliver.ts'
+import { fetchingOf } from '../net/fetch.ts'
+import { NoticeMailer } from '../mail/notice-mail.ts'
+import { StsPolicies } from '../delivery/wire/sts.ts'
+import { DeliveryWorkers } from '../delivery/wire/workers.ts'
+import { SubmittedMail } from '../mail/submitted.ts'
+
+export interface EngineDeps {
+  store: Store
+  spool: Spool
+  clock: Clock
+  keyring: Keyring
+  log: Log
+  config: Config
+  resolver: Resolver
+  troubles: Troubles
+}
+
+export interface EngineOptions {
+  timeouts?: Timeouts | undefined
+  home?: RouteOptions['home']
+  /** Port of MTA-STS policy servers; 443 except in tests. */
+  stsPort?: number | undefined
+  /** The most worker threads; by default the configured number. */
+  threads?: number
+}
+
+export interface Engine {
+  engine: DeliveryEngine
+  keys: OpenKeys
+  workers: DeliveryWorkers
+  letters: CampaignLetters
+  lead: Lead
+  notices: NoticeMailer
+}
+
+/** CPU time to compose one mail: many times the need of 40 MB. A hostile page cannot occupy a thread for longer. */
+const COMPOSING = MINUTE
+const LEAST_THREADS = 2
+
+export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeouts }: EngineOptions = {}): Engine {
+  const fetching = fetchingOf(deps)
+  const keys = new OpenKeys(deps.store, deps.keyring)
+  const lead = new Lead(deps.clock)
+  const letters = new CampaignLetters({ ...deps, lead })
+  const workers = new DeliveryWorkers({
+    size: threads ?? (deps.config.workers.count || Math.max(LEAST_THREADS, availableParallelism())),
+    cpu: COMPOSING,
+    answer: async (asked: LetterAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
+  })
+  const sts = new StsPolicies({ ...deps, fetching, stsPort })
+  const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
+  const engine = new DeliveryEngine({
+    ...ways,
+    workers,
+    sources: { submitted: new SubmittedMail(deps), campaign: letters },
+  })
+  return { engine, keys, workers, lead, letters, notices: new NoticeMailer(ways) }
+}

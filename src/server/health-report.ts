@@ -1,0 +1,79 @@
+// Answers for the console about the whole process: the findings of doctor, the use of the disk, and the advised
+// records. Checks that need the network run in the background, at most every ten minutes, so that no page waits for
+// them.
+import { statfsSync } from 'node:fs'
+import { join } from 'node:path'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import type { Resolver } from '../net/resolver.ts'
+import type { AppDeps } from '../http/app-deps.ts'
+import { certificateEnd, lastBackup, sizeOf, spoolOctets } from '../checks/figures.ts'
+import { checkDomain } from '../domains/check.ts'
+import type { Store } from '../store/database.ts'
+import { DATABASE } from '../store/open.ts'
+import {
+  judgeCertificates,
+  judgeConfig,
+  judgeDataDir,
+  judgeDate,
+  judgeDisk,
+  judgeLog,
+  type Finding,
+} from '../checks/doctor-machine.ts'
+import { judgeBlocklists } from '../checks/doctor-lists.ts'
+import { judgeHeloSpf, judgeReverse } from '../checks/doctor-network.ts'
+import { advisedFor } from '../domains/command-policies.ts'
+
+const LOOKED_EVERY = 10 * MINUTE
+
+export interface OperationsDeps {
+  store: Store
+  clock: Clock
+  config: Config
+  log: Log
+  resolver: Resolver
+}
+
+export function createOperations(deps: OperationsDeps): AppDeps['operations'] {
+  const { clock, config, log } = deps
+  let network: { at: number; findings: Finding[] } | undefined
+  let looking = false
+  const look = (): void => {
+    if (looking || (network && clock.now() - network.at < LOOKED_EVERY)) return
+    looking = true
+    Promise.all([judgeReverse(deps), judgeHeloSpf(deps), judgeBlocklists(deps)])
+      .then((findings) => (network = { at: clock.now(), findings: findings.flat() }))
+      .catch((thrown: unknown) => log.fault('looking at the network', thrown))
+      .finally(() => (looking = false))
+  }
+  return {
+    advised: (domain) => advisedFor(deps, domain),
+    check: (domainKey) => checkDomain(deps, domainKey),
+    async state() {
+      look()
+      const file = join(config.data_dir, DATABASE)
+      const { bavail, bsize } = statfsSync(config.data_dir)
+      const [end] = certificateEnd({ config })
+      return {
+        findings: [
+          judgeConfig(config),
+          judgeDataDir(config),
+          judgeDisk(config),
+          judgeLog(config, deps.store.logHeldFor(clock.now())),
+          judgeDate(config, clock.now()),
+          ...judgeCertificates(config, clock.now()),
+          ...(network?.findings ?? []),
+        ],
+        storage: [
+          { kind: 'database', octets: sizeOf(file) },
+          { kind: 'log', octets: sizeOf(`${file}-wal`) },
+          { kind: 'spool', octets: await spoolOctets({ clock, config }) },
+          { kind: 'free', octets: bavail * bsize },
+        ],
+        last_backup_at: lastBackup({ config }) * SECOND || null,
+        certificate_ends_at: end ? end[1] * SECOND : null,
+      }
+    },
+  }
+}

@@ -1,0 +1,96 @@
+// Assembles the reception of mail: the listeners, the engine that processes messages, and its worker threads.
+import { availableParallelism } from 'node:os'
+import { SECOND } from '../base/clock.ts'
+import { Pool } from '../base/threads/pool.ts'
+import { remembering } from '../net/remembered.ts'
+import type { Space } from '../base/space.ts'
+import { listenError } from '../http/listen.ts'
+import { InboundEngine } from '../inbound/reading.ts'
+import { Reception } from '../inbound/receive.ts'
+import type { InboundJob, InboundResult } from '../inbound/reader.ts'
+import { inTurns } from '../inbound/turns.ts'
+import { startListener, type SmtpListener } from '../smtp/listener.ts'
+import type { Host } from '../smtp/route.ts'
+import type { Certificates } from '../acme/certificates.ts'
+import type { EngineDeps } from './engine.ts'
+import { openEach } from './ipv4-ipv6.ts'
+
+export interface InboundParts extends EngineDeps {
+  space: Space
+  certificates: Certificates
+}
+
+export interface Inbound {
+  engine: InboundEngine
+  /** Reads messages while a client waits: for downloads of attachments, and for mail from SMTP submission. */
+  files: Pick<Pool<InboundJob, InboundResult>, 'run'>
+  listeners: SmtpListener[]
+  /** The address of the first listener, for mail to domains on this server. */
+  home(): Host | undefined
+  /** Opens the listeners. Throws an OperatorError. */
+  listen(key?: string): Promise<void>
+  stop(patience: number): Promise<void>
+}
+
+/** The least number of threads that read messages; with more cores there are more. */
+const READERS = 2
+/** JavaScript heap of each thread, in MB. */
+const HEAP_MB = 384
+/** CPU time for extracting one attachment from a message. */
+const DOWNLOAD = 60 * SECOND
+/** For a listener on all addresses, an address that reaches it. */
+const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
+
+export function createInbound(parts: InboundParts): Inbound {
+  const { clock, config, resolver } = parts
+  const source = new URL('../inbound/reader.ts', import.meta.url)
+  const ask = remembering(resolver, clock)
+  const workers = new Pool<InboundJob, InboundResult>(source, {
+    size: config.workers.count || Math.max(READERS, availableParallelism()),
+    heapMb: HEAP_MB,
+    answer: ({ name, type }: { name: string; type: string }) => ask(name, type),
+  })
+  // Separate threads, so that downloads do not delay the processing of messages.
+  const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
+  const engine = new InboundEngine({ ...parts, workers })
+  const reception = new Reception({ ...parts, ring: () => engine.ring() })
+  const listeners: SmtpListener[] = []
+  return {
+    engine,
+    files: inTurns(files),
+    listeners,
+    home() {
+      const [first] = listeners
+      return first && { name: config.hostname, port: first.port, address: LOOPBACK[first.host] ?? first.host }
+    },
+    async listen(key = 'smtp.listen') {
+      const certificate = parts.certificates.first('smtp')
+      await openEach(config.smtp.listen, parts.log, async (address) => {
+        const listener = await startListener(address, {
+          hostname: config.hostname,
+          clock,
+          certificate,
+          maxBytes: config.inbound.max_message_bytes,
+          maxConnections: config.smtp.max_connections,
+          maxPerAddress: config.smtp.max_connections_per_address,
+          welcome: () => (parts.space.low ? { code: 452, text: '4.3.1 Out of storage; try again later' } : undefined),
+          recipient: (recipient) => reception.recipient(recipient),
+          message: (bytes, envelope, sound) => reception.message(bytes, envelope, sound),
+          fault: (thrown) => void parts.log.fault('receiving', thrown),
+        }).catch((thrown: unknown) => {
+          throw listenError(thrown, key, address.host, address.port)
+        })
+        parts.certificates.follow('smtp', (renewed) => listener.renew(renewed))
+        listeners.push(listener)
+      })
+    },
+    async stop(patience) {
+      // After this time, messages still in progress are released for a later process.
+      const late = setTimeout(() => void workers.close(), patience)
+      await Promise.all(listeners.map((listener) => listener.close(patience)))
+      await engine.stop(patience)
+      clearTimeout(late)
+      await Promise.all([workers.close(), files.close()])
+    },
+  }
+}

@@ -1,0 +1,78 @@
+// Assembles the submission listeners (RFC 6409, RFC 8314), for programs that send by SMTP with an API token as
+// password.
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Log } from '../base/log.ts'
+import type { RateLimit } from '../identity/rates.ts'
+import { listenError } from '../http/listen.ts'
+import { startListener, type SmtpListener } from '../smtp/listener.ts'
+import { Senders } from '../submission/senders.ts'
+import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
+import type { Certificates } from '../acme/certificates.ts'
+import { openEach } from './ipv4-ipv6.ts'
+
+export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {
+  clock: Clock
+  log: Log
+  config: Config
+  rates: RateLimit
+  certificates: Certificates
+}
+
+export interface SubmissionDoors {
+  /** `listeners`: with STARTTLS; `tlsListeners`: with TLS from the first octet. */
+  listeners: SmtpListener[]
+  tlsListeners: SmtpListener[]
+  stop(patience: number): Promise<void>
+}
+
+/** Opens the listeners of `[submission]`. Throws an OperatorError. */
+export async function openSubmission(parts: SubmissionParts): Promise<SubmissionDoors> {
+  const { certificates, clock, config, log } = parts
+  const { submission } = config
+  const senders = new Senders(parts)
+  const submissions = new Submissions({ ...parts, senders, maxBytes: config.inbound.max_message_bytes })
+  const opened: SmtpListener[] = []
+  const open = async (
+    key: string,
+    endpoints: typeof submission.listen,
+    implicitTls: boolean,
+  ): Promise<SmtpListener[]> => {
+    return openEach(endpoints, log, async (address) => {
+      const listener = await startListener(address, {
+        hostname: config.hostname,
+        clock,
+        certificate: certificates.first('smtp'),
+        implicitTls,
+        maxBytes: config.inbound.max_message_bytes,
+        maxConnections: submission.max_connections,
+        maxPerAddress: submission.max_connections_per_address,
+        maxRecipients: submission.max_recipients,
+        login: (password, client) => senders.login(password, client),
+        welcome: (_, who) => submissions.welcome(who),
+        data: (who) => submissions.data(who),
+        recipient: (recipient, from, who) => submissions.recipient(recipient, from, who),
+        message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
+        fault: (thrown) => void log.fault('submission', thrown),
+      }).catch((thrown: unknown) => {
+        throw listenError(thrown, key, address.host, address.port)
+      })
+      certificates.follow('smtp', (certificate) => listener.renew(certificate))
+      opened.push(listener)
+      return listener
+    })
+  }
+  const stop = async (patience: number): Promise<void> => {
+    await Promise.all(opened.map((listener) => listener.close(patience)))
+  }
+  try {
+    return {
+      listeners: await open('submission.listen', submission.listen, false),
+      tlsListeners: await open('submission.tls_listen', submission.tls_listen, true),
+      stop,
+    }
+  } catch (thrown) {
+    await stop(0)
+    throw thrown
+  }
+}

@@ -1,0 +1,65 @@
+// The server's checks every second: its files exist, the disk has room, writes finish, the figures of its work, and
+// changes of the database by commands.
+import { join } from 'node:path'
+import { sizeOf } from '../checks/figures.ts'
+import { SECOND } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
+import { noteSpace } from '../base/space.ts'
+import { holdersOf, holderText, LONG_LOG } from '../store/log.ts'
+import { DATABASE } from '../store/open.ts'
+import type { Parts } from './wiring.ts'
+import { watchWrites } from './writable.ts'
+
+const EVERY = SECOND
+
+/** Checks until the returned function is called. `end` is called once, when the server cannot continue. */
+export function startWatch(parts: Parts, end: (reason: OperatorError) => void): () => void {
+  const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
+  const lookAtLog = watchLog(parts)
+  const lookAtWrites = watchWrites(store, troubles)
+  let cancel = clock.wake(clock.now() + EVERY, watch)
+  function watch(): void {
+    try {
+      look()
+    } catch (thrown) {
+      if (thrown instanceof OperatorError) return end(thrown)
+      // The disk does not answer at present.
+      troubles.report('store', 'The database cannot be read.', thrown)
+    }
+    cancel = clock.wake(clock.now() + EVERY, watch)
+  }
+  function look(): void {
+    store.demandPresence()
+    noteSpace(parts)
+    lookAtWrites()
+    time
+      .look()
+      .then((set) => set && lookAgain())
+      .catch((thrown: unknown) => troubles.report('store', 'The database cannot be written.', thrown))
+    operator.look()
+    deps.samples.look()
+    lookAtLog()
+    if (store.changedOutside()) lookAgain()
+  }
+  function lookAgain(): void {
+    letters.lookAgain()
+    const { dispatcher, engine, notices, polling, privacy, runner } = loops
+    for (const loop of [notices, engine, polling, dispatcher, runner, privacy, inbound.engine]) loop.ring()
+  }
+  return () => cancel()
+}
+
+/** Says in the log, once for each time, that the write-ahead log has grown long, and who keeps it so. */
+function watchLog({ clock, config, log, store }: Parts): () => void {
+  const file = join(config.data_dir, DATABASE)
+  let said = false
+  return () => {
+    const octets = sizeOf(`${file}-wal`)
+    if (octets <= LONG_LOG) return void (said = false)
+    const held = store.logHeldFor(clock.now())
+    if (said || held === 0) return
+    said = true
+    const by = holdersOf(file).map(holderText).join(', ') || 'unknown'
+    log.warn('the write-ahead log is long: another process reads the database', { octets, seconds: held / SECOND, by })
+  }
+}

@@ -1,0 +1,167 @@
+// The parts of the server, created and connected but not started. This file opens no port and sends nothing.
+import { SignIns } from '../identity/sign-in.ts'
+import { accessSync, constants } from 'node:fs'
+import { totalmem } from 'node:os'
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, type OperatorError } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { Log } from '../base/log.ts'
+import { Loop } from '../base/loop.ts'
+import { Budget } from '../base/memory.ts'
+import { shareOf } from '../jsonapi/body.ts'
+import { createResolver, type Resolver } from '../net/resolver.ts'
+import { reserveOf, Space } from '../base/space.ts'
+import { SPAMASSASSIN } from '../base/spamassassin.ts'
+import { Troubles } from '../base/trouble.ts'
+import type { Timeouts } from '../smtp/client.ts'
+import type { Store } from '../store/database.ts'
+import { EVENTS } from '../store/events.ts'
+import { Spool } from '../store/spool.ts'
+import { RateLimit } from '../identity/rates.ts'
+import { OperatorNotices } from '../accounts/operator-notices.ts'
+import { Dispatcher } from '../webhooks/dispatch.ts'
+import { Poster } from '../webhooks/post.ts'
+import { checkDue } from '../domains/check.ts'
+import { fetchingOf } from '../net/fetch.ts'
+import { ownsFile } from '../mail/body.ts'
+import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
+import { Reputation } from '../reputation/agents.ts'
+import { BAD_NEWS } from '../reputation/tally.ts'
+import { CampaignRunner } from '../campaigns/run.ts'
+import { isHosted } from '../inbound/recipients.ts'
+import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
+import { Privacy } from '../privacy/run.ts'
+import type { AppDeps } from '../http/app-deps.ts'
+import { Samples } from '../http/samples.ts'
+import { createAcme } from './acme.ts'
+import { Certificates } from '../acme/certificates.ts'
+import { createEngine } from './engine.ts'
+import { createInbound } from './inbound.ts'
+import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
+import { createOperations } from './health-report.ts'
+import { Timekeeper } from './timekeeping.ts'
+
+export interface ApplianceOptions {
+  config: Config
+  clock: Clock
+  log: Log
+  resolver?: Resolver
+  /** The options that set the addresses: --http and --smtp of the sandbox. */
+  keys?: { http: string; smtp: string }
+  timeouts?: Timeouts
+  /** Called when the server cannot continue; it accepts no more work then. */
+  fatal?: (reason: OperatorError) => void
+  /** Schedules the hourly tasks; by the real clock, except in tests. */
+  everyHour?: EveryHour
+  /** A file that the system touches when a time server has set the clock. */
+  timeMarker?: string
+  /** Port of MTA-STS policy servers, for tests. */
+  stsPort?: number
+}
+
+/** Calls `run` every hour until it is destroyed. */
+export type EveryHour = (run: () => void) => { destroy(): unknown }
+
+export type Parts = Awaited<ReturnType<typeof buildParts>>
+
+/** The open data directory. */
+export interface Opened {
+  store: Store
+  keyring: Keyring
+}
+
+/** Creates every part. `undo` gets functions for parts that must be ended even when the server was never started. */
+export async function buildParts(options: ApplianceOptions, { keyring, store }: Opened, undo: (() => unknown)[]) {
+  const { clock, config, log } = options
+  lookAtRoutes(config, log)
+  const spool = await openSpool(config, store, log)
+  const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
+  const troubles = new Troubles({ clock, log })
+  const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
+  const time = new Timekeeper({ store, clock, config, log, troubles, timeMarker: options.timeMarker })
+  const doubtful = (): boolean => time.doubtful
+  const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
+  const ring = { renewed: () => certificates.renew(), noticed: () => notices.ring() }
+  const acme = createAcme({ store, clock, log, config, resolver, ...ring })
+  const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
+  const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates, doubtful }
+  const { engine, keys, lead, letters, notices, workers } = createEngine(shared, {
+    home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
+    timeouts: options.timeouts,
+    stsPort: options.stsPort,
+  })
+  undo.push(() => workers.close())
+  const inbound = createInbound(shared)
+  undo.push(() => inbound.stop(0))
+  const fetching = fetchingOf(shared)
+  const poster = new Poster(fetching, fetching.caFile, config.webhooks.timeout)
+  const loops = {
+    engine,
+    polling: domainLoop(shared),
+    dispatcher: new Dispatcher({ ...shared, poster, noticed: ring.noticed }),
+    runner: new CampaignRunner({ ...shared, lead, ringLane: (lane) => engine.ring(lane) }),
+    reputation: new Reputation({ ...shared, ringQueue: () => engine.ring() }),
+    privacy: new Privacy({ ...shared, noticed: ring.noticed }),
+    notices,
+  }
+  store.on(BAD_NEWS, () => loops.reputation.ring())
+  store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
+  store.on(EVENTS, () => loops.dispatcher.ring())
+  const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
+    ...shared,
+    bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
+    fetching,
+    followers: DOMAIN_FOLLOWERS,
+    operations: createOperations(shared),
+    ports: { starttls: [], tls: [] },
+    samples: new Samples(shared),
+    signIns: new SignIns(store, clock),
+    spamAssassin: SPAMASSASSIN,
+    inboundReader: inbound.files,
+    bells: bellsOf(loops, () => letters.lookAgain()),
+  }
+  const operator = new OperatorNotices({ ...shared, ring: ring.noticed })
+  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, time, workers }
+}
+
+/** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */
+async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<Spool> {
+  const spool = new Spool(data_dir)
+  const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+  if (back.length > 0) log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
+  if (unknown.length > 0) log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
+  return spool
+}
+
+/** Logs the relays whose password file is missing: their mail waits until the file exists. */
+function lookAtRoutes({ delivery }: Config, log: Log): void {
+  for (const { host, password_file } of delivery.routes)
+    try {
+      if (password_file !== '') accessSync(password_file, constants.R_OK)
+    } catch (thrown) {
+      log.warn('password file of a relay cannot be read', { host, password_file, error: codeOf(thrown) })
+    }
+}
+
+const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Loop =>
+  new Loop({ name: 'domains', clock: deps.clock, log: deps.log, run: (now) => checkDue(deps, now) })
+
+/** The functions that wake the loops; a request calls them after its commit. */
+function bellsOf(
+  { dispatcher, engine, polling, privacy, runner }: Parts['loops'],
+  lookAgain: () => void,
+): AppDeps['bells'] {
+  return {
+    domains: () => polling.ring(),
+    deliveries: (lane) => engine.ring(lane),
+    queue: () => engine.ring(),
+    webhooks: () => dispatcher.ring(),
+    campaigns: () => {
+      lookAgain()
+      runner.ring()
+      engine.ring()
+    },
+    privacy: () => privacy.ring(),
+  }
+}

@@ -1,0 +1,48 @@
+// Addresses that must not get mail: list them, and remove those that are not permanent.
+import { z } from 'zod'
+import { field } from '../jsonapi/resource.ts'
+import { keptForms, liftSuppression } from './suppressions.ts'
+import { holding } from '../jsonapi/fields.ts'
+import { define } from '../jsonapi/define.ts'
+
+const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
+const SOURCES = ['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'] as const
+
+export const suppressions = define('suppressions', {
+  table: 'suppressions',
+  about: 'Addresses that must not be mailed from a sending domain.',
+  attributes: {
+    email: field(z.string(), { sort: true, about: 'The suppressed address.', example: 'ann@example.net' }),
+    reason: field(z.enum(REASONS), { about: 'Why it is suppressed.' }),
+    source: field(z.enum(SOURCES), { about: 'How this became known.' }),
+    scope: field(z.enum(['marketing', 'all']), { about: 'marketing: campaigns only. all: transactional mail too.' }),
+    expires_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it ends; null: never.' }),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was added.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
+  },
+  relationships: { domain: { type: 'domains', column: 'domain_key' } },
+  filters: {
+    scope: { column: 'scope' },
+    reason: { column: 'reason' },
+    email: { column: 'email', forms: (value, keyring) => keptForms(keyring, value) },
+    domain: { column: 'domain_key', type: 'domains' },
+    search: holding('email'),
+  },
+  actions: [
+    {
+      kind: 'list',
+      path: '/suppressions',
+      scope: 'suppressions:read',
+      params: ['filter', 'sort', 'include', 'fields', 'page'],
+      about: 'List the suppressions of all your sending domains.',
+    },
+    {
+      kind: 'delete',
+      path: '/suppressions/:suppression',
+      scope: 'suppressions:write',
+      refuses: ['permanent_suppression'],
+      about: 'Take a suppression back; hard_bounce and complaint are permanent.',
+      run: ({ parts, row }) => liftSuppression(parts, row.key),
+    },
+  ],
+})

@@ -1,0 +1,46 @@
+// Imports suppressions of another program. An existing entry is never removed or weakened.
+import type { Keyring } from '../base/keyring.ts'
+import type { Tx } from '../store/database.ts'
+import { db, statement } from '../store/query.ts'
+import { keptForm, suppress, type NewSuppression } from './suppressions.ts'
+
+const entryOf = statement<{ domain_key: number; email: string; reason: NewSuppression['reason'] }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select(['scope', 'expires_at', 'strikes'])
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '=', arg.email)
+    .where('reason', '=', arg.reason),
+)
+
+export type Brought = 'created' | 'updated' | 'skipped'
+
+/** Adds an entry, or widens the entry with the same reason: to all mail, to a later end or to no end. */
+export function bringSuppression(
+  tx: Tx,
+  keyring: Keyring,
+  given: Omit<NewSuppression, 'source' | 'strikes'> & { source?: 'manual' | 'import' },
+  now: number,
+): Brought {
+  const { domain_key, reason, scope } = given
+  const expires = given.expires_at ?? null
+  const email = keptForm(tx, keyring, domain_key, given.address)
+  // A manual entry for all mail without an end blocks already.
+  const byHand = reason === 'list_import' ? tx.first(entryOf({ domain_key, email, reason: 'manual' })) : undefined
+  if (byHand?.scope === 'all' && byHand.expires_at === null) return 'skipped'
+  const there = tx.first(entryOf({ domain_key, email, reason }))
+  const widened = {
+    ...given,
+    address: email,
+    source: given.source ?? 'import',
+    scope: there?.scope === 'all' ? there.scope : scope,
+    expires_at: there && later(there.expires_at, expires) ? there.expires_at : expires,
+    strikes: there?.strikes ?? 0,
+  }
+  if (there?.scope === widened.scope && there.expires_at === widened.expires_at) return 'skipped'
+  suppress(tx, widened, now)
+  return there ? 'updated' : 'created'
+}
+
+/** The later of two ends counts; null means no end and is later than any. */
+const later = (one: number | null, other: number | null): boolean => one === null || (other !== null && one >= other)

@@ -1,0 +1,128 @@
+// Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. This is
+// checked when a mail is accepted, when it is claimed, and again before it is sent.
+import type { Keyring } from '../base/keyring.ts'
+import { comparable, erasedForm } from '../base/recipient-hash.ts'
+import type { Reader } from '../store/database.ts'
+import { db, sql, statement } from '../store/query.ts'
+import type { RowOf } from '../store/tables.ts'
+import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
+
+type Suppression = RowOf<'suppressions'>
+
+/** The form in which addresses are compared; the domain of `address` is an A-label already. */
+export const normalised = comparable
+
+/** Entries of pairs of domain and address, given as JSON. A campaign is stopped by entries of every scope. */
+const entries = statement<{ pairs: string; scope: Suppression['scope']; now: number }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select(['domain_key', 'email', 'reason'])
+    .where(sql<boolean>`(domain_key, email) in (select value ->> 0, value ->> 1 from json_each(${arg.pairs}))`)
+    .where(sql<boolean>`(scope = 'all' or ${arg.scope} = 'marketing')`)
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', arg.now)])),
+)
+
+/**
+ * Whether a domain has an entry of an erased address: such entries begin with "#".
+ * Most domains have none, so the hash is rarely computed.
+ */
+const anyErased = statement<{ domain_key: number }>()((arg) =>
+  db
+    .selectFrom('suppressions')
+    .select('key')
+    .where('domain_key', '=', arg.domain_key)
+    .where('email', '>=', '#')
+    .where('email', '<', '$')
+    .limit(1),
+)
+
+/** Whether a domain has an entry of an erased address. */
+export const hasErased = (reader: Reader, domainKey: number): boolean =>
+  reader.fact(anyErased({ domain_key: domainKey })) !== undefined
+
+/** Why mail to an address is stopped. `erased`: the entry holds a hash. */
+export interface Stop {
+  reason: Suppression['reason']
+  erased: boolean
+}
+
+export interface Recipient {
+  domain_key: number
+  address: string
+}
+
+/**
+ * Why mail from a domain to each of these addresses is stopped, in their order; undefined: mail is not stopped. `scope`
+ * is the scope of the mail: `all` for transactional mail, `marketing` for campaigns. One statement reads all entries.
+ */
+export function stopsOf(
+  reader: Reader,
+  keyring: Keyring,
+  recipients: readonly Recipient[],
+  now: number,
+  scope: Suppression['scope'] = 'all',
+): (Stop | undefined)[] {
+  const forms = recipients.map(({ address, domain_key }) => [
+    [domain_key, normalised(address)] as const,
+    // An entry stays when its address is erased; it then holds a hash.
+    ...(hasErased(reader, domain_key) ? [[domain_key, erasedForm(keyring, address)] as const] : []),
+  ])
+  const rows = reader.all(entries({ pairs: JSON.stringify(forms.flat()), scope, now }))
+  if (rows.length === 0) return recipients.map(() => undefined)
+  const reasons = new Map(rows.map(({ domain_key, email, reason }) => [`${domain_key} ${email}`, reason]))
+  return forms.map((each) => {
+    const index = each.findIndex(([domain, email]) => reasons.has(`${domain} ${email}`))
+    return index < 0 ? undefined : { reason: reasons.get(each[index]!.join(' '))!, erased: index > 0 }
+  })
+}
+
+/** The stops that were found for recipients, and the generation of the table from which they were read. */
+export interface KnownStops {
+  generation: number
+  stops: (Stop | undefined)[]
+}
+
+/** As `stopsOf`; the result is kept until the mail is sent. */
+export const knownStops = (...[reader, ...asked]: Parameters<typeof stopsOf>): KnownStops => ({
+  generation: reader.generation('suppressions', 'changed'),
+  stops: stopsOf(reader, ...asked),
+})
+
+/**
+ * The present stops. They are read again when an entry was added, changed or removed, and always when a stop was found,
+ * because it may have expired.
+ */
+export function stopsNow(
+  { generation, stops }: KnownStops,
+  ...[reader, ...asked]: Parameters<typeof stopsOf>
+): (Stop | undefined)[] {
+  const free = stops.every((stop) => stop === undefined)
+  return free && generation === reader.generation('suppressions', 'changed') ? stops : stopsOf(reader, ...asked)
+}
+
+/** Why all mail from a domain to one address is stopped; undefined: mail is not stopped. See `stopsOf`. */
+export const suppressedFor = (
+  reader: Reader,
+  keyring: Keyring,
+  domain_key: number,
+  address: string,
+  now: number,
+): Stop | undefined => stopsOf(reader, keyring, [{ domain_key, address }], now)[0]
+
+const domainNow = statement<{ key: number }>()((arg) =>
+  db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
+)
+
+/** A removed or suspended domain sends nothing from that moment on, not even mail that is claimed already. */
+export function domainStop(
+  reader: Reader,
+  { domain, domain_key }: { domain: string; domain_key: number },
+): Verdict | undefined {
+  const at = { stage: 'compose' } as const
+  const now = reader.fact(domainNow({ key: domain_key }))
+  if (!now || now.deleted_at !== null)
+    return ownVerdict('rejected', '5.7.1', `The sending domain ${domain} was removed.`, at)
+  if (now.status === 'suspended')
+    return ownVerdict('deferred', '4.7.1', `The sending domain ${domain} is suspended.`, at)
+  return undefined
+}

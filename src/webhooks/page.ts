@@ -1,0 +1,202 @@
+// Webhooks: endpoints for events, each delivery with its answer, and a button to repeat a delivery.
+import { html } from 'hono/html'
+import { EVENT_TYPES } from '../states/events.ts'
+import { page } from '../webui/frame.ts'
+import { button, choices, field, form, secretShown } from '../webui/forms.ts'
+import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { faultIn, number, text, texts, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+
+const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
+
+/** The chosen events in words. */
+const eventsOf = (webhook: Thing): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
+
+/** The state of an endpoint: one that is active but answers nothing well is failing. */
+const stateOf = (webhook: Thing): Html => {
+  const failures = number(webhook, 'consecutive_failures')
+  const failing = text(webhook, 'status') === 'active' && failures > 0
+  return failing
+    ? html`${badge('failing')} <span class="soft">${counted(failures, 'attempt')} in a row</span>`
+    : badge(text(webhook, 'status'))
+}
+
+const WHY_DISABLED: Record<string, string> = {
+  gone: 'The endpoint answered 410: it is gone for good.',
+  failures:
+    'Too many attempts failed in a row. Nothing is sent until you resume it; what happened meanwhile can be sent again.',
+}
+
+/** Why an endpoint fails, or was disabled. */
+function troublesOf(webhook: Thing): (readonly [string, Html | string])[] {
+  const why = WHY_DISABLED[text(webhook, 'disabled_reason')]
+  const last = text(webhook, 'last_failure')
+  const next = text(webhook, 'status') === 'active' ? webhook.attributes['held_until'] : null
+  return [
+    ...(text(webhook, 'status') === 'disabled' && why !== undefined ? [['Disabled because', why] as const] : []),
+    ...(last === '' ? [] : [['Last failure', last] as const]),
+    ...(typeof next === 'string' ? [['Next attempt', time(next)] as const] : []),
+  ]
+}
+
+async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const [answer, domains] = await Promise.all([
+    visit.get(`/webhooks?include=domain&${pageOf(visit)}`),
+    visit.all('/domains'),
+  ])
+  const rows = answer.many.map((webhook) => [
+    html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
+    text(webhook, 'url'),
+    stateOf(webhook),
+    eventsOf(webhook),
+  ])
+  const fault = faultIn(errors, LABELS)
+  const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
+  return page(visit, {
+    title: 'Webhooks',
+    about: 'What happens to your mail is pushed to addresses of yours, signed.',
+    errors,
+    labels: LABELS,
+    done: done(visit),
+    body: html`${table('Webhooks', ['Name', 'Address', 'Status', 'Events'], rows, 'No webhook yet.')}
+    ${pager(visit, answer)}
+    ${
+      visit.reading || options.length === 0
+        ? ''
+        : html`<h2>Add a webhook</h2>
+            ${form(
+              visit,
+              'add',
+              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+                ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
+                ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+                ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
+                <button>Add</button>`,
+            )}`
+    }`,
+  })
+}
+
+const list: Place = {
+  path: '/webhooks',
+  show: (visit) => showAll(visit),
+  async act(visit, given) {
+    const answer = await visit.ask('POST', '/webhooks', {
+      type: 'webhooks',
+      attributes: {
+        name: given.get('name'),
+        url: given.get('url'),
+        events: given.all('events').length === 0 ? ['*'] : given.all('events'),
+      },
+      relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
+    })
+    return answer.one
+      ? visit.leadToSecret(`/webhooks/${answer.one.id}`, text(answer.one, 'secret'))
+      : showAll(visit, answer.errors, given)
+  },
+}
+
+async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []): Promise<Response> {
+  const { secret } = visit
+  const { one } = found(await visit.get(`/webhooks/${id}`))
+  const deliveries = await visit.get(`/webhooks/${id}/deliveries?${pageOf(visit)}`)
+  const active = text(one, 'status') === 'active'
+  const to = `/webhooks/${id}`
+  return page(visit, {
+    title: text(one, 'name'),
+    about: 'One endpoint, and all events that were sent to it.',
+    errors,
+    done: done(visit),
+    body: html`${secret === undefined ? '' : secretShown('the signing secret', secret)}
+      ${facts([
+        ['Address', text(one, 'url')],
+        ['Status', stateOf(one)],
+        ...troublesOf(one),
+        ['Events', eventsOf(one)],
+        ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
+      ])}
+      <div class="row">
+        ${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
+        ${active ? button(visit, 'test', 'Send a test event', { to }) : ''}
+        ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'For 24 hours both secrets sign.' })}
+        ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
+      </div>
+      <h2>Deliveries</h2>
+      ${live(
+        visit,
+        html`${table(
+          'Deliveries',
+          ['When', 'Event', 'Outcome', { title: 'Attempts', figure: true }, 'Answer', ''],
+          deliveries.many.map((each) => [
+            exactTime(each.attributes['created_at']),
+            html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
+            badge(text(each, 'outcome')),
+            text(each, 'attempts') || '0',
+            text(each, 'response_status'),
+            button(visit, 'replay', 'Send again', { to, fields: { delivery: each.id } }),
+          ]),
+          'Nothing was told yet.',
+        )}
+        ${pager(visit, deliveries)}`,
+      )}`,
+  })
+}
+
+const one: Place = {
+  path: '/webhooks/:id',
+  show: (visit) => showOne(visit, visit.context.req.param('id')!),
+  async act(visit, given) {
+    const id = visit.context.req.param('id')!
+    const patch = (attributes: Record<string, unknown>) =>
+      visit.ask('PATCH', `/webhooks/${id}`, { type: 'webhooks', id, attributes })
+    switch (given.action) {
+      case 'rotate': {
+        const answer = await patch({ rotate_secret: true })
+        return answer.one
+          ? visit.leadToSecret(`/webhooks/${id}`, text(answer.one, 'secret'))
+          : showOne(visit, id, answer.errors)
+      }
+      case 'test': {
+        const answer = await visit.ask('POST', `/webhooks/${id}/test`)
+        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
+      }
+      case 'remove': {
+        const gone = await visit.ask('DELETE', `/webhooks/${id}`)
+        return gone.status === 204 ? lead(visit, '/webhooks', 'removed') : showOne(visit, id, gone.errors)
+      }
+      case 'replay': {
+        const answer = await visit.ask('POST', `/deliveries/${given.get('delivery')}/replay`)
+        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
+      }
+      default: {
+        const answer = await patch({ active: given.get('value') === 'true' })
+        return answer.one ? lead(visit, `/webhooks/${id}`, 'saved') : showOne(visit, id, answer.errors)
+      }
+    }
+  },
+}
+
+const delivery: Place = {
+  path: '/webhooks/deliveries/:id',
+  async show(visit) {
+    const { one: each } = found(await visit.get(`/deliveries/${visit.context.req.param('id')!}`))
+    const payload = each.attributes['payload']
+    return page(visit, {
+      title: text(each, 'event'),
+      about: 'An event that was sent to an endpoint, and the endpoint’s answer.',
+      body: html`${facts([
+          ['Outcome', badge(text(each, 'outcome'))],
+          ['Attempts', text(each, 'attempts') || '0'],
+          ['Status of the answer', text(each, 'response_status') || '–'],
+          ...(text(each, 'reason') === '' ? [] : ([['Why it failed', text(each, 'reason')]] as const)),
+          ['When', exactTime(each.attributes['created_at'])],
+        ])}
+        <h2>Request</h2>
+        <pre tabindex="0">${typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)}</pre>
+        <h2>Answer</h2>
+        <pre tabindex="0">${text(each, 'response_body') || '(nothing)'}</pre>`,
+    })
+  },
+}
+
+export const webhookPlaces = [delivery, list, one]
