@@ -6,7 +6,7 @@ import { changeSubscription, type SubscriptionChange } from '../../src/identity/
 import { monthOf, usageOf } from '../../src/accounts/usage.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/find.ts'
-import { Commands } from '../cli/command.ts'
+import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'

@@ -5,7 +5,7 @@ import { campaignCounts } from '../../src/campaigns/stats.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { mailsOf } from '../outbound/mails.ts'
+import { mailsOf } from '../mail/mails.ts'
 
 const CAMPAIGN = 7
 let postrider: TestAppliance

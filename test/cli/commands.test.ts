@@ -11,7 +11,7 @@ import { EXAMPLES, leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
-import { Commands, start } from './command.ts'
+import { Commands, start } from '../commands/command.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-cli-'))
 const config = join(folder, 'conf', 'here.toml')

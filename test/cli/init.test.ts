@@ -27,8 +27,8 @@ import {
 } from '../../src/cli/installation.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
-import { Commands, sentenceOf } from './command.ts'
-import type { Ran } from './runner.ts'
+import { Commands, sentenceOf } from '../commands/command.ts'
+import type { Ran } from '../commands/runner.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-init-'))
 after(() => rmSync(folder, { recursive: true, force: true }))

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
-import { Commands } from './command.ts'
+import { Commands } from '../commands/command.ts'
 
 const ODD = ['', 'none', '-1', '1e400', '99999999999999999999', 'two\nlines', 'x'.repeat(300), '../\u00e9', "';--"]
 /** What runs on, asks the network, or writes where it is told to. */

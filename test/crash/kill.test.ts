@@ -17,7 +17,7 @@ import { startTestExchanger } from '../kit/exchanger.ts'
 import { seeded } from '../kit/seeded.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
-import { mail } from '../outbound/mails.ts'
+import { mail } from '../mail/mails.ts'
 
 const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)

@@ -20,7 +20,7 @@ import { HOST, startTestReceiver } from '../kit/receiver.ts'
 import { seeded } from '../kit/seeded.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
-import { start } from '../cli/command.ts'
+import { start } from '../commands/command.ts'
 import type { Promised, Work } from './ledger.ts'
 
 const KILLS = Number(process.env['POSTRIDER_CRASH_MIXED'] ?? 2)

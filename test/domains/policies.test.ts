@@ -14,7 +14,7 @@ import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/certificate-files.ts'
 import { db } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { Commands } from '../cli/command.ts'
+import { Commands } from '../commands/command.ts'
 
 let postrider: TestAppliance
 let commands: Commands

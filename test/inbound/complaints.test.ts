@@ -8,7 +8,7 @@ import { unsubscribeLocalPart } from '../../src/message/return-path.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { DAY } from '../outbound/mails.ts'
+import { DAY } from '../mail/mails.ts'
 import { feedback, homeOf, type Gone } from './home.ts'
 
 let exchanger: TestExchanger

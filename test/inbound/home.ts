@@ -7,7 +7,7 @@ import type { TestAppliance } from '../kit/appliance.ts'
 import type { Heard, TestExchanger } from '../kit/exchanger.ts'
 import { deliver, type Sent } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf, type Mails } from '../outbound/mails.ts'
+import { mailsOf, type Mails } from '../mail/mails.ts'
 
 export interface Gone {
   id: string

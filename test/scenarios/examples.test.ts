@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
-import { start, type Running } from '../cli/command.ts'
+import { start, type Running } from '../commands/command.ts'
 import { until } from '../kit/until.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-examples-'))

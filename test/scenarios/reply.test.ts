@@ -10,7 +10,7 @@ import { startSandbox, type Sandbox } from '../../src/server/sandbox/start.ts'
 import type { ReceivedMail } from '../../src/server/sandbox/exchanger.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
-import { Commands } from '../cli/command.ts'
+import { Commands } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
 

@@ -18,7 +18,7 @@ import { Senders } from '../../src/submission/senders.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf } from '../outbound/mails.ts'
+import { mailsOf } from '../mail/mails.ts'
 import { RawClient } from '../smtp/raw.ts'
 
 let exchanger: TestExchanger

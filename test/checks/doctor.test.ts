@@ -1,0 +1,284 @@
+// `postrider doctor` on a server that is well, and on one of which everything is wrong.
+import assert from 'node:assert/strict'
+import { chmodSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { createSocket, type Socket } from 'node:dgram'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { DAY } from '../../src/base/clock.ts'
+import { judgeLog } from '../../src/checks/doctor-machine.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+import { Commands } from '../commands/command.ts'
+
+const HOST = 'mx.well.org'
+const LISTS = ['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']
+const folder = mkdtempSync(join(tmpdir(), 'postrider-doctor-'))
+let postrider: TestAppliance
+let exchanger: TestExchanger
+let dns: TestDns
+let time: Socket
+/** How far the time server is ahead of this machine, in ms. */
+let ahead = 0
+const commands = new Commands(folder, ['--config', join(folder, 'here.toml')])
+
+before(async () => {
+  ;[postrider, exchanger, dns] = await Promise.all([startTestAppliance(), startTestExchanger(), startTestDns()])
+  dns.set('probe.test', 'MX', ['10 mx.probe.test'])
+  dns.set('mx.probe.test', 'A', ['127.0.0.1'])
+  for (const list of LISTS) dns.set(`2.0.0.127.${list}`, 'A', ['127.0.0.2'])
+  time = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(time, 'listening')
+  time.on('message', (question, { address, port }) => {
+    const answer = Buffer.alloc(48)
+    answer[0] = (question[0]! & 0x38) | 4
+    answer[1] = 2
+    // What somebody else would like us to believe.
+    time.send(Buffer.from(answer), port, address)
+    question.copy(answer, 24, 40)
+    const now = Date.now() + ahead
+    for (const place of [32, 40]) {
+      answer.writeUInt32BE(Math.floor(now / 1000) + 2_208_988_800, place)
+      answer.writeUInt32BE(Math.floor(((now % 1000) / 1000) * 2 ** 32), place + 4)
+    }
+    time.send(answer, port, address)
+  })
+})
+after(async () => {
+  await commands.close()
+  time.close()
+  await dns.close()
+  await exchanger.close()
+  await postrider.stop()
+  rmSync(folder, { recursive: true })
+})
+
+type Findings = Record<string, { status: string; detail: string; mend: string | null }>
+
+async function examine(toml: string, probe = 'probe.test'): Promise<{ code: number; found: Findings; text: string }> {
+  writeFileSync(join(folder, 'here.toml'), `dns.servers = ["127.0.0.1:${dns.port}"]\n${toml}`)
+  const options = ['--probe', probe, '--time-server', `127.0.0.1:${time.address().port}`]
+  const { code, stderr, stdout } = await commands.run(['--json', 'doctor', ...options])
+  assert.equal(stderr, '')
+  const { stdout: text } = await commands.run(['doctor', ...options])
+  const list = JSON.parse(stdout) as ({ check: string } & Findings[string])[]
+  return { code: code as number, text, found: Object.fromEntries(list.map(({ check, ...rest }) => [check, rest])) }
+}
+
+const certificate = (host: string, at: number): string => {
+  const { cert, key } = makeCertificate(host, at)
+  writeFileSync(join(folder, `${host}.crt`), cert)
+  writeFileSync(join(folder, `${host}.key`), key)
+  return `tls_cert = ${JSON.stringify(join(folder, `${host}.crt`))}\ntls_key = ${JSON.stringify(join(folder, `${host}.key`))}`
+}
+
+test('a server that is well', async () => {
+  dns.set(HOST, 'A', ['127.0.0.1'])
+  dns.set(HOST, 'TXT', ['other', 'v=spf1 a -all'])
+  dns.set('1.0.0.127.in-addr.arpa', 'PTR', [HOST])
+  chmodSync(postrider.dataDir, 0o700)
+  const { port } = postrider.appliance.smtp[0]!
+  const { code, found, text } = await examine(`hostname = "${HOST}"
+data_dir = ${JSON.stringify(postrider.dataDir)}
+http.public_url = "https://${HOST}"
+delivery.port = ${exchanger.port}
+[smtp]
+listen = ["127.0.0.1:${port}"]
+${certificate(HOST, Date.now())}`)
+  // Whether something answers at the public port 25 is the test machine's own affair, and its disk as well.
+  const { 'port 25 in': wayIn, disk, ...rest } = found
+  assert.deepEqual(
+    Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
+    [],
+  )
+  assert.equal(Object.keys(rest).length, 11)
+  assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
+  assert.match(disk!.detail, /free at/)
+  assert.equal(code, disk!.status === 'fail' ? 1 : 0)
+  assert.match(text, /^ok {4}port \d+ out +mx\.probe\.test \(127\.0\.0\.1\) answers$/m)
+  assert.match(text, /\d+ ok, \d+ to look at, \d+ to mend\.\n$/)
+})
+
+test('a write-ahead log past 256 MB is named with its mend, and for how long it is held where that is known (D118)', () => {
+  const dir = mkdtempSync(join(folder, 'log-'))
+  writeFileSync(join(dir, 'postrider.db-wal'), '')
+  truncateSync(join(dir, 'postrider.db-wal'), 300 * 1024 * 1024)
+  const config = { ...postrider.appliance.deps.config, data_dir: dir }
+  const found = judgeLog(config, 90_000)
+  assert.deepEqual([found.status, found.detail], ['warn', '315 MB; the oldest state is held for 90 s'])
+  assert.match(found.mend ?? '', /another program/)
+  truncateSync(join(dir, 'postrider.db-wal'), 1024)
+  assert.equal(judgeLog(config).status, 'ok')
+})
+
+test('one of which everything is wrong: each is named with its mend', async () => {
+  ahead = 600_000
+  dns.set('mx.ill.org', 'A', ['127.0.0.9', '1.2.3.4'])
+  dns.set('mx.ill.org', 'TXT', ['v=spf1 ip4:192.0.2.1 -all'])
+  dns.set('9.0.0.127.in-addr.arpa', 'PTR', ['vps-9.cloud.example'])
+  dns.set('4.3.2.1.zen.spamhaus.org', 'A', ['127.0.0.2'])
+  dns.set('4.3.2.1.bl.spamcop.net', 'A', ['127.255.255.254'])
+  const { code, found, text } = await examine(
+    `hostname = "mx.ill.org"
+data_dir = ${JSON.stringify(join(folder, 'not', 'yet'))}
+http.public_url = "http://mx.ill.org"
+[smtp]
+listen = ["127.0.0.1:1"]
+${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
+    'nowhere.test',
+  )
+  ahead = 0
+  assert.equal(code, 1)
+  for (const [check, status, detail, mend] of [
+    ['configuration', 'warn', /public_url is http:/, /https/],
+    ['data directory', 'warn', /does not exist/, /init/],
+    ['certificate', 'fail', /expired/, /Renew/],
+    // A machine that is busy between question and answer moves the figure, either way.
+    ['clock', 'fail', /^(?:5[4-9]|6[0-5])\d\.\d\d s behind/, /NTP/],
+    ['port 25 out', 'fail', /nowhere\.test does not exist/, /DNS/],
+    ['port 25 in', 'warn', /nothing answers at 127\.0\.0\.1:1/, /serve/],
+    ['reverse DNS', 'fail', /127\.0\.0\.9 leads to vps-9\.cloud\.example/, /PTR.*mx\.ill\.org/],
+    ['SPF of HELO', 'fail', /fail for 127\.0\.0\.9/, /v=spf1 a -all/],
+    ['blocklists', 'fail', /^1\.2\.3\.4 on zen\.spamhaus\.org/, /removal/],
+  ] as const) {
+    assert.equal(found[check]!.status, status, check)
+    assert.match(found[check]!.detail, detail, check)
+    assert.match(found[check]!.mend!, mend, check)
+    assert.ok(text.includes(`-> ${found[check]!.mend}`), check)
+  }
+  assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is no entry')
+})
+
+test('what cannot be found out is to be looked at, not well', async () => {
+  dns.set('mx.bare.org', 'A', ['1.2.3.8'])
+  dns.set('8.3.2.1.zen.spamhaus.org', 'A', ['127.255.255.254'])
+  const { found } = await examine(`hostname = "mx.bare.org"
+data_dir = ${JSON.stringify(folder)}
+http.public_url = "https://mx.bare.org"
+smtp.listen = ["127.0.0.1:1"]`)
+  assert.equal(found['blocklists']!.status, 'warn')
+  assert.match(found['SPF of HELO']!.detail, /no SPF record/)
+  assert.match(found['reverse DNS']!.detail, /no name/)
+  assert.match(found['certificate']!.detail, /makes its own/)
+  const other = await examine(`hostname = "mx.bare.org"\n[smtp]\n${certificate('other.org', Date.now())}`)
+  assert.match(other.found['certificate']!.detail, /not for mx\.bare\.org/)
+  assert.match(other.found['certificate']!.mend!, /mx\.bare\.org/)
+})
+
+/** What a list says of the address of a host, and of its test entries. */
+async function listed(zone: string, said: Record<string, readonly string[] | undefined>): Promise<Findings[string]> {
+  dns.set('mx.listed.org', 'A', ['1.2.3.7'])
+  for (const [address, answer] of Object.entries(said))
+    dns.set(`${address.split('.').toReversed().join('.')}.${zone}`, 'A', answer && [...answer])
+  const { found } = await examine(`hostname = "mx.listed.org"\nsmtp.listen = ["127.0.0.1:1"]`)
+  for (const address of Object.keys(said))
+    dns.set(
+      `${address.split('.').toReversed().join('.')}.${zone}`,
+      'A',
+      address === '127.0.0.2' ? ['127.0.0.2'] : undefined,
+    )
+  return found['blocklists']!
+}
+
+for (const [name, zone, said, status, detail] of [
+  ['every list is sound and has no entry', LISTS[0]!, {}, 'ok', /^1\.2\.3\.7 on none of zen/],
+  [
+    'the policy list of ZEN is a listing',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.0.0.11'] },
+    'fail',
+    /^1\.2\.3\.7 on zen\.spamhaus\.org$/,
+  ],
+  [
+    'a code that ZEN does not document is no listing',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.0.0.200'] },
+    'warn',
+    /zen\.spamhaus\.org answers 127\.0\.0\.200, which is not one of its codes/,
+  ],
+  [
+    'a code of another list is no listing',
+    LISTS[1]!,
+    { '1.2.3.7': ['127.0.0.10'] },
+    'warn',
+    /bl\.spamcop\.net answers 127\.0\.0\.10/,
+  ],
+  [
+    'ZEN refuses queries without a key',
+    LISTS[0]!,
+    { '127.0.0.2': ['127.255.255.254'], '127.0.0.1': ['127.255.255.254'], '1.2.3.7': ['127.255.255.254'] },
+    'warn',
+    /^zen\.spamhaus\.org refuses to answer \(127\.255\.255\.254\)$/,
+  ],
+  [
+    'ZEN was asked by a wrong name',
+    LISTS[0]!,
+    { '1.2.3.7': ['127.255.255.252'] },
+    'warn',
+    /refuses to answer \(127\.255\.255\.252\)/,
+  ],
+  [
+    'a list that lists everybody is not believed',
+    LISTS[3]!,
+    { '127.0.0.1': ['127.0.0.2'], '1.2.3.7': ['127.0.0.2'] },
+    'warn',
+    /^psbl\.surriel\.com does not answer properly: it is with 127\.0\.0\.1/,
+  ],
+  [
+    'a list without its test entry is not believed',
+    LISTS[2]!,
+    { '127.0.0.2': undefined },
+    'warn',
+    /^b\.barracudacentral\.org does not answer properly: it is without 127\.0\.0\.2/,
+  ],
+  [
+    'the page of a provider in place of "no such name" is no listing',
+    LISTS[1]!,
+    { '127.0.0.1': ['203.0.113.9'], '1.2.3.7': ['203.0.113.9'] },
+    'warn',
+    /bl\.spamcop\.net answers 203\.0\.113\.9/,
+  ],
+] as const)
+  test(`blocklists: ${name} (RFC 5782 §5)`, async () => {
+    const found = await listed(zone, said)
+    assert.equal(found.status, status, found.detail)
+    assert.match(found.detail, detail)
+  })
+
+test('blocklists are not asked about addresses that are not public', async () => {
+  const own = ['127.0.0.7', '10.1.2.3', '192.168.1.1', '169.254.1.1', '100.64.0.1']
+  dns.set('mx.near.org', 'A', own)
+  const asked = own.slice(0, 4).map((address) => `${address.split('.').toReversed().join('.')}.zen.spamhaus.org`)
+  for (const name of asked) dns.set(name, 'A', ['127.0.0.2'])
+  dns.asked.length = 0
+  const { found } = await examine(`hostname = "mx.near.org"\nsmtp.listen = ["127.0.0.1:1"]`)
+  assert.deepEqual([found['blocklists']!.status, found['blocklists']!.mend], ['ok', null])
+  assert.match(found['blocklists']!.detail, /127\.0\.0\.7.*lists are not asked/)
+  assert.deepEqual(
+    dns.asked.filter((question) => /spamhaus|spamcop|barracuda|surriel/.test(question)),
+    [],
+  )
+})
+
+test('where DNS does not answer, nothing is said to have no record', async () => {
+  dns.set('mx.mute.org', 'A', ['1.2.3.9'])
+  dns.fail(true)
+  const { found } = await examine(`hostname = "mx.mute.org"\ndata_dir = ${JSON.stringify(postrider.dataDir)}
+smtp.listen = ["127.0.0.1:1"]`)
+  dns.fail(false)
+  for (const check of ['reverse DNS', 'blocklists'])
+    assert.deepEqual(
+      [found[check]!.status, found[check]!.detail],
+      ['warn', 'DNS could not be asked about mx.mute.org'],
+      check,
+    )
+  assert.match(found['SPF of HELO']!.detail, /DNS did not answer/)
+})
+
+test('a wrong option is a sentence', async () => {
+  assert.match(await commands.fails('doctor', '--time-server', 'nonsense'), /host:port/)
+  await commands.misused('doctor', 'more')
+})

@@ -1,0 +1,84 @@
+// Lanes learn how many connections an exchanger takes (D64): a refused connection is nobody's attempt while another
+// works.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { Width } from '../../src/delivery/pacing/concurrency.ts'
+import type { TestAppliance } from '../kit/appliance.ts'
+import type { TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf, startSending } from '../mail/mails.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+const { attempted, post, receiver, show } = mailsOf(() => postrider)
+
+before(async () => void ({ exchanger, postrider } = await startSending()))
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const MAILS = 40
+
+for (const [name, most] of [
+  ['one', 1],
+  ['two', 2],
+  ['five', 5],
+] as const)
+  test(`a host that takes ${name} at once gets all mails without waiting, each in one attempt`, async () => {
+    const domain = `takes-${name}.test`
+    receiver(domain)
+    const before = exchanger.heard.length
+    exchanger.script.greeting = (open) => (open > most ? '421 4.7.0 Too many connections' : '220 mx.test ESMTP')
+    const ids = await Promise.all(Array.from({ length: MAILS }, (_, n) => post({ to: `n${n}@${domain}` })))
+    // No clock is turned: nothing waits for a pause.
+    await until(() => exchanger.heard.length === before + MAILS, 'all mails')
+    for (const id of ids) {
+      const { recipients } = await attempted(id, 1)
+      assert.deepEqual([recipients[0]?.status, recipients[0]?.attempts], ['delivered', 1])
+    }
+    exchanger.script.greeting = '220 mx.test ESMTP'
+  })
+
+test('421 in the middle of a session: the mails that were not talked about keep their attempts', async () => {
+  receiver('cuts.test')
+  const before = exchanger.heard.length
+  const seen = new Map<number, number>()
+  // Each connection but the first carries two mails and is then cut.
+  exchanger.script.answer = (command, connection) => {
+    if (!command.startsWith('MAIL') || connection % 3 === 0) return undefined
+    seen.set(connection, (seen.get(connection) ?? 0) + 1)
+    return seen.get(connection)! > 2 ? '421 4.7.0 Enough for now' : undefined
+  }
+  const ids = await Promise.all(Array.from({ length: MAILS }, (_, n) => post({ to: `n${n}@cuts.test` })))
+  await until(() => exchanger.heard.length === before + MAILS, 'all mails')
+  delete exchanger.script.answer
+  for (const id of ids) assert.equal((await attempted(id, 1)).recipients[0]?.attempts, 1)
+})
+
+test('where no connection works the lane pauses, and the mail in hand has had its attempt', async () => {
+  receiver('closed.test')
+  exchanger.script.greeting = () => '421 4.7.0 Not now'
+  const id = await post({ to: 'a@closed.test' })
+  const shown = await attempted(id, 1)
+  assert.equal(shown.recipients[0]?.smtp_code, 421)
+  assert.equal((await show(id)).status, 'queued')
+  exchanger.script.greeting = '220 mx.test ESMTP'
+})
+
+test('refusals together are one event that halves; successes raise slowly; an hour forgets', () => {
+  const width = new Width()
+  assert.equal(width.of(20), 20)
+  width.refused(20, 0)
+  assert.equal(width.of(20), 10)
+  for (let open = 19; open > 10; open--) width.refused(open, 1)
+  assert.equal(width.of(20), 10)
+  width.refused(9, 5000)
+  assert.equal(width.of(20), 4)
+  for (let now = 5000; now < 26_000; now += 100) width.succeeded(now)
+  assert.equal(width.of(20), 6)
+  for (let n = 0; n < 9; n++) width.refused(1, 100_000)
+  assert.equal(width.of(20), 1)
+  assert.equal(width.stale(3_600_000), false)
+  assert.equal(width.stale(3_700_001), true)
+})

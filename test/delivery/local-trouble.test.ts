@@ -1,0 +1,166 @@
+// Local trouble never ends a mail (D72): what this machine fails at is waited out, costs no attempt and shows nobody a
+// path; and what the wire said is kept until the store takes it.
+import assert from 'node:assert/strict'
+import { renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { createLog } from '../../src/base/log.ts'
+import type { Store } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { DAY, mailsOf } from '../mail/mails.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+const lines: string[] = []
+const { attempted, become, post, receiver, show, turnToNext } = mailsOf(() => postrider)
+let rcpt: string | undefined
+let atFinalDot: (() => void) | undefined
+
+before(async () => {
+  const clock = new ManualClock()
+  exchanger = await startTestExchanger({
+    answer: (command) => (command.startsWith('RCPT') ? rcpt : undefined),
+    final: () => {
+      atFinalDot?.()
+      return undefined
+    },
+  })
+  postrider = await startTestAppliance({
+    clock,
+    config: { delivery: { port: exchanger.port } },
+    log: createLog({ clock, level: 'info', form: 'json', write: (line) => void lines.push(line) }),
+  })
+  await postrider.activeDomain('here.test')
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
+const large = `<p>${'x'.repeat(300_000)}</p>`
+
+/** A large mail that was put off once, with the spool away at its next attempt; `back` puts the spool back. */
+async function waiting(to: string): Promise<{ id: string; back: () => void }> {
+  rcpt = '451 4.7.1 later'
+  const id = await post({ to, html: large })
+  await attempted(id, 1)
+  rcpt = undefined
+  const spool = join(postrider.dataDir, 'spool')
+  renameSync(spool, `${spool}.away`)
+  await turnToNext(id)
+  await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+  return { id, back: () => renameSync(`${spool}.away`, spool) }
+}
+
+test('the spool is away: the mail waits without an attempt, says no path, and is sent when it is back', async () => {
+  receiver('away.test')
+  const { id, back } = await waiting('a@away.test')
+  const shown = await show(id)
+  assert.equal(shown.status, 'queued')
+  const [recipient] = shown.recipients
+  assert.equal(recipient?.attempts, 1)
+  assert.match(recipient?.response ?? '', /waits for this server/)
+  assert.doesNotMatch(JSON.stringify(shown), /spool/)
+  const health = await postrider.raw('/health')
+  assert.equal(health.status, 200)
+  assert.equal(health.body.status, 'degraded')
+  assert.doesNotMatch(JSON.stringify(health.body), /\//)
+  assert.ok(lines.some((line) => /"trouble"/.test(line) && /ENOENT/.test(line)))
+  // 10 s, then as long as it has lasted, at most 10 minutes.
+  const waits: number[] = []
+  for (let turns = 0; turns < 10; turns++) {
+    const { next_attempt_at } = (await show(id)).recipients[0]!
+    waits.push(await turnToNext(id))
+    await until(async () => {
+      const now = (await show(id)).recipients[0]!.next_attempt_at
+      return now !== null && now !== next_attempt_at
+    })
+  }
+  assert.deepEqual(
+    waits,
+    [10, 10, 20, 40, 80, 160, 320, 600, 600, 600].map((seconds) => seconds * 1000),
+  )
+  back()
+  await turnToNext(id)
+  const sent = await become(id, 'delivered')
+  assert.equal(sent.recipients[0]?.attempts, 2)
+})
+
+test('trouble that lasts as long as the mail lives: failed then, not rejected', async () => {
+  receiver('long.test')
+  const { id, back } = await waiting('a@long.test')
+  postrider.clock.leap(5 * DAY)
+  await become(id, 'failed')
+  back()
+})
+
+/** Makes every commit of the store fail while `failing()`; `write` and `writeSoon` go through one door. */
+function breakStore(store: Store, failing: () => boolean): () => void {
+  const write = store.write.bind(store)
+  const writeSoon = store.writeSoon.bind(store)
+  const fail = () => Promise.reject(Object.assign(new Error('disk I/O error'), { code: 'SQLITE_IOERR_WRITE' }))
+  store.write = (work) => (failing() ? fail() : write(work)) as never
+  store.writeSoon = (work, patience) => (failing() ? fail() : writeSoon(work, patience)) as never
+  return () => Object.assign(store, { write, writeSoon })
+}
+
+test('a yes that cannot be written is kept and written later: sent once, and the lane claims nothing meanwhile', async () => {
+  receiver('kept.test')
+  const { store } = postrider.appliance.deps
+  let broken = false
+  const mend = breakStore(store, () => broken)
+  atFinalDot = () => (broken = true)
+  const id = await post({ to: 'a@kept.test' })
+  await until(() => heardBy('a@kept.test').length === 1)
+  atFinalDot = undefined
+  await until(() => lines.some((line) => /"trouble"/.test(line) && /database/.test(line)))
+  assert.equal((await show(id)).status, 'queued')
+  assert.equal((await postrider.raw('/health')).body.status, 'degraded')
+  broken = false
+  const other = await post({ to: 'b@kept.test' })
+  postrider.clock.leap(30_000)
+  assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 1)
+  await become(other, 'delivered')
+  assert.equal(heardBy('a@kept.test').length, 1)
+  mend()
+})
+
+test('a database that could not be written is said, and said to be over though nobody writes', async () => {
+  const { store } = postrider.appliance.deps
+  const said = async (status: string) => {
+    postrider.clock.leap(1000)
+    return (await postrider.raw('/health')).body.status === status
+  }
+  // The trouble of other tests is forgotten.
+  postrider.clock.leap(16 * 60_000)
+  await until(() => said('ok'))
+  // What SQLite does on a full disk: it ends the transaction itself.
+  const full = store.write((tx) => {
+    tx.run(raw('rollback'))
+    throw Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
+  })
+  await assert.rejects(full, /full/)
+  await until(() => said('degraded'))
+  const from = postrider.clock.now()
+  await until(() => said('ok'))
+  assert.ok(postrider.clock.now() - from < 60_000)
+})
+
+test('DNS that cannot be asked for want of descriptors: the mail waits without an attempt, and is sent later', async () => {
+  receiver('unasked.test')
+  const { resolver } = postrider.appliance.deps
+  const mx = resolver.mx.bind(resolver)
+  resolver.mx = () => Promise.resolve({ kind: 'failed', reason: 'EMFILE', local: true })
+  const id = await post({ to: 'a@unasked.test' })
+  await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+  assert.equal((await show(id)).recipients[0]?.attempts, 0)
+  assert.equal((await postrider.raw('/health')).body.status, 'degraded')
+  resolver.mx = mx
+  await turnToNext(id)
+  assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 1)
+})

@@ -1,0 +1,78 @@
+// An MCP client that knows nothing but the URL: it discovers, registers, is let in by a person, sends a mail and reads
+// an answer.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { setPassword } from '../../../src/identity/users.ts'
+import { startTestAppliance, type TestAppliance } from '../../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../../kit/exchanger.ts'
+import { oauthProvider } from '../../kit/oauth-client.ts'
+import { Person } from '../../kit/person.ts'
+import { receive } from '../../kit/sender.ts'
+import { until } from '../../kit/until.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let url: string
+const PASSWORD = 'a long enough password'
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  url = `http://127.0.0.1:${postrider.appliance.http.port}`
+  postrider.config.http.public_url = url
+  await postrider.activeDomain('here.test')
+  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
+  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  await setPassword(postrider.appliance.deps, postrider.user.email, PASSWORD)
+})
+after(async () => {
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const REDIRECT = 'http://127.0.0.1:33418/callback'
+
+test('from the URL alone to a mail that arrives and an answer that is read', async () => {
+  const auth = oauthProvider(REDIRECT)
+  const connect = async (): Promise<Client> => {
+    const client = new Client({ name: 'test', version: '1' })
+    await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth }))
+    return client
+  }
+  await assert.rejects(connect())
+  const back = await new Person(url).allow(auth.opened!, postrider.user.email, PASSWORD)
+  assert.equal(back.searchParams.get('iss'), url)
+  const code = back.searchParams.get('code')!
+  const transport = new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+  await transport.finishAuth(code)
+  const client = await connect()
+  const { tools } = await client.listTools()
+  assert.ok(tools.some(({ name }) => name === 'send_email'))
+
+  const sent = await client.callTool({
+    name: 'send_email',
+    arguments: { from: 'me@here.test', to: 'you@there.test', subject: 'From an agent', text: 'Hello.\n\nBye.' },
+  })
+  assert.notEqual(sent.isError, true, JSON.stringify(sent))
+  await until(() => exchanger.heard.length === 1, 'the mail')
+  const { data } = sent.structuredContent as { data: { attributes: { agent_id: string } } }
+  const { client_id } = (await auth.clientInformation())!
+  assert.equal(data.attributes.agent_id, client_id)
+
+  const refused = await client.callTool({
+    name: 'send_email',
+    arguments: { from: 'me@nowhere.test', to: 'you@there.test', subject: 'x', text: 'x' },
+  })
+  assert.equal(refused.isError, true)
+  assert.match(JSON.stringify(refused.content), /not_found/)
+
+  await postrider.api('POST', '/inboxes', {
+    data: { type: 'inboxes', attributes: { name: 'Me', address: 'me@here.test' } },
+  })
+  const { id } = await receive(postrider, { to: 'me@here.test' })
+  const read = await client.callTool({ name: 'get_inbound_email', arguments: { id } })
+  assert.match(JSON.stringify(read.structuredContent), /Hello\./)
+  await client.close()
+})

@@ -1,0 +1,96 @@
+// Which names the operator hears of: each that is to have a certificate, in doctor, in /metrics and by mail; none that
+// nobody wants any more.
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { listNotices } from '../../src/accounts/notices.ts'
+import { DAY, systemClock } from '../../src/base/clock.ts'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
+import { Commands } from '../commands/command.ts'
+import { ManualClock } from '../kit/clock.ts'
+
+const HOST = 'mx.postrider.test'
+const WANTED = [HOST, 'api.postrider.test', 'www.postrider.test']
+/** As makeCertificate gives it. */
+const LIFETIME = 3650 * DAY
+/** Nobody answers there. */
+const ACME = {
+  enabled: true,
+  accept_terms: true,
+  directory: 'https://127.0.0.1:9/directory',
+  listen: ['127.0.0.1:0'],
+  names: ['www.postrider.test'],
+}
+const dataDir = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
+const now = systemClock.now()
+let postrider: TestAppliance
+let commands: Commands
+
+function keep(name: string, left: number): void {
+  const { cert, key } = makeCertificate(name, now + left - LIFETIME)
+  writeFileSync(join(dataDir, 'acme', `${name}.crt`), cert)
+  writeFileSync(join(dataDir, 'acme', `${name}.key`), key)
+}
+
+before(async () => {
+  mkdirSync(join(dataDir, 'acme'), { recursive: true })
+  keep('gone.example', 2 * DAY)
+  keep('api.postrider.test', 2 * DAY)
+  keep(HOST, 3000 * DAY)
+  postrider = await startTestAppliance({
+    dataDir,
+    clock: new ManualClock(now),
+    config: { http: { public_url: 'https://api.postrider.test' }, acme: ACME, notices: { operator: 'op@there.test' } },
+  })
+  const { acme } = postrider.config
+  commands = Commands.beside(
+    postrider,
+    `[acme]\nenabled = true\naccept_terms = true\ndirectory = "${acme.directory}"\n[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`,
+  )
+  await until(() => listNotices(postrider.appliance.deps.store).length > 0, 'the notice')
+})
+after(async () => {
+  await commands.close()
+  await postrider.stop()
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+test('by mail: a certificate that is wanted and ends soon, not one that nobody wants', () => {
+  const subjects = listNotices(postrider.appliance.deps.store).map(({ subject }) => subject)
+  assert.deepEqual(subjects, ['The certificate of api.postrider.test ends in less than 3 days'])
+})
+
+test('/metrics: the end of each name that is wanted, 0 where there is none, and what failed', async () => {
+  const text = await (await fetch(`http://127.0.0.1:${postrider.appliance.http.port}/metrics`)).text()
+  const values = (figure: string): Record<string, number> =>
+    Object.fromEntries(
+      [...text.matchAll(new RegExp(`^${figure}\\{(.*)\\} (.*)$`, 'gm'))].map(([, labels, value]) => [
+        labels,
+        Number(value),
+      ]),
+    )
+  const ends = values('postrider_certificate_end_seconds')
+  assert.deepEqual(Object.keys(ends).toSorted(), [...WANTED.map((name) => `name="${name}"`).toSorted(), 'use="smtp"'])
+  assert.equal(ends['name="www.postrider.test"'], 0)
+  assert.equal(ends[`name="${HOST}"`], ends['use="smtp"'])
+  // The authority does not answer: other names are not asked for at once.
+  assert.deepEqual(values('postrider_certificate_failures_total'), { 'name="api.postrider.test"': 1 })
+})
+
+test('doctor and the console: a finding for each name that is wanted', async () => {
+  const { stdout } = await commands.run(['--json', 'doctor', '--time-server', '127.0.0.1:1', '--probe', 'probe.test'])
+  const shown = JSON.parse(stdout) as { check: string; status: string; detail: string }[]
+  const state = await postrider.appliance.deps.operations.state()
+  for (const findings of [shown, state.findings]) {
+    const of = (check: string) => findings.find((each) => each.check === check)!
+    assert.equal(of('certificate').status, 'ok')
+    assert.equal(of('certificate of api.postrider.test').status, 'warn')
+    assert.match(of('certificate of api.postrider.test').detail, /was not renewed: 127\.0\.0\.1:9 does not answer/)
+    assert.equal(of('certificate of www.postrider.test').status, 'fail')
+    assert.equal(findings.filter(({ check }) => check.startsWith('certificate')).length, WANTED.length)
+  }
+})

@@ -1,0 +1,332 @@
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  closeSync,
+  cpSync,
+  existsSync,
+  ftruncateSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, afterEach, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import Database from 'better-sqlite3'
+import { Space } from '../../src/base/space.ts'
+import { Commands, sentenceOf } from '../commands/command.ts'
+
+// Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having
+// tried.
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-faults-'))
+const good = join(folder, 'good')
+const commands = new Commands(folder)
+let copies = 0
+
+const settings = (dataDir: string) => ({
+  env: { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_HTTP_LISTEN: '127.0.0.1:0', POSTRIDER_SMTP_LISTEN: '127.0.0.1:0' },
+  bare: true,
+})
+const succeeds = async (dataDir: string, ...argv: string[]): Promise<string> => {
+  const { code, stdout, stderr } = await commands.run(argv, settings(dataDir))
+  assert.equal(code, 0, stderr)
+  return stdout
+}
+/** The sentence of a command that fails on this data directory. */
+const fails = async (dataDir: string, ...argv: string[]): Promise<string> =>
+  sentenceOf(await commands.run(argv, settings(dataDir)), argv.join(' '))
+
+before(async () => {
+  await succeeds(good, 'user', 'add', 'ann@owner.test')
+  await succeeds(good, 'domain', 'add', 'here.test', '--user', 'ann@owner.test')
+})
+after(async () => {
+  await commands.close()
+  rmSync(folder, { recursive: true })
+})
+
+/** A copy of a sound data directory, to be spoilt. */
+function copy(): string {
+  const dir = join(folder, `copy-${++copies}`)
+  cpSync(good, dir, { recursive: true })
+  return dir
+}
+
+const digest = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')
+
+/** serve and a command that reads both say one sentence about it, and the files are the same afterwards. */
+async function refusedUntouched(dir: string, about: RegExp): Promise<void> {
+  const files = ['postrider.db', 'instance.key'].map((name) => join(dir, name)).filter(existsSync)
+  const earlier = files.map(digest)
+  for (const argv of [['serve'], ['domain', 'list'], ['domain', 'add', 'new.test', '--user', 'ann@owner.test']])
+    assert.match(await fails(dir, ...argv), about, argv.join(' '))
+  assert.deepEqual(files.map(digest), earlier, 'a file was changed')
+}
+
+/** Overwrites a part of the database. */
+function damage(dir: string, from: number, to: number): void {
+  const file = join(dir, 'postrider.db')
+  const bytes = readFileSync(file)
+  bytes.fill(0xa5, from, Math.min(to, bytes.length))
+  writeFileSync(file, bytes)
+}
+
+describe('the data directory', () => {
+  test('a file in its place', async () => {
+    const file = join(folder, 'file')
+    writeFileSync(file, 'mine')
+    for (const argv of [['serve'], ['user', 'list']]) assert.ok((await fails(file, ...argv)).includes(file))
+    assert.equal(readFileSync(file, 'utf8'), 'mine')
+  })
+
+  test('a file where its parent should be', async () => {
+    const file = join(folder, 'parent')
+    writeFileSync(file, 'mine')
+    assert.ok((await fails(join(file, 'data'), 'serve')).includes(join(file, 'data')))
+    assert.equal(readFileSync(file, 'utf8'), 'mine')
+  })
+
+  test('a directory where the database, the key or the lock should be', async () => {
+    for (const name of ['postrider.db', 'instance.key', 'serve.lock']) {
+      const dir = join(folder, `directory-${name}`)
+      mkdirSync(join(dir, name), { recursive: true })
+      const said = await fails(dir, 'serve')
+      assert.ok(said.includes(join(dir, name)) || said.includes(dir), said)
+    }
+  })
+
+  test('a damaged instance key', async () => {
+    const dir = copy()
+    writeFileSync(join(dir, 'instance.key'), 'not a key\n')
+    await refusedUntouched(dir, /instance\.key/)
+  })
+
+  test('one that may not be written', async (t) => {
+    const dir = copy()
+    try {
+      // Not even root may write through a read-only mount.
+      execFileSync('mount', ['--bind', dir, dir], { stdio: 'ignore' })
+      execFileSync('mount', ['-o', 'remount,bind,ro', dir], { stdio: 'ignore' })
+    } catch {
+      spawnSync('umount', [dir], { stdio: 'ignore' })
+      if (process.getuid?.() === 0) return t.skip('root may not mount here, and nothing else refuses root')
+      execFileSync('chmod', ['-R', 'a-w', dir])
+    }
+    try {
+      await refusedUntouched(dir, /postrider\.db|copy-/)
+    } finally {
+      spawnSync('umount', [dir], { stdio: 'ignore' })
+      execFileSync('chmod', ['-R', 'u+w', dir])
+    }
+  })
+})
+
+describe('the database', () => {
+  test('of a newer version', async () => {
+    const dir = copy()
+    const newer = new Database(join(dir, 'postrider.db'))
+    newer.pragma('user_version = 1000')
+    newer.close()
+    await refusedUntouched(dir, /newer Postrider/)
+  })
+
+  test('that is no database', async () => {
+    const dir = copy()
+    writeFileSync(join(dir, 'postrider.db'), 'These are my notes.\n'.repeat(1000))
+    await refusedUntouched(dir, /postrider\.db is damaged/)
+  })
+
+  test('with a damaged header', async () => {
+    const dir = copy()
+    damage(dir, 0, 16)
+    await refusedUntouched(dir, /postrider\.db is damaged/)
+  })
+
+  test('with a damaged first page', async () => {
+    const dir = copy()
+    damage(dir, 100, 4096)
+    await refusedUntouched(dir, /postrider\.db is damaged/)
+  })
+
+  test('damaged in all that follows the first page', async () => {
+    const dir = copy()
+    damage(dir, 4096, Infinity)
+    await refusedUntouched(dir, /postrider\.db is damaged/)
+  })
+
+  test('damaged in one page that a command reads', async () => {
+    const dir = copy()
+    const file = join(dir, 'postrider.db')
+    const page = readFileSync(file).indexOf('ann@owner.test') & ~4095
+    damage(dir, page, page + 4096)
+    const earlier = digest(file)
+    for (const argv of [
+      ['user', 'list'],
+      ['user', 'add', 'bob@owner.test'],
+      ['token', 'create', '--user', 'ann@owner.test', '--name', 'n', '--scopes', 'all', '--duration', '1_month'],
+    ])
+      assert.match(await fails(dir, ...argv), /postrider\.db is damaged/)
+    assert.equal(digest(file), earlier, 'the file was changed')
+  })
+
+  test('cut off in the middle', async () => {
+    const dir = copy()
+    truncateSync(join(dir, 'postrider.db'), 4096 * 5)
+    await refusedUntouched(dir, /postrider\.db is damaged/)
+  })
+
+  test('locked by another program', async () => {
+    const dir = copy()
+    const other = new Database(join(dir, 'postrider.db'))
+    other.pragma('locking_mode = exclusive')
+    other.exec('begin exclusive')
+    try {
+      assert.match(await fails(dir, 'domain', 'list'), /postrider\.db is locked/)
+    } finally {
+      other.exec('rollback')
+      other.close()
+    }
+    assert.match(await succeeds(dir, 'domain', 'list'), /here\.test/)
+  })
+})
+
+describe('a disk without inodes', () => {
+  test('counts as full: nothing new is accepted, however many octets are free (D73)', (t) => {
+    const dir = join(folder, 'few')
+    mkdirSync(dir)
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,nr_inodes=1100', 'tmpfs', dir], { stdio: 'ignore' }).status)
+      return t.skip('a small disk cannot be mounted here')
+    try {
+      const space = new Space({ dataDir: dir, reserve: () => 1024 })
+      assert.equal(space.low, false)
+      for (let made = 0; made < 200; made++) writeFileSync(join(dir, String(made)), '')
+      assert.equal(space.low, true)
+      assert.ok(space.free > space.reserve)
+    } finally {
+      spawnSync('umount', [dir], { stdio: 'ignore' })
+    }
+  })
+})
+
+describe('a full disk', () => {
+  let mounted: string | undefined
+  before(() => {
+    const dir = join(folder, 'small')
+    mkdirSync(dir)
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', dir], { stdio: 'ignore' }).status === 0)
+      mounted = dir
+  })
+  after(() => {
+    if (mounted) execFileSync('umount', [mounted])
+  })
+  /** Leaves no more than `left` bytes free. */
+  function fill(left: number): void {
+    const filler = openSync(join(mounted!, 'filler'), 'w')
+    let size = 0
+    try {
+      for (;;) size += writeSync(filler, Buffer.alloc(4096))
+    } catch (thrown) {
+      assert.equal((thrown as NodeJS.ErrnoException).code, 'ENOSPC')
+    }
+    ftruncateSync(filler, Math.max(0, size - left))
+    closeSync(filler)
+  }
+
+  // One test's leavings are not the next one's full disk.
+  afterEach(() => {
+    if (mounted) for (const name of readdirSync(mounted)) rmSync(join(mounted, name), { recursive: true })
+  })
+
+  test('stops the making of a data directory', async (t) => {
+    if (!mounted) return t.skip('a small disk cannot be mounted here')
+    fill(32_768)
+    const dir = join(mounted, 'new')
+    assert.ok((await fails(dir, 'serve')).includes(dir))
+    assert.ok((await fails(dir, 'user', 'add', 'bob@owner.test')).includes(dir))
+    rmSync(join(mounted, 'filler'))
+    // What the attempt left does not stand in the way.
+    await succeeds(dir, 'user', 'add', 'bob@owner.test')
+  })
+
+  // With nothing left not even the file's shared memory can be made; with a little more the commit finds no room.
+  for (const left of [0, 40_960])
+    test(`with ${left} bytes left refuses a write with a sentence, and what was kept is whole`, async (t) => {
+      if (!mounted) return t.skip('a small disk cannot be mounted here')
+      const dir = join(mounted, `data-${left}`)
+      cpSync(good, dir, { recursive: true })
+      fill(left)
+      assert.match(await fails(dir, 'domain', 'add', 'new.test', '--user', 'ann@owner.test'), /full/)
+      if (left === 0) assert.match(await fails(dir, 'serve'), /full/)
+      rmSync(join(mounted, 'filler'))
+      const check = new Database(join(dir, 'postrider.db'))
+      assert.equal(check.pragma('integrity_check', { simple: true }), 'ok')
+      check.close()
+      const list = JSON.parse(await succeeds(dir, '--json', 'domain', 'list')) as { name: string }[]
+      assert.deepEqual(
+        list.map(({ name }) => name),
+        ['here.test'],
+      )
+      await succeeds(dir, 'domain', 'add', 'new.test', '--user', 'ann@owner.test')
+    })
+
+  test('under a backup or a restore is what is said, and not that the backup is damaged', async (t) => {
+    if (!mounted) return t.skip('a small disk cannot be mounted here')
+    const zip = join(folder, 'whole.zip')
+    const dir = join(folder, 'backed-up')
+    cpSync(good, dir, { recursive: true })
+    await succeeds(dir, 'backup', zip)
+    fill(131_072)
+    assert.match(await fails(dir, 'backup', join(mounted, 'small.zip')), /has no room for a copy of the database/)
+    const target = join(mounted, 'restored')
+    const said = await fails(target, 'restore', '--without-ledger', zip)
+    assert.match(said, /cannot take what is in the backup \(ENOSPC\)/)
+    assert.ok(said.includes(target))
+    rmSync(join(mounted, 'filler'))
+    await succeeds(target, 'restore', '--without-ledger', zip)
+  })
+
+  test('as the system refuses to let files grow: a sentence, nothing damaged', async () => {
+    const dir = join(folder, 'limited')
+    const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+    // In blocks of 512 octets.
+    const { status, stdout, stderr } = spawnSync(
+      'sh',
+      ['-c', 'ulimit -f 96; exec "$0" "$@"', process.execPath, program, 'user', 'add', 'ann@owner.test'],
+      { encoding: 'utf8', cwd: folder, env: { PATH: process.env['PATH'], ...settings(dir).env } },
+    )
+    sentenceOf({ code: status ?? -1, stdout, stderr })
+    await succeeds(dir, 'user', 'add', 'ann@owner.test')
+    assert.deepEqual(
+      readdirSync(dir).filter((name) => !/^(postrider\.db(-wal|-shm)?|instance\.key)$/.test(name)),
+      [],
+      'something was left behind',
+    )
+  })
+})
+
+describe('settings that only the start can judge', () => {
+  for (const [what, env, about] of [
+    ['an address of another machine', { POSTRIDER_HTTP_LISTEN: '192.0.2.1:0' }, /192\.0\.2\.1:0.*http\.listen/],
+    [
+      'a name that is none',
+      { POSTRIDER_HTTP_LISTEN: 'no.such.host.invalid:0' },
+      /no\.such\.host\.invalid.*http\.listen/,
+    ],
+    ['a DNS server by name', { POSTRIDER_DNS_SERVERS: 'dns.example.org:53' }, /dns\.servers/],
+  ] as const)
+    test(what, async () => {
+      const dir = copy()
+      const given = settings(dir)
+      const said = sentenceOf(await commands.run(['serve'], { ...given, env: { ...given.env, ...env } }))
+      assert.match(said, about)
+    })
+})

@@ -1,0 +1,82 @@
+// What an owner is told each day who asked for it, and where the octets of the data directory are.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { DAY, HOUR } from '../../src/base/clock.ts'
+import { listNotices } from '../../src/accounts/notices.ts'
+import { listUsers, setSummary } from '../../src/identity/users.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf } from '../mail/mails.ts'
+import { Commands } from '../commands/command.ts'
+
+let exchanger: TestExchanger
+let postrider: TestAppliance
+let commands: Commands
+const { become, post, receiver } = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+  commands = Commands.beside(postrider, `[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`)
+  await postrider.activeDomain('here.test')
+  receiver('there.test')
+})
+after(async () => {
+  await commands.close()
+  await exchanger.close()
+  await postrider.stop()
+})
+
+const summaries = () =>
+  listNotices(postrider.appliance.deps.store).filter(({ subject }) => subject.startsWith('Your mail on'))
+/** Turns the clock past midnight UTC, as far as the hour's tidying, and waits until the day was looked at. */
+const nextDay = async (): Promise<void> => {
+  const { appliance, clock } = postrider
+  clock.leap(DAY - (clock.now() % DAY) + HOUR)
+  const midnight = Math.floor(clock.now() / DAY) * DAY
+  await until(() =>
+    listUsers(appliance.deps.store).every((one) => one.summary === 'none' || one.summary_at === midnight),
+  )
+}
+
+test('nobody gets a summary who did not ask; then one each day on which something happened, with what needs attention', async () => {
+  exchanger.script = { answer: (line) => (line.startsWith('RCPT TO:<gone') ? '550 5.1.1 No such user' : undefined) }
+  await become(await post({ to: 'bob@there.test' }), 'delivered')
+  await nextDay()
+  // By the clock of the appliance, which a command does not share.
+  await setSummary(postrider.appliance.deps, 'ann@owner.test', 'daily')
+  await become(await post({ to: 'gone@there.test' }), 'bounced')
+  await become(await post({ to: 'bob@there.test' }), 'delivered')
+  assert.equal(summaries().length, 0)
+  await nextDay()
+  assert.equal(summaries().length, 1)
+  const [{ email, text }] = summaries() as [ReturnType<typeof summaries>[number]]
+  assert.equal(email, 'ann@owner.test')
+  assert.match(text, /here\.test: 1 delivered, 1 bounced \(50\.0 %\), 0 complaints/)
+  assert.match(text, /gone@there\.test \(hard bounce, here\.test\)/)
+  assert.match(text, /Nothing needs attention/)
+  // A quiet day has none; a day with nothing but work for a hand has one.
+  await nextDay()
+  const added = await postrider.api('POST', '/domains', document('domains', { name: 'waiting.test', purpose: 'both' }))
+  assert.equal(added.status, 201)
+  await nextDay()
+  assert.equal(summaries().length, 2)
+  assert.match(summaries()[0]!.text, /The domain waiting\.test is pending/)
+  assert.equal((await commands.json('user', 'set', 'ann@owner.test', '--summary', 'none')).summary, 'none')
+  await nextDay()
+  await become(await post({ to: 'bob@there.test' }), 'delivered')
+  assert.equal(summaries().length, 2)
+})
+
+test('usage: every octet of the database stands with one table; mails cost what they take', async () => {
+  const shown = await commands.json('usage')
+  const table = shown.tables.find((each: { table: string }) => each.table === 'outbound_emails')
+  assert.equal(table.rows, shown.mails)
+  assert.ok(table.octets > table.index_octets && table.index_octets > 0)
+  const sum = shown.kinds.reduce((total: number, { octets }: { octets: number }) => total + octets, 0)
+  assert.equal(sum, shown.octets)
+  assert.equal(shown.per_thousand_mails, Math.round((shown.octets * 1000) / (shown.mails + shown.received)))
+  assert.ok(shown.kinds.some(({ kind }: { kind: string }) => kind === 'webhook deliveries'))
+  assert.match((await commands.run(['usage'])).stdout, /outbound_emails +mails/)
+})

@@ -1,0 +1,140 @@
+// How long events and the deliveries of webhooks are kept (retention.events), and what stays of them: every figure.
+import assert from 'node:assert/strict'
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { DAY, HOUR } from '../../src/base/clock.ts'
+import { appendEvent } from '../../src/store/events.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { until } from '../kit/until.ts'
+import { makeHook } from './hooks.ts'
+import { mailsOf } from '../mail/mails.ts'
+
+let exchanger: TestExchanger
+let hooks: TestReceiver
+let postrider: TestAppliance
+let domain: { id: string; key: number; user_key: number }
+const { become, post, receiver } = mailsOf(() => postrider)
+
+before(async () => {
+  exchanger = await startTestExchanger()
+  hooks = await startTestReceiver()
+  postrider = await startTestAppliance({
+    config: { delivery: { port: exchanger.port }, retention: { events: '90d' }, webhooks: { ca_file: hooks.caFile } },
+  })
+  domain = await postrider.activeDomain('here.test')
+  const tracked = { open_tracking_enabled: true, click_tracking_enabled: true }
+  await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', tracked, { id: domain.id }))
+  receiver('there.test')
+  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
+})
+after(async () => {
+  await exchanger.close()
+  await hooks.close()
+  await postrider.stop()
+})
+
+const ask = <T>(sql: string, ...parameters: unknown[]): T =>
+  postrider.appliance.deps.store.first(raw<T>(sql, parameters))!
+const count = (table: string): number => ask<{ count: number }>(`select count(*) as count from ${table}`).count
+const keyOf = (id: string): number => ask<{ key: number }>('select key from outbound_emails where id = ?', id).key
+const statsOf = async (id: string): Promise<Record<string, unknown>> =>
+  (await postrider.api('GET', `/outbound-emails/${id}/stats`)).body.data.attributes
+const tell = (email: string, type: 'email.opened' | 'email.clicked', data: Record<string, unknown>): Promise<void> =>
+  postrider.appliance.deps.store.write((tx) =>
+    appendEvent(tx, {
+      type,
+      user_key: domain.user_key,
+      domain_key: domain.key,
+      email_key: keyOf(email),
+      data,
+      at: postrider.clock.now(),
+    }),
+  )
+
+test('figures are the same before and after their events are gone, and go on counting', async () => {
+  const read = await post({ to: 'a@there.test', cc: 'b@there.test' })
+  await become(read, 'delivered')
+  exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '550 5.1.1 No such user here' : undefined) }
+  const bounced = await post({ to: 'gone@there.test' })
+  await become(bounced, 'bounced')
+  exchanger.script = {}
+  for (const delivery of [1, 1, 2]) await tell(read, 'email.opened', { delivery, machine: false })
+  await tell(read, 'email.opened', { delivery: 1, machine: true })
+  await tell(read, 'email.clicked', { delivery: 2, machine: false, url: 'https://there.test/' })
+  const figures = [await statsOf(read), await statsOf(bounced)]
+  const { clicks, deliveries, machine_opens, opens, unique_opens } = figures[0]!
+  assert.deepEqual([deliveries, opens, unique_opens, machine_opens, clicks], [2, 3, 2, 1, 1])
+  assert.equal(figures[1]!['bounces'], 1)
+  const events = count('events')
+  postrider.clock.leap(90 * DAY - 2 * HOUR)
+  const young = await post({ to: 'c@there.test' })
+  await become(young, 'delivered')
+  assert.ok(count('events') > events, 'nothing is too old yet')
+  postrider.clock.leap(3 * HOUR)
+  await until(() => count('events') < events, 'old events to go')
+  assert.deepEqual([await statsOf(read), await statsOf(bounced)], figures)
+  assert.equal((await statsOf(young))['deliveries'], 1)
+  assert.ok(count('events') > 0, 'what is younger stays')
+  // The same mail is told of later: its sums grow.
+  await tell(read, 'email.opened', { delivery: 1, machine: false })
+  assert.deepEqual([(await statsOf(read))['opens'], (await statsOf(read))['unique_opens']], [4, 2])
+  postrider.clock.leap(91 * DAY)
+  await until(() => count('events') === 0, 'all events to go')
+  assert.deepEqual([(await statsOf(read))['opens'], (await statsOf(read))['unique_opens']], [4, 2])
+})
+
+test('deliveries of webhooks that have ended go with their attempts; one that still waits for its endpoint stays', async () => {
+  const first = await makeHook(postrider, hooks, domain, ['email.opened'])
+  const second = await makeHook(postrider, hooks, domain, ['email.opened'])
+  hooks.answer = ({ path }, response) => void response.writeHead(path === second.path ? 503 : 200).end()
+  const id = await post({ to: 'd@there.test' })
+  await become(id, 'delivered')
+  await tell(id, 'email.opened', { delivery: 1, machine: false })
+  await first.arrived(1)
+  const open = `select count(*) as count from outbound_webhooks where status in ('pending', 'active')`
+  await until(() => count('webhook_attempts') >= 2 && count('outbound_webhooks') === 2, 'both to be tried')
+  const pending = ask<{ count: number }>(open).count
+  assert.equal(pending, 1, 'the second has no answer')
+  // Only the time of the rows is turned back: the schedule of the endpoint that waits goes on.
+  await postrider.appliance.deps.store.write((tx) =>
+    tx.run(raw('update outbound_webhooks set created_at = created_at - ?', [91 * DAY])),
+  )
+  postrider.clock.leap(HOUR)
+  await until(() => count('outbound_webhooks') === 1, 'the one that ended to go')
+  assert.equal((await second.deliveries()).length, 1)
+  assert.equal((await first.deliveries()).length, 0)
+  assert.equal(
+    ask<{ count: number }>(
+      'select count(*) as count from webhook_attempts where delivery_key not in (select key from outbound_webhooks)',
+    ).count,
+    0,
+  )
+})
+
+test('what is free inside the database goes back to the disk', async () => {
+  const file = join(postrider.dataDir, 'postrider.db')
+  const { store } = postrider.appliance.deps
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `with recursive n(i) as (select 1 union all select i + 1 from n where i < 200)
+         insert into event_sums (email_key, type, delivery, machine, times)
+         select 1000000 + i, hex(zeroblob(20000)), 0, 0, 1 from n`,
+      ),
+    ),
+  )
+  store.checkpoint()
+  const large = statSync(file).size
+  await store.write((tx) => tx.run(raw('delete from event_sums where email_key > 1000000')))
+  store.checkpoint()
+  assert.equal(statSync(file).size, large, 'free inside the file')
+  postrider.clock.leap(HOUR)
+  await until(() => {
+    store.checkpoint()
+    return statSync(file).size < large / 2
+  }, 'the file to shrink')
+})
