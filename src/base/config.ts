@@ -1,6 +1,6 @@
 // The configuration: one TOML file; every key can also be set by the environment variable POSTRIDER_SECTION_KEY, and
 // every key has a default. An unknown key or a wrong value stops the start with the file, the line and one sentence
-// (contract.md).
+// (README.md).
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { parse, TomlError } from 'smol-toml'

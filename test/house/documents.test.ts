@@ -1,8 +1,8 @@
 // The sources of truth lie in the repository: whatever decision, heading of the specification or RFC the code names
 // stands in docs/, and the pages that are made from the code are what it says.
 import assert from 'node:assert/strict'
-import { globSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { rfcPage, rfcPlaces, statesPage, TITLES } from '../../packaging/docs.ts'
 
@@ -55,9 +55,8 @@ describe('documents', () => {
   })
 })
 
-test('src/README.md: each function of a walk stands in its file', () => {
-  const map = readFileSync(join(ROOT, 'src/README.md'), 'utf8')
-  const walks = /\n## Walks\n([\s\S]*?)\n## /.exec(map)![1]!
+test('docs/walks.md: each function of a walk stands in its file', () => {
+  const walks = read('docs/walks.md')
   let file = ''
   let seen = 0
   const faults: string[] = []
@@ -74,4 +73,45 @@ test('src/README.md: each function of a walk stands in its file', () => {
   }
   assert.deepEqual(faults, [])
   assert.ok(seen > 25, String(seen))
+})
+
+test('each folder of src has a README of at most 20 lines, src/README.md leads to it, and the files that they name are there', () => {
+  const folders = readdirSync(join(ROOT, 'src'), { withFileTypes: true }).filter((entry) => entry.isDirectory())
+  const faults: string[] = []
+  for (const { name } of folders) {
+    const page = `src/${name}/README.md`
+    if (!existsSync(join(ROOT, page))) {
+      faults.push(`${page} is missing`)
+      continue
+    }
+    const text = read(page)
+    if (text.split('\n').length > 21) faults.push(`${page} has more than 20 lines`)
+    if (!read('src/README.md').includes(`(${name}/README.md)`)) faults.push(`src/README.md does not lead to ${page}`)
+    for (const [, file] of text.matchAll(/`([a-z0-9/-]+\.ts)`/g))
+      if (!existsSync(join(ROOT, 'src', name, file!)) && !existsSync(join(ROOT, 'src', file!)))
+        faults.push(`${page} names ${file}, which is not there`)
+  }
+  assert.deepEqual(faults, [])
+})
+
+test('what code and documents call a paper lies in the repository, and links lead to files', () => {
+  const faults: string[] = []
+  for (const { file, text } of code) {
+    for (const [, paper] of text.matchAll(/\b([\w./-]+\.md)\b/g))
+      if (![paper!, join(dirname(file), paper!), `docs/${paper}`].some((path) => existsSync(join(ROOT, path))))
+        faults.push(`${file} names ${paper}`)
+    if (file.endsWith('.md'))
+      for (const [, target] of text.matchAll(/\]\(([^)#\s:]+)(?:#[^)]*)?\)/g))
+        if (!existsSync(join(ROOT, dirname(file), target!))) faults.push(`${file} leads to ${target}`)
+  }
+  assert.deepEqual(faults, [])
+})
+
+test('each decision has its date and its status', () => {
+  const page = read('docs/decisions.md')
+  const made = [...page.matchAll(/^- \*\*(D\d+)\b/gm)].map(([, number]) => number)
+  const dated = [...page.matchAll(/^\| (D\d+) [^|]+\| \d{4}-\d\d-\d\d \| (?:in force|replaced by D\d+)/gm)].map(
+    ([, number]) => number,
+  )
+  assert.deepEqual(dated, made)
 })

@@ -178,6 +178,7 @@ describe('the ladder', () => {
 
   test('every folder of src/ has its band, and files lie in folders', () => {
     assertNone(sources.filter(({ folder }) => !(folder in BANDS)).map(({ file }) => file))
+    assertNone(Object.keys(BANDS).filter((folder) => sources.every((source) => source.folder !== folder)))
   })
 
   test('imports stay in the folder or go down, types included', () => {
@@ -508,11 +509,11 @@ describe('files', () => {
     assertNone(sources.filter(({ text }) => !/^(\/\/ \S|\/\*\*?\s)/.test(text)).map(({ file }) => file))
   })
 
-  test('none has more than 300 lines', () => {
+  test('none has more than 450 lines', () => {
     assertNone(
       sources.flatMap(({ file, text }) => {
         const lines = text.split('\n').length - 1
-        return lines > 300 ? [`${file}: ${lines}`] : []
+        return lines > 450 ? [`${file}: ${lines}`] : []
       }),
     )
   })

@@ -26,7 +26,7 @@ packages="$packages mmdebstrap nsd curl iproute2 util-linux"
 packages="$packages chromium chromium-driver"
 # Shells for the completion scripts, and bsdutils for `script`, which gives them a terminal.
 packages="$packages zsh fish bsdutils"
-# Languages in which receivers of webhooks verify signatures: the examples of src/webhooks/README.md run in each.
+# Languages in which receivers of webhooks verify signatures: the examples of docs/webhooks.md run in each.
 packages="$packages golang-go php-cli ruby"
 # What a server writes, syncs and answers, in order.
 packages="$packages strace"

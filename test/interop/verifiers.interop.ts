@@ -1,4 +1,4 @@
-// The verifiers that src/webhooks/README.md gives to receivers, each in its language, before good, bad, stale and
+// The verifiers that docs/webhooks.md gives to receivers, each in its language, before good, bad, stale and
 // malformed requests.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

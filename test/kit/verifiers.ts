@@ -1,9 +1,9 @@
-// The verifiers that src/webhooks/README.md gives to receivers, and the result that each must give for good, bad, stale
+// The verifiers that docs/webhooks.md gives to receivers, and the result that each must give for good, bad, stale
 // and malformed requests.
 import { readFileSync } from 'node:fs'
 import { signatureHeader } from '../../src/webhooks/sign.ts'
 
-const PAGE = new URL('../../src/webhooks/README.md', import.meta.url)
+const PAGE = new URL('../../docs/webhooks.md', import.meta.url)
 
 /** The code of the page in one language, byte for byte. */
 export function snippet(language: string): string {

@@ -13,6 +13,6 @@ for (const type of EVENT_TYPES)
   })
 
 test('the page about webhooks names every event type and what makes it happen', () => {
-  const page = readFileSync(new URL('../../src/webhooks/README.md', import.meta.url), 'utf8')
+  const page = readFileSync(new URL('../../docs/webhooks.md', import.meta.url), 'utf8')
   for (const type of EVENT_TYPES) assert.ok(page.includes(`| \`${type}\` | ${CATALOGUE[type].about} |`), type)
 })

@@ -1,4 +1,4 @@
-// The verifier that src/webhooks/README.md gives in TypeScript. Those in other languages run in test/interop.
+// The verifier that docs/webhooks.md gives in TypeScript. Those in other languages run in test/interop.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
