@@ -6,7 +6,7 @@ import { base32, fromBase32, newId, newSecret } from '../../src/base/ids.ts'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import { Loop } from '../../src/base/loop.ts'
 import { retryDelay } from '../../src/base/retry.ts'
-import { parseDuration, parseSize } from '../../src/base/units.ts'
+import { parseDuration, parseSize } from '../../src/base/config-values.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const TAIL = (1n << 62n) - 1n

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Waiting } from '../../src/inbound/waiting.ts'
+import { Waiting } from '../../src/inbound/reading.ts'
 
 const room = () => 100
 

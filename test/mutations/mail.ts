@@ -1,7 +1,7 @@
 // Parsers of mail that came: structure, header, body, reports, verdicts.
 import { deepEqual } from 'node:assert/strict'
 import { authenticate } from 'mailauth'
-import { isProven } from '../../src/inbound/proof.ts'
+import { isProven } from '../../src/inbound/judge.ts'
 import { parseAddress } from '../../src/message/address.ts'
 import { withoutForged, withoutForgedField } from '../../src/message/authentication.ts'
 import { evidenceOf } from '../../src/message/evidence.ts'
@@ -83,7 +83,7 @@ export const MAIL: Record<string, Parser> = {
     declared: malformed,
   },
   evidence: { files: ['message/evidence.ts'], seeds: bombs, parse: (bytes) => evidenceOf(text(bytes)) },
-  verdicts: { files: ['inbound/judge.ts', 'inbound/proof.ts'], seeds: bombs, parse: (bytes) => judge(bytes) },
+  verdicts: { files: ['inbound/judge.ts', 'inbound/judge.ts'], seeds: bombs, parse: (bytes) => judge(bytes) },
   'records of DNS': {
     files: ['inbound/judge.ts'],
     seeds: of(

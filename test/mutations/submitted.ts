@@ -5,7 +5,7 @@ import { inSevenBits, withShortLines } from '../../src/message/reencode.ts'
 import { relayed } from '../../src/message/relay.ts'
 import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
 import { hasBareLineEnd, StrictStream } from '../../src/smtp/strict-stream.ts'
-import { OctetCheck } from '../../src/submission/octets.ts'
+import { OctetCheck } from '../../src/submission/reception.ts'
 import { around, bombs, both, of, text, type Parser } from './parser.ts'
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
@@ -66,7 +66,7 @@ export const SUBMITTED: Record<string, Parser> = {
     declared: (thrown) => thrown instanceof Error && thrown.message === 'Command line too long',
   },
   'octets of a message': {
-    files: ['submission/octets.ts'],
+    files: ['submission/reception.ts'],
     seeds: of('a\r\n', '\r', 'a', '\0'),
     parse(bytes) {
       const check = new OctetCheck()
