@@ -83,7 +83,7 @@ export const MAIL: Record<string, Parser> = {
     declared: malformed,
   },
   evidence: { files: ['message/evidence.ts'], seeds: bombs, parse: (bytes) => evidenceOf(text(bytes)) },
-  verdicts: { files: ['inbound/judge.ts', 'inbound/judge.ts'], seeds: bombs, parse: (bytes) => judge(bytes) },
+  verdicts: { files: ['inbound/judge.ts'], seeds: bombs, parse: (bytes) => judge(bytes) },
   'records of DNS': {
     files: ['inbound/judge.ts'],
     seeds: of(
