@@ -4,7 +4,7 @@ import { DAY, MINUTE } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, sql } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export type Notice = RowOf<'notices'>
 

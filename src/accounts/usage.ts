@@ -5,7 +5,7 @@ import { refuse } from '../base/errors.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { planNameOf, planOf } from '../identity/plan.ts'
 
 const APPROACHING = 0.8

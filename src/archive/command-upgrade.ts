@@ -4,7 +4,7 @@ import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { openInstance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
-import { migrations } from '../store/migrations.ts'
+import { migrations } from '../schema/migrations.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export type Audience = RowOf<'audiences'>
 

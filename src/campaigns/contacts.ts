@@ -9,7 +9,7 @@ import { comparableOf } from '../message/address.ts'
 import { suppress, takeAll } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Audience } from './audiences.ts'
 
 export type Contact = RowOf<'contacts'>

@@ -11,7 +11,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Audience } from './audiences.ts'
 import { dropQueued, holdQueued, releaseQueued } from '../mail/bulk.ts'
 

@@ -1,6 +1,7 @@
-// Erases an address from contacts, and from the texts of contacts, audiences and campaigns.
+// Erases the contacts with an address, and the address from senders of campaigns. Marks in the other texts of contacts,
+// audiences and campaigns follow from their description (schema/campaigns.ts).
 import type { Tx } from '../store/database.ts'
-import { names, redacting, sliceEnd, type Erasing, type Step } from '../store/erasing.ts'
+import { names, sliceEnd, type Erasing, type Step } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 /** Deletes the contacts with the address, in every audience. */
@@ -8,8 +9,6 @@ export function forgetContacts(tx: Tx, { address, userKey }: Erasing): void {
   tx.run(raw('delete from contacts where user_key = ? and email = ?', [userKey, address]))
 }
 
-export const forgetInContacts = redacting('contacts', ['name', 'preferences', 'custom_fields'])
-export const forgetInAudiences = redacting('audiences', ['name', 'description'])
 /** A campaign that may still send gets a working sender address of its domain instead of a mark. */
 export const forgetSenders: Step = (tx, { address, userKey }, after) => {
   const end = sliceEnd(tx, { table: 'campaigns', userKey, after })
@@ -27,14 +26,3 @@ export const forgetSenders: Step = (tx, { address, userKey }, after) => {
   }
   return end
 }
-
-export const forgetInCampaigns = redacting('campaigns', [
-  'name',
-  'subject',
-  'body_html',
-  'body_text',
-  'from_address',
-  'reply_to',
-  'test_recipient_email',
-  'failure',
-])

@@ -21,7 +21,7 @@ import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { digestNumber, isIntact } from '../store/digests.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Lead } from './queued-ahead.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
 

@@ -4,7 +4,7 @@ import type { Content } from '../message/rendered.ts'
 import { cutTemplate, strayBraces, valueOf, type Values } from '../message/template.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export { valuesOf } from '../message/identity.ts'
 

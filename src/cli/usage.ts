@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { OWNERS, type TableName } from '../store/tables.ts'
+import { TABLES, type TableName } from '../schema/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
@@ -92,8 +92,8 @@ function tablesOf(reader: Reader): TableUsage[] {
   )
   return rows.map(({ index_octets, octets, owner }) => ({
     table: owner,
-    kind: (isNameIn(OWNERS, owner) ? KINDS[owner] : undefined) ?? 'else',
-    rows: isNameIn(OWNERS, owner) ? countOf(reader, owner) : 0,
+    kind: (isNameIn(TABLES, owner) ? KINDS[owner] : undefined) ?? 'else',
+    rows: isNameIn(TABLES, owner) ? countOf(reader, owner) : 0,
     octets,
     index_octets,
   }))

@@ -9,7 +9,7 @@ import type { Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { judgeDmarc, reportsTo } from './dmarc.ts'
 import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
 

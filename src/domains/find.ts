@@ -2,7 +2,7 @@
 import type { Reader } from '../store/database.ts'
 import { toAscii } from '../message/address.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export type Domain = RowOf<'domains'>
 

@@ -10,7 +10,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { pemOf } from '../base/certificate.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export type DkimKey = RowOf<'dkim_keys'>
 export const KEY_RETENTION = 7 * DAY

@@ -7,7 +7,7 @@ import { newId } from '../base/ids.ts'
 import type { Answer, Mx, Resolver } from '../net/resolver.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc, reportsTo } from './dmarc.ts'
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 

@@ -5,7 +5,7 @@ import { newId } from '../base/ids.ts'
 import { isObject, textsOf } from '../base/json.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Allowed } from './oauth-allowed.ts'
 
 export type OauthClient = RowOf<'oauth_clients'>

@@ -6,7 +6,7 @@ import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { newId, newSecret } from '../base/ids.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { OauthClient } from './oauth-clients.ts'
 
 const CODE_LIFE = MINUTE

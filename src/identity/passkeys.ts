@@ -10,7 +10,7 @@ import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { User } from './users.ts'
 
 export type Passkey = RowOf<'passkeys'>

@@ -7,7 +7,7 @@ import { newId, newSecret } from '../base/ids.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Scope } from './scopes.ts'
 
 export type Token = RowOf<'tokens'>

@@ -7,7 +7,7 @@ import { newId } from '../base/ids.ts'
 import { parseAddress } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { endSessions } from './sessions.ts'
 
 export type User = RowOf<'users'>

@@ -19,7 +19,6 @@ interface Stored {
 
 const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
 
-export const forgetInInboxes = redacting('inboxes', ['name'])
 /** Erases the addresses of removed inboxes; the address of an active inbox belongs to the account itself. */
 export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')
 

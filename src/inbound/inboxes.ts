@@ -7,7 +7,7 @@ import { reissueRecords } from '../domains/issue.ts'
 import type { RecordsConfig } from '../domains/records.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { inboxAddress } from './recipients.ts'
 
 export type Inbox = RowOf<'inboxes'>

@@ -15,7 +15,7 @@ import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { Intake, type Held } from '../store/intake.ts'
 import type { Spool } from '../store/spool.ts'
-import type { NewRow } from '../store/tables.ts'
+import type { NewRow } from '../schema/tables.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 

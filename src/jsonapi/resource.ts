@@ -12,7 +12,7 @@ import type { Code } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
-import type { TableName } from '../store/tables.ts'
+import type { TableName } from '../schema/tables.ts'
 
 /** The conversion of a column's value to JSON. */
 export type Kind = 'plain' | 'time' | 'json' | 'flag'

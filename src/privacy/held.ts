@@ -1,13 +1,15 @@
 // The columns in which an account may hold a recipient's address. They show whether an account has data about a
 // recipient, and are searched when a ledger names addresses only by hash. The scrub searches more: files, and names
 // that people chose for audiences, agents and the like.
+import { namesIn } from '../base/one-of.ts'
 import { comparableOf } from '../message/address.ts'
+import { columnsOf, ownedBy, TABLES, type TableName } from '../schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 interface Place {
-  table: string
+  table: TableName
   /** The column that orders the rows of the table. */
   key: string
   columns: readonly string[]
@@ -15,33 +17,10 @@ interface Place {
   owned: string
 }
 
-const OWN = 'user_key = ?'
-const OF_MAIL = 'email_key in (select key from outbound_emails where user_key = ?)'
-const OF_MESSAGE = 'message_key in (select message_key from inbound_emails where user_key = ?)'
-
-const PLACES: readonly Place[] = [
-  { table: 'contacts', key: 'key', columns: ['email', 'name', 'preferences', 'custom_fields'], owned: OWN },
-  { table: 'suppressions', key: 'key', columns: ['email'], owned: OWN },
-  { table: 'outbound_emails', key: 'key', columns: ['to', 'cc', 'bcc', 'reply_to', 'subject'], owned: OWN },
-  { table: 'deliveries', key: 'key', columns: ['address', 'response'], owned: OF_MAIL },
-  { table: 'outbound_bodies', key: 'email_key', columns: ['content'], owned: OF_MAIL },
-  {
-    table: 'inbound_emails',
-    key: 'key',
-    columns: ['sender', 'from', 'to', 'cc', 'reply_to', 'subject', 'reason'],
-    owned: OWN,
-  },
-  { table: 'inbound_bodies', key: 'message_key', columns: ['headers', 'text', 'html'], owned: OF_MESSAGE },
-  {
-    table: 'campaigns',
-    key: 'key',
-    columns: ['subject', 'body_html', 'body_text', 'test_recipient_email'],
-    owned: OWN,
-  },
-  { table: 'events', key: 'key', columns: ['data'], owned: OWN },
-  { table: 'outbound_webhooks', key: 'key', columns: ['payload', 'response_body', 'reason'], owned: OWN },
-  { table: 'notices', key: 'key', columns: ['subject', 'text', 'response'], owned: OWN },
-]
+const PLACES: readonly Place[] = namesIn(TABLES).flatMap((table) => {
+  const columns = columnsOf(table, ({ held }) => held === true)
+  return columns.length === 0 ? [] : [{ table, key: TABLES[table].by ?? 'key', columns, owned: ownedBy(table) }]
+})
 
 /** Rows that are read at once, before other work can run. */
 const AT_ONCE = 1000

@@ -10,7 +10,7 @@ import { recipientHash } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { holdsAddress } from './held.ts'
 import { enter } from './ledger.ts'
 

@@ -6,25 +6,16 @@ import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { forgetInNotices, forgetInTokens } from '../accounts/forget.ts'
-import {
-  forgetContacts,
-  forgetInAudiences,
-  forgetInCampaigns,
-  forgetInContacts,
-  forgetSenders,
-} from '../campaigns/forget.ts'
-import { forgetInRecords } from '../domains/forget.ts'
-import { forgetInInbound, forgetInInboxes, forgetInOldInboxes, unreadNames } from '../inbound/forget.ts'
+import { forgetContacts, forgetSenders } from '../campaigns/forget.ts'
+import { forgetInInbound, forgetInOldInboxes, unreadNames } from '../inbound/forget.ts'
 import { forgetInBodies, forgetInMails, underWay, type Forgotten } from '../mail/forget.ts'
 import { forgetInAgents } from '../reputation/forget.ts'
 import { forgetInSuppressions } from '../suppressions/forget.ts'
 import type { Store } from '../store/database.ts'
-import { betrays, markOf, type Erasing, type Step } from '../store/erasing.ts'
-import { forgetInEvents } from '../store/forget-events.ts'
+import { betrays, markingSteps, markOf, type Erasing, type Step } from '../store/erasing.ts'
 import { removeCopies } from '../store/open.ts'
 import { QUARANTINE, type Spool } from '../store/spool.ts'
-import { forgetInAttempts, forgetInPushed, forgetInWebhooks } from '../webhooks/forget.ts'
+import { forgetInPushed } from '../webhooks/forget.ts'
 
 export interface ScrubDeps {
   store: Store
@@ -57,21 +48,8 @@ export interface Scrubbed {
   left: string[]
 }
 
-const STEPS: readonly Step[] = [
-  forgetInContacts,
-  forgetInAudiences,
-  forgetSenders,
-  forgetInCampaigns,
-  forgetInInboxes,
-  forgetInOldInboxes,
-  forgetInTokens,
-  forgetInRecords,
-  forgetInWebhooks,
-  forgetInPushed,
-  forgetInAttempts,
-  forgetInNotices,
-  forgetInEvents,
-]
+// Steps of an owner come first: a sender that is still needed must not become a mark.
+const STEPS: readonly Step[] = [forgetSenders, forgetInOldInboxes, forgetInPushed, ...markingSteps]
 
 /** Erases the address, some rows in each transaction, so that other writes are not delayed. */
 export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {

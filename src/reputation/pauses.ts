@@ -2,7 +2,7 @@
 import { refuse } from '../base/errors.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 export type Agent = RowOf<'agents'>
 

@@ -14,7 +14,7 @@ import { LogWatch, progressOf, truncated } from './log.ts'
 import { Presence } from './presence.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
-import type { TableName } from './tables.ts'
+import type { TableName } from '../schema/tables.ts'
 import type { Reader, Tx } from './tx.ts'
 
 export type { Change, Reader, Tx } from './tx.ts'

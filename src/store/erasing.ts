@@ -3,6 +3,8 @@
 // Guarantees: only the whole address matches, not a part of a longer one (xann@there.test, ann@there.test.example).
 import { domainToUnicode } from 'node:url'
 import { jsonOf } from '../base/json.ts'
+import { namesIn } from '../base/one-of.ts'
+import { columnsOf, ownedBy, TABLES, type TableName } from '../schema/tables.ts'
 import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
 
@@ -189,12 +191,11 @@ export const holds = (column: string): string => `instr(lower(${column}), ?) > 0
 
 /** Rows that one transaction reads. */
 const AT_ONCE = 500
-const OWNED = 'user_key = ?'
 
 /** A part of an account's rows: at most `most` rows with keys above `after`. */
 interface Slice {
-  table: string
-  /** A condition of SQL that holds for the account's rows; its one parameter is the key of the user. */
+  table: TableName
+  /** SQL for the account's rows, as in the description of a table. */
   owned?: string
   userKey: number
   after: number
@@ -204,7 +205,7 @@ interface Slice {
 /** The last key of a slice; null when it has no row. */
 export function sliceEnd(
   reader: Reader,
-  { after, most = AT_ONCE, owned = OWNED, table, userKey }: Slice,
+  { after, most = AT_ONCE, table, owned = ownedBy(table), userKey }: Slice,
 ): number | null {
   return reader.first(
     raw<{ last: number | null }>(
@@ -217,8 +218,8 @@ export function sliceEnd(
 /** One step through a table. Returns the key from which the next step goes on, null at the end. */
 export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
 
-/** A step that replaces the address by the mark in the given columns of an account's rows. */
-export function redacting(table: string, columns: readonly string[], owned = OWNED): Step {
+/** A step that replaces the address by the mark in columns of an account's rows. */
+export function redacting(table: TableName, columns: readonly string[], owned = ownedBy(table)): Step {
   const quoted = columns.map((name) => `"${name}"`)
   return (tx, erasing, after) => {
     const { address, userKey } = erasing
@@ -242,6 +243,12 @@ export function redacting(table: string, columns: readonly string[], owned = OWN
     return end
   }
 }
+
+/** The steps for every column that is described as marked. */
+export const markingSteps: readonly Step[] = namesIn(TABLES).flatMap((table) => {
+  const columns = columnsOf(table, ({ person }) => person === 'mark')
+  return columns.length === 0 ? [] : [redacting(table, columns)]
+})
 
 /** A query that uses an account and an address several times, as `asked.user`, `asked.address` and `asked.needle`. */
 export const about = <Row>(sql: string, userKey: number, address: string): Query<Row> =>

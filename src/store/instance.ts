@@ -10,7 +10,7 @@ import { scanLog, type LogDamage } from './log-scan.ts'
 import { DATABASE, openStore, type OpenOptions } from './open.ts'
 import { QUARANTINE } from './spool.ts'
 import { raw } from './query.ts'
-import type { RowOf } from './tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 /** The other files of an installation in its data directory, beside the database. */
 const LEDGER = 'erasures.ledger'

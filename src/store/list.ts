@@ -4,7 +4,7 @@
 // offset: rows that are added or deleted meanwhile neither repeat nor hide other rows.
 import type { Reader } from './database.ts'
 import { raw } from './query.ts'
-import type { RowOf, TableName } from './tables.ts'
+import type { RowOf, TableName } from '../schema/tables.ts'
 
 export interface Order {
   column: string

@@ -8,7 +8,7 @@ import { worksAsOwner } from '../base/ownership.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
-import { migrations } from './migrations.ts'
+import { migrations } from '../schema/migrations.ts'
 
 export const BUSY_TIMEOUT = 5000
 export const DATABASE = 'postrider.db'

@@ -5,7 +5,7 @@
 //     db.updateTable('deliveries').set({ updated_at: arg.at }).where('key', '=', arg.key))
 //   tx.run(settle({ key: 1, at: 2 }))
 import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
-import type { Tables } from './tables.ts'
+import type { Tables } from '../schema/tables.ts'
 
 /** A piece of SQL inside a built query, when the builder cannot express it. */
 export { sql } from 'kysely'

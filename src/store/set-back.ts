@@ -1,54 +1,9 @@
 // What a clock that was wrong left in the tables, and how it is put right (D120). A clock that runs ahead makes waits
 // and lifetimes that lie far in the future once it is set back; a start long after the last sign of life must not end
 // the lifetime of mail that nobody could try meanwhile.
-import { DAY, HOUR, MINUTE } from '../base/clock.ts'
+import { COLUMNS } from '../schema/tables.ts'
 import type { Tx } from './database.ts'
 import { raw } from './query.ts'
-
-/**
- * Times until which something waits: moved earlier by as much as the clock was set back, never before now. What was due
- * under the clock that ran ahead has been done.
- */
-export const WAITS = [
-  'outbound_webhooks.next_attempt_at',
-  'webhooks.held_until',
-  'inbound_messages.next_attempt_at',
-  'privacy_requests.next_attempt_at',
-  'notices.next_attempt_at',
-  'domains.next_check_at',
-  'agents.next_slot_at',
-  'sign_in_links.expires_at',
-  'oauth_grants.code_expires_at',
-] as const
-
-/** Ends that lie at most this far (ms) from now, whenever they were made. */
-export const ENDS = [
-  ['deliveries.leased_until', 4 * HOUR, 'true'],
-  ['outbound_webhooks.leased_until', MINUTE, 'true'],
-  ['oauth_tokens.expires_at', HOUR, `kind = 'access'`],
-  ['oauth_tokens.expires_at', 90 * DAY, `kind = 'refresh'`],
-  ['oauth_clients.fresh_until', DAY, 'true'],
-  ['suppressions.expires_at', 30 * DAY, `reason = 'soft_bounce'`],
-] as const
-
-/** Moments that have passed, so that none of them lies ahead. */
-export const MOMENTS = [
-  'sessions.created_at',
-  'sessions.seen_at',
-  'tokens.last_used_at',
-  'soft_bounces.at',
-  'deliveries.delayed_at',
-  'deliveries.trouble_since',
-  'domains.status_at',
-  'domains.poll_from',
-  'domains.missing_since',
-  'agents.status_at',
-] as const
-
-/** What is only remembered: it is forgotten when it was learned in the future. */
-const REMEMBERED = ['learned_lanes.learned_at', 'sts_policies.fetched_at'] as const
-
-const parts = (name: string): [table: string, column: string] => name.split('.') as [string, string]
 
 export interface SetBack {
   now: number
@@ -70,15 +25,15 @@ export function bringBack(tx: Tx, { by, lifetime, now }: SetBack): number {
       [limit, now, now, by, limit, limit, by, now],
     ),
   )
-  for (const [table, column] of by > 0 ? WAITS.map(parts) : [])
-    tx.run(raw(`update ${table} set ${column} = max(?, ${column} - ?) where ${column} > ?`, [now, by, now]))
-  for (const [name, length, where] of ENDS) {
-    const [table, column] = parts(name)
-    tx.run(raw(`update ${table} set ${column} = ? where ${where} and ${column} > ?`, [now + length, now + length]))
-  }
-  for (const [table, column] of MOMENTS.map(parts))
-    tx.run(raw(`update ${table} set ${column} = ? where ${column} > ?`, [now, now]))
-  for (const [table, column] of REMEMBERED.map(parts)) tx.run(raw(`delete from ${table} where ${column} > ?`, [now]))
+  // What was due under the clock that ran ahead has been done: nothing is moved to before now.
+  for (const { ahead, name, table } of COLUMNS)
+    if (ahead === 'wait' && by > 0)
+      tx.run(raw(`update ${table} set ${name} = max(?, ${name} - ?) where ${name} > ?`, [now, by, now]))
+    else if (ahead === 'past') tx.run(raw(`update ${table} set ${name} = ? where ${name} > ?`, [now, now]))
+    else if (ahead === 'forget') tx.run(raw(`delete from ${table} where ${name} > ?`, [now]))
+    else if (typeof ahead === 'object')
+      for (const { where = 'true', within } of ahead)
+        tx.run(raw(`update ${table} set ${name} = ? where ${where} and ${name} > ?`, [now + within, now + within]))
   return changes
 }
 

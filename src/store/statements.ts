@@ -5,7 +5,7 @@ import { StatementEffects, type Effects } from './statement-tables.ts'
 import { Facts } from './row-cache.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
-import type { TableName } from './tables.ts'
+import type { TableName } from '../schema/tables.ts'
 
 /** Called after every statement with its text, the number of rows that it returned, and the number that it changed. */
 export type Watch = (sql: string, read: number, written: number) => void

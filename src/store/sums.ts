@@ -1,6 +1,6 @@
 // Sums that many writes add to, such as deliveries by hour and domain. The amounts that the writes of one transaction
 // add are collected and written once, by one statement for each table, before the transaction ends.
-import type { TableName } from './tables.ts'
+import type { TableName } from '../schema/tables.ts'
 
 export interface SumTable {
   table: TableName

@@ -1,7 +1,7 @@
 // The access of other code to the store: reading, and writing inside a transaction.
 import type { Compiled, Runnable } from './query.ts'
 import type { SumTable } from './sums.ts'
-import type { TableName } from './tables.ts'
+import type { TableName } from '../schema/tables.ts'
 
 export interface Reader {
   /** All rows of a query. Throws the error of SQLite. */

@@ -4,7 +4,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { comparable, erasedForm } from '../base/recipient-hash.ts'
 import type { Reader } from '../store/database.ts'
 import { db, sql, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 
 type Suppression = RowOf<'suppressions'>

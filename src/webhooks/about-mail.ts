@@ -1,7 +1,7 @@
 // Deliveries of events about one mail, found by the column `about`.
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 
 /** The value of `about`: events about one mail are delivered in order. */
 export const aboutMail = (emailKey: number): string => `mail ${emailKey}`

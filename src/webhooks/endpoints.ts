@@ -12,7 +12,7 @@ import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { move, moveAll } from '../store/move.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { beginHere } from './cursor.ts'
 import { hintOf, newSecret } from './sign.ts'
 

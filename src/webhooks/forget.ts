@@ -1,17 +1,10 @@
-// Erases an address from payloads sent to endpoints, from their answers, and from the names of endpoints. Text that a
-// payload quotes from a mail is removed when the mail itself was erased.
+// Erases an address from payloads sent to endpoints and from their answers. Text that a payload quotes from a mail is
+// removed when the mail itself was erased.
 import { jsonOf } from '../base/json.ts'
 import type { EventType } from '../states/events.ts'
-import { holds, names, needleOf, redact, redacting, redactMailboxes, sliceEnd } from '../store/erasing.ts'
+import { holds, names, needleOf, redact, redactMailboxes, sliceEnd } from '../store/erasing.ts'
 import type { Erasing, Step } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
-
-export const forgetInWebhooks = redacting('webhooks', ['name', 'url', 'disabled_reason'])
-export const forgetInAttempts = redacting(
-  'webhook_attempts',
-  ['response_body', 'reason'],
-  'delivery_key in (select key from outbound_webhooks where user_key = ?)',
-)
 
 interface Pushed {
   key: number

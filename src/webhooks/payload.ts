@@ -4,7 +4,7 @@ import { iso } from '../base/clock.ts'
 import { identityOf, taggedOf } from '../message/identity.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { inboundData } from './inbound-payload.ts'
 
 type Event = RowOf<'events'>

@@ -7,7 +7,7 @@ import { textsOf } from '../base/json.ts'
 import { isNameIn } from '../base/one-of.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { webhookByKey } from './endpoints.ts'
 import { SAMPLES } from './samples.ts'
 

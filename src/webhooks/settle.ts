@@ -8,7 +8,7 @@ import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import type { Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../store/tables.ts'
+import type { RowOf } from '../schema/tables.ts'
 import { holdWaiting, webhookByKey, type Webhook } from './endpoints.ts'
 import type { Response } from './post.ts'
 

@@ -9,7 +9,7 @@ import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { findMails, showQueued } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
-import type { RowOf } from '../../src/store/tables.ts'
+import type { RowOf } from '../../src/schema/tables.ts'
 import { payloadOf } from '../../src/webhooks/payload.ts'
 
 let exchanger: TestExchanger

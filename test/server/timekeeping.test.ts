@@ -9,7 +9,6 @@ import { readSign } from '../../src/base/doubt.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { judgeDate } from '../../src/checks/doctor-machine.ts'
 import { raw } from '../../src/store/query.ts'
-import { ENDS, MOMENTS, WAITS } from '../../src/store/set-back.ts'
 import { tidy } from '../../src/server/tidy.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -170,39 +169,6 @@ test('a date that jumps ahead while the server runs fails no mail, and is doubte
       assert.equal(waiting(postrider).expires_at, before + 4 * DAY + SECOND)
       await until(async () => (await health(postrider)).status === 'degraded', 'the doubt')
       assert.notEqual(readSign(dataDir)!.doubted, null)
-    } finally {
-      await postrider.stop()
-    }
-  }))
-
-/** Times that a clock which was set back does no harm by, with the reason. */
-const HARMLESS: Record<string, string> = {
-  'deliveries.next_attempt_at': 'brought back by a statement of its own',
-  'deliveries.expires_at': 'brought back by a statement of its own',
-  'learned_lanes.paused_until': 'read only beside learned_at',
-  'sts_policies.expires_at': 'forgotten with fetched_at',
-  'tokens.expires_at': 'months, and shown to whoever made it',
-  'campaigns.scheduled_at': 'chosen by a person',
-  'users.downgrade_at': 'chosen by a person',
-  'dkim_keys.erase_at': 'a key is kept longer',
-  'webhooks.previous_until': 'the former secret signs longer',
-}
-
-test('every column with a due time or an end is put right after a set-back, or does no harm (D120)', () =>
-  inFolder(async (dataDir) => {
-    const postrider = await startTestAppliance({ dataDir })
-    try {
-      const columns = postrider.appliance.deps.store.all(
-        raw<{ name: string }>(
-          `select t.name || '.' || c.name as name from sqlite_schema t, pragma_table_info(t.name) c where t.type = 'table'
-           and (c.name glob '*_until' or c.name in ('next_attempt_at', 'expires_at', 'next_check_at', 'next_slot_at', 'scheduled_at', 'downgrade_at', 'erase_at', 'code_expires_at'))`,
-        ),
-      )
-      const known = new Set<string>([...WAITS, ...MOMENTS, ...ENDS.map(([name]) => name), ...Object.keys(HARMLESS)])
-      assert.deepEqual(
-        columns.map(({ name }) => name).filter((name) => !known.has(name)),
-        [],
-      )
     } finally {
       await postrider.stop()
     }

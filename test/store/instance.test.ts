@@ -27,7 +27,7 @@ import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { openInstance, setAside, type Instance } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { explainedFile } from '../../src/store/open.ts'
-import { migrations } from '../../src/store/migrations.ts'
+import { migrations } from '../../src/schema/migrations.ts'
 import { raw } from '../../src/store/query.ts'
 import { ManualClock } from '../kit/clock.ts'
 

@@ -28,11 +28,11 @@ import { openStore } from '../../src/store/open.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { findByKeys, findOwned, listPage, placeOf, type ListQuery, type Order } from '../../src/store/list.ts'
 import { takeLock } from '../../src/store/lock.ts'
-import { migrations } from '../../src/store/migrations.ts'
+import { migrations } from '../../src/schema/migrations.ts'
 import { move } from '../../src/store/move.ts'
 import { db, raw, statement } from '../../src/store/query.ts'
 import { Spool, SPOOL_ABOVE } from '../../src/store/spool.ts'
-import { OWNERS } from '../../src/store/tables.ts'
+import { TABLES } from '../../src/schema/tables.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'postrider-store-'))
 after(() => rmSync(root, { recursive: true }))
@@ -351,7 +351,7 @@ describe('the file', () => {
       tables.filter(({ strict, type }) => strict !== 1 || type !== 'table').map(({ name }) => name),
       [],
     )
-    assert.deepEqual(tables.map(({ name }) => name).sort(), Object.keys(OWNERS).sort())
+    assert.deepEqual(tables.map(({ name }) => name).sort(), Object.keys(TABLES).sort())
     await assert.rejects(
       store.write((tx) =>
         tx.run(

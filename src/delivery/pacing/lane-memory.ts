@@ -4,7 +4,7 @@ import { HOUR, SECOND, type Cancel, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 import { domainOf, isBulk } from '../../message/lane-names.ts'
 
 export type LearnedLane = RowOf<'learned_lanes'>

@@ -1,7 +1,7 @@
 // Puts a recipient of a mail into the queue.
 import type { Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 
 export interface NewDelivery {
   email_key: number

@@ -5,7 +5,7 @@
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, raw } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 
 export interface Attempt {
   /** Recipient. */

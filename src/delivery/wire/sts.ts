@@ -6,7 +6,7 @@ import type { Resolver } from '../../net/resolver.ts'
 import { parsePolicy, policyId } from '../../smtp/mta-sts.ts'
 import type { Store } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 import { fetchFile, type FetchDeps } from '../../net/fetch.ts'
 
 export interface StsDeps {

@@ -1,5 +1,5 @@
 // Types of this folder for an email: its row, and the checked content of a new one.
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 import type { StoredAttachment } from '../../message/letters.ts'
 import type { MailText } from '../../message/part-text.ts'
 import type { NewAttachment } from './attachments.ts'

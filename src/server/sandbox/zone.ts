@@ -3,7 +3,7 @@
 import { toAscii } from '../../message/address.ts'
 import type { Store } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
-import type { RowOf } from '../../store/tables.ts'
+import type { RowOf } from '../../schema/tables.ts'
 import type { Zone } from './dns.ts'
 
 const LOOPBACK = '127.0.0.1'

@@ -1,0 +1,110 @@
+// How a table is described, once: its columns with their types, and what the house must know of each. A file of this
+// folder describes the tables of one owner; schema/tables.ts collects them, and derives the types and lists.
+import type { Generated } from 'kysely'
+
+export interface Column<Type = unknown> {
+  sql: 'integer' | 'real' | 'text' | 'blob'
+  null: boolean
+  /** What `verify` requires of the value. */
+  form?: 'time' | 'flag' | 'json'
+  /** The only values of the column; `verify` requires them. */
+  values?: readonly string[]
+  digested?: true
+  undigested?: string
+  person?: Person
+  nobody?: string
+  held?: true
+  ahead?: Ahead
+  harmless?: string
+  /** For the compiler alone. */
+  readonly type?: Type
+}
+
+/**
+ * What erasing does to a text that may name a person. `mark`: the address in it becomes a mark (store/erasing.ts);
+ * `hash`: a hash takes its place; `own step`: the forget.ts of the owner has a step for it.
+ */
+type Person = 'mark' | 'hash' | 'own step'
+
+/**
+ * What becomes of a time that lies ahead after the clock was set back (D120). `wait`: something waits until then: it is
+ * moved as the clock was; `past`: a moment that has passed: it becomes now; `forget`: the row is deleted; `own step`:
+ * store/set-back.ts has a statement for it; `within`: an end, at most so many ms from now, for the rows of `where`.
+ */
+type Ahead = 'wait' | 'past' | 'forget' | 'own step' | readonly { within: number; where?: string }[]
+
+interface Options {
+  null?: true
+  /** The digest of the row covers the column (store/digests.ts); triggers of a migration hold the same list. */
+  digested?: true
+  /** Why no digest covers a text: a test wants a reason. */
+  undigested?: string
+}
+
+interface TextOptions extends Options {
+  person?: Person
+  /** Why a text names no person who may ask to be forgotten: a test wants `person` or a reason. */
+  nobody?: string
+  /** Addresses of recipients stand here, so that the column shows whether an account has data about one. */
+  held?: true
+}
+
+type Of<Type, Given> = Column<Given extends { null: true } ? Type | null : Type>
+
+const column = (sql: Column['sql'], options: Omit<Partial<Column>, 'type'> = {}): Column<never> => ({
+  sql,
+  null: false,
+  ...options,
+})
+
+/** The integer key; SQLite assigns it. */
+export const key = (): Column<Generated<number>> => column('integer')
+/** The public UUIDv7. */
+export const id = (options: TextOptions = {}): Column<string> =>
+  column('text', { undigested: 'an id', nobody: 'an id', ...options })
+export const integer = <Given extends Options>(options?: Given): Of<number, Given> => column('integer', options)
+export const integerOf = <Value extends number>(): Column<Value> => column('integer')
+export const real = <Given extends Options>(options?: Given): Of<number, Given> => column('real', options)
+export const flag = <Given extends Options>(options?: Given): Of<0 | 1, Given> =>
+  column('integer', { form: 'flag', ...options })
+export const blob = <Given extends TextOptions>(options?: Given): Of<Uint8Array, Given> => column('blob', options)
+export const text = <Given extends TextOptions>(options: Given): Of<string, Given> => column('text', options)
+/** JSON text of the shape in its comment. */
+export const json = <Given extends TextOptions>(options: Given): Of<string, Given> =>
+  column('text', { form: 'json', ...options })
+/** One of few values, such as states. */
+export const oneOf = <const Value extends string, Given extends Options>(
+  values: readonly Value[],
+  options?: Given,
+): Of<Value, Given> =>
+  column('text', { values, undigested: 'one of few words', nobody: 'one of few words', ...options })
+/** A word of a long list, such as the type of an event. */
+export const word = <Value extends string>(options: Options = {}): Column<Value> =>
+  column('text', { undigested: 'a word of a list', nobody: 'a word of a list', ...options })
+/** Milliseconds since the epoch. */
+export const time = <Given extends Options & { ahead?: Ahead }>(options?: Given): Of<number, Given> =>
+  column('integer', { form: 'time', ...options })
+/** A time that usually lies ahead; `harmless`: why it stays as it is after the clock was set back. */
+export const due = <Given extends Options & ({ ahead: Ahead } | { harmless: string })>(
+  options: Given,
+): Of<number, Given> => column('integer', { form: 'time', ...options })
+
+export interface Table {
+  /** The number of the table in `digests`; must never change. */
+  digest?: number
+  /** Why the rows have no digest. */
+  undigested?: string
+  /** The column that numbers the rows, where it is not `key`. */
+  by?: string
+  /** SQL for the rows of an account, where it is not `user_key = ?`; one parameter, the account's key. */
+  owned?: string
+  columns: Record<string, Column>
+}
+
+/** The tables of one owner: the one folder of src/ that writes them. */
+export const tablesOf = <const All extends Record<string, Table>>(
+  owner: string,
+  all: All,
+): { [Name in keyof All]: All[Name] & { owner: string } } =>
+  // Object.fromEntries forgets the names.
+  Object.fromEntries(Object.entries(all).map(([name, table]) => [name, { ...table, owner }])) as never

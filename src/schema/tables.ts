@@ -1,0 +1,59 @@
+// Every table, as described once in the files of this folder: the types for Kysely, and the columns as one list from
+// which digests, checks of values, erasing and set-back take what they need. A test compares the descriptions with the
+// columns that the migrations make. Times are ms, booleans 0 or 1.
+import type { Insertable, Selectable } from 'kysely'
+import { accountsTables } from './accounts.ts'
+import { campaignsTables } from './campaigns.ts'
+import { deliveryTables } from './delivery.ts'
+import { domainsTables } from './domains.ts'
+import { identityTables } from './identity.ts'
+import { inboundTables } from './inbound.ts'
+import { mailTables } from './mail.ts'
+import { privacyTables } from './privacy.ts'
+import { reputationTables } from './reputation.ts'
+import { storeTables } from './store.ts'
+import { suppressionsTables } from './suppressions.ts'
+import type { Column, Table } from './table.ts'
+import { webhooksTables } from './webhooks.ts'
+
+const ALL = {
+  ...accountsTables,
+  ...domainsTables,
+  ...identityTables,
+  ...mailTables,
+  ...deliveryTables,
+  ...suppressionsTables,
+  ...reputationTables,
+  ...storeTables,
+  ...webhooksTables,
+  ...campaignsTables,
+  ...privacyTables,
+  ...inboundTables,
+}
+
+type TypesOf<Columns> = { [Name in keyof Columns]: Columns[Name] extends Column<infer Type> ? Type : never }
+
+export type TableName = keyof typeof ALL
+export type Tables = { [Name in TableName]: TypesOf<(typeof ALL)[Name]['columns']> }
+export type RowOf<T extends TableName> = Selectable<Tables[T]>
+export type NewRow<T extends TableName> = Insertable<Tables[T]>
+
+/** The descriptions by name. The one folder of src/ that writes a table is its `owner`. */
+export const TABLES: Readonly<Record<TableName, Table & { owner: string }>> = ALL
+
+export interface NamedColumn extends Column {
+  table: TableName
+  name: string
+}
+
+/** Every column of every table. */
+export const COLUMNS: readonly NamedColumn[] = Object.entries(TABLES).flatMap(([table, { columns }]) =>
+  Object.entries(columns).map(([name, column]) => ({ ...column, table: table as TableName, name })),
+)
+
+/** The names of a table's columns for which something holds, in their order. */
+export const columnsOf = (table: TableName, holds: (column: Column) => boolean): string[] =>
+  COLUMNS.filter((column) => column.table === table && holds(column)).map(({ name }) => name)
+
+/** A condition of SQL that holds for an account's rows of a table; its one parameter is the key of the user. */
+export const ownedBy = (table: TableName): string => TABLES[table].owned ?? 'user_key = ?'
