@@ -28,9 +28,9 @@ const MACHINES: readonly [title: string, file: string, machine: Table][] = [
 /** docs/states.md. */
 export function statesPage(): string {
   const sections = MACHINES.map(([title, file, { rows, table }]) => {
-    const edges = rows.map(([from, on, to]) => `  ${from} --> ${to}: ${on}`)
+    const edges = rows.map(({ from, on, to }) => `  ${from} --> ${to}: ${on}`)
     const lines = rows.map(
-      ([from, on, to, by, emits]) =>
+      ({ from, on, to, by, emits }) =>
         `| ${from} | ${on} | ${to} | ${by} | ${emits === undefined ? '' : `\`${emits}\``} |`,
     )
     return `## ${title}

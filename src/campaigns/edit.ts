@@ -215,16 +215,16 @@ export function moveCampaign(
   set: Record<string, unknown> = {},
 ): boolean {
   const row = move(tx, campaignMachine, campaign.key, on, { ...set, updated_at: now })
-  if (row?.[4])
+  if (row?.emits)
     appendEvent(tx, {
-      type: row[4],
+      type: row.emits,
       user_key: campaign.user_key,
       domain_key: campaign.domain_key,
       campaign_key: campaign.key,
       data: {
         campaign: campaign.key,
-        previous_status: row[0],
-        status: row[2],
+        previous_status: row.from,
+        status: row.to,
         ...(set['failure'] ? { failure: set['failure'] } : {}),
       },
       at: now,

@@ -173,7 +173,7 @@ export function moveDomain(tx: Tx, log: Log, domain: Domain, on: DomainMove, now
     updated_at: now,
   })
   if (!row) return domain.status
-  const [from, , to, , emits] = row
+  const { emits, from, to } = row
   tx.afterCommit(() => log.info('domain status', { domain: domain.name, from, to }))
   if (emits)
     appendEvent(tx, {

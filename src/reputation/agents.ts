@@ -134,13 +134,13 @@ export class Reputation {
 
 function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figures: Figures }, now: number): void {
   const row = move(tx, agentMachine, agent.key, on, { status_at: now, updated_at: now })
-  if (!row) return
-  const [previous_pool, , pool, , emits] = row
+  if (!row?.emits) return
+  const { emits, from: previous_pool, to: pool } = row
   // Without this, the outcomes of the current hour would move the agent a second time.
   closeHour(tx, agent.user_key, agent.agent_id, now)
   reschedule(tx, agent, pool, now)
   appendEvent(tx, {
-    type: emits!,
+    type: emits,
     user_key: agent.user_key,
     data: { agent_id: agent.agent_id, pool, previous_pool, ...figures },
     at: now,

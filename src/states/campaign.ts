@@ -27,5 +27,5 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
 
 /** The move by which the owner changes one status into another; undefined when there is none. */
 export function ownersMove(from: CampaignStatus, to: CampaignStatus): CampaignMove | undefined {
-  return campaignMachine.rows.find((row) => row[0] === from && row[2] === to && row[3] === 'owner')?.[1]
+  return campaignMachine.rows.find((row) => row.from === from && row.to === to && row.by === 'owner')?.on
 }

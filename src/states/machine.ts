@@ -6,13 +6,13 @@ import type { EventType } from './events.ts'
 /** Who may cause a move: the owner through the API, the operator at the command line, or Postrider by itself. */
 export type By = 'owner' | 'operator' | 'auto'
 
-export type Row<Status extends string, On extends string> = readonly [
-  from: Status,
-  on: On,
-  to: Status,
-  by: By,
-  emits?: EventType,
-]
+export interface Row<Status extends string, On extends string> {
+  readonly from: Status
+  readonly on: On
+  readonly to: Status
+  readonly by: By
+  readonly emits: EventType | undefined
+}
 
 export interface Machine<Status extends string, On extends string> {
   readonly table: string
@@ -24,11 +24,12 @@ export interface Machine<Status extends string, On extends string> {
 /** Throws at load when two rows share (from, on), because the table would be ambiguous. */
 export function machine<const Status extends string, const On extends string>(
   table: string,
-  rows: readonly Row<Status, On>[],
+  lines: readonly (readonly [from: Status, on: On, to: Status, by: By, emits?: EventType])[],
 ): Machine<Status, On> {
+  const rows = lines.map(([from, on, to, by, emits]): Row<Status, On> => ({ from, on, to, by, emits }))
   const index = new Map<string, Row<Status, On>>()
   for (const row of rows) {
-    const place = `${row[0]} ${row[1]}`
+    const place = `${row.from} ${row.on}`
     if (index.has(place)) throw new Error(`${table}: two rows for ${place}`)
     index.set(place, row)
   }

@@ -38,7 +38,7 @@ export function moveThrough<Status extends string, On extends string>(
   const [first] = steps
   let row = first && onlyRow(machine, first[0])
   const rows = [row]
-  for (const [on] of steps.slice(1)) rows.push((row = row && machine.next(row[2], on)))
+  for (const [on] of steps.slice(1)) rows.push((row = row && machine.next(row.to, on)))
   const whole = along(tx, machine, key, rows, Object.assign({}, ...steps.map(([, set]) => set)) as Columns)
   return whole ?? steps.map(([on, set]) => move(tx, machine, key, on, set)).filter((made) => made !== undefined)
 }
@@ -48,7 +48,7 @@ function onlyRow<Status extends string, On extends string>(
   { rows }: Machine<Status, On>,
   on: On,
 ): Row<Status, On> | undefined {
-  const [row, ...others] = rows.filter((each) => each[1] === on)
+  const [row, ...others] = rows.filter((each) => each.on === on)
   return others.length === 0 ? row : undefined
 }
 
@@ -79,8 +79,8 @@ function along<Status extends string, On extends string>(
   if (!first || !last || rows.length < path.length) return undefined
   const columns = Object.keys(set).map((column) => `, "${column}" = ?`)
   const sql = `update ${table} set status = ?${columns.join('')} where key = ? and status = ?`
-  if (tx.run(raw(sql, [last[2], ...Object.values(set), key, first[0]])).changes === 0) return undefined
-  if (table === 'deliveries') countFate(tx, last[1], last[2])
+  if (tx.run(raw(sql, [last.to, ...Object.values(set), key, first.from])).changes === 0) return undefined
+  if (table === 'deliveries') countFate(tx, last.on, last.to)
   return rows
 }
 
@@ -114,10 +114,10 @@ function statementOf<Status extends string, On extends string>(
   on: On,
   { set, where }: Many,
 ): string {
-  const moves = rows.filter((row) => row[1] === on)
-  const [to, ...others] = new Set(moves.map((row) => row[2]))
+  const moves = rows.filter((row) => row.on === on)
+  const [to, ...others] = new Set(moves.map((row) => row.to))
   if (to === undefined || others.length > 0) throw new Error(`${table}: ${on} does not lead to one status.`)
-  const from = moves.map((row) => `'${row[0]}'`)
+  const from = moves.map((row) => `'${row.from}'`)
   // A single status is written with "=", because the partial indexes are defined so.
   const stands = from.length === 1 ? `status = ${from[0]}` : `status in (${from.join(', ')})`
   return `update ${table} set status = '${to}', ${set} where ${stands} and ${where}`

@@ -162,8 +162,8 @@ function settleDelivered(tx: Tx, settling: Settling, reply: Reply): void {
   const details = { ...describe(verdict), kind: 'delivered' }
   if (!primary) return emit(tx, settling, 'email.delivered', details)
   const steps = (['handed', 'accepted'] as const).map((on) => [on, stampOf(on, now)] as const)
-  const told = moveThrough(tx, emailMachine, email.key, steps).flatMap(([, on, , , type]) =>
-    type ? [{ type, details: on === 'accepted' ? details : {} }] : [],
+  const told = moveThrough(tx, emailMachine, email.key, steps).flatMap(({ emits, on }) =>
+    emits ? [{ type: emits, details: on === 'accepted' ? details : {} }] : [],
   )
   emitAll(tx, settling, told)
 }
@@ -214,13 +214,13 @@ export interface Subject {
 /** Moves the email by its table, stamps the time of its new status and emits the table's event. */
 export function moveEmail(tx: Tx, subject: Subject, on: EmailMove, details: Record<string, unknown> = {}): void {
   const row = move(tx, emailMachine, subject.email.key, on, stampOf(on, subject.now))
-  if (row?.[4]) emit(tx, subject, row[4], details)
+  if (row?.emits) emit(tx, subject, row.emits, details)
 }
 
 /** The time column of a move: each move leads to one status, and the column has the name of that status. */
 function stampOf(on: EmailMove, now: number): Record<string, number> {
-  const [, , status] = emailMachine.rows.find((row) => row[1] === on)!
-  return { [`${status}_at`]: now, updated_at: now }
+  const { to } = emailMachine.rows.find((row) => row.on === on)!
+  return { [`${to}_at`]: now, updated_at: now }
 }
 
 /** Writes an event about one recipient of an email. */
