@@ -5,8 +5,10 @@ import { SCOPES } from '../identity/scopes.ts'
 import { page } from '../webui/frame.ts'
 import { button, choices, field, form, secretShown } from '../webui/forms.ts'
 import { counted, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import { grants } from './api-grants.ts'
+import { tokens } from './api.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, text, texts, type Answer, type Visit, type Thing } from '../webui/visit.ts'
+import { faultIn, text, texts, thingOf, type Answer, type Visit, type Thing } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', duration: 'Ends after', scopes: 'What it may do' } as const
 
@@ -55,8 +57,8 @@ async function show(visit: Visit, ports: Ports, errors: Answer['errors'] = [], t
     })
   const { secret } = visit
   const [answer, programs] = await Promise.all([
-    visit.get(`/personal-access-tokens?${pageOf(visit)}`),
-    visit.get('/grants'),
+    visit.get(tokens, `/personal-access-tokens?${pageOf(visit)}`),
+    visit.get(grants, '/grants'),
   ])
   return page(visit, {
     title: 'Tokens',
@@ -73,15 +75,15 @@ async function show(visit: Visit, ports: Ports, errors: Answer['errors'] = [], t
   })
 }
 
-function tokensTable(visit: Visit, tokens: readonly Thing[]): Html {
-  const rows = tokens.map((token) => [
+function tokensTable(visit: Visit, all: readonly Thing<typeof tokens>[]): Html {
+  const rows = all.map((token) => [
     html`${text(token, 'name')} <span class="soft">…${text(token, 'last_four')}</span>`,
     html`<details>
       <summary>${counted(texts(token, 'scopes').length, 'scope')}</summary>
       ${texts(token, 'scopes').join(', ')}
     </details>`,
-    time(token.attributes['expires_at']),
-    time(token.attributes['last_used_at']),
+    time(token.attributes.expires_at),
+    time(token.attributes.last_used_at),
     button(visit, 'revoke', 'Revoke', {
       fields: { id: token.id },
       danger: true,
@@ -122,13 +124,13 @@ function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefine
   )
 }
 
-const programsTable = (visit: Visit, programs: readonly Thing[]): Html =>
+const programsTable = (visit: Visit, programs: readonly Thing<typeof grants>[]): Html =>
   table(
     'Connected programs',
     ['Program', 'Since', ''],
     programs.map((grant) => [
       text(grant, 'program'),
-      time(grant.attributes['created_at']),
+      time(grant.attributes.created_at),
       button(visit, 'disconnect', 'Disconnect', {
         fields: { id: grant.id },
         danger: true,
@@ -155,7 +157,7 @@ export const tokensPlace = ({ ports }: Pick<ApiDeps, 'ports'>): Place => ({
       attributes: { name: given.get('name'), scopes: given.all('scopes'), duration: given.get('duration') },
     })
     return answer.one
-      ? visit.leadToSecret('/tokens', text(answer.one, 'token'))
+      ? visit.leadToSecret('/tokens', text(thingOf(tokens, answer.one), 'token'))
       : show(visit, ports, answer.errors, given)
   },
 })

@@ -4,13 +4,9 @@ import { SECOND } from '../base/clock.ts'
 import { page } from '../webui/frame.ts'
 import { count, lineChart, table, time, type Html } from '../webui/widgets.ts'
 import { found, type Place } from '../webui/place.ts'
+import { campaignActivity } from './api-activity.ts'
+import { campaigns } from './api.ts'
 import { objects, text } from '../webui/visit.ts'
-
-interface Point {
-  at: string
-  opens: number
-  clicks: number
-}
 
 const line = (title: string, unit: string, points: readonly (readonly [at: string, value: number])[]): Html =>
   html`<h2>${title}</h2>
@@ -21,12 +17,12 @@ export const activity: Place = {
   async show(visit) {
     const id = visit.context.req.param('id')!
     const [campaign, answer] = await Promise.all([
-      visit.get(`/campaigns/${id}`),
-      visit.get(`/campaigns/${id}/activity`),
+      visit.get(campaigns, `/campaigns/${id}`),
+      visit.get(campaignActivity, `/campaigns/${id}/activity`),
     ])
     const { one } = found(answer)
-    const series = objects<Point>(one, 'series')
-    const links = objects<{ url: string; clicks: number }>(one, 'links')
+    const series = objects(one, 'series')
+    const links = objects(one, 'links')
     const busy = series.filter(({ clicks, opens }) => clicks + opens > 0)
     return page(visit, {
       title: `Readers of ${text(found(campaign).one, 'name')}`,

@@ -3,7 +3,9 @@ import { brokenTags, emptyTags, unknownTags, valuesOf } from './render.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { readPictures } from '../message/pictures.ts'
 import { readTargets } from '../message/tracking.ts'
-import { text, type Thing, type Visit, record } from '../webui/visit.ts'
+import { record, relatedId, text, type Thing, type Visit } from '../webui/visit.ts'
+import { contacts } from './api-audiences.ts'
+import type { campaigns } from './api.ts'
 
 export interface Check {
   ok: boolean
@@ -21,13 +23,13 @@ const listed = (values: readonly string[]): string => values.slice(0, 5).join(',
 
 const check = (ok: boolean, well: string, ill: string): Check => ({ ok, words: ok ? well : ill })
 
-export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> {
-  const audience = campaign.relationships?.['audience']?.data?.id
-  const contacts =
-    audience === undefined ? [] : (await visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=100`)).many
+export async function checksOf(visit: Visit, campaign: Thing<typeof campaigns>): Promise<Check[]> {
+  const audience = relatedId(campaign, 'audience')
+  const some =
+    audience === undefined ? [] : (await visit.get(contacts, `/audiences/${audience}/contacts?page%5Bsize%5D=100`)).many
   const body_html = text(campaign, 'body_html')
   return [
-    check(contacts.length > 0, 'The audience has contacts.', 'The audience has no contact yet.'),
+    check(some.length > 0, 'The audience has contacts.', 'The audience has no contact yet.'),
     check(
       Buffer.byteLength(body_html) <= CUT,
       'It is small enough for Gmail to show it whole.',
@@ -38,21 +40,21 @@ export async function checksOf(visit: Visit, campaign: Thing): Promise<Check[]> 
       'It has a link to unsubscribe.',
       'It has no {{unsubscribe_url}}: a small footer with the link is added.',
     ),
-    ...tagChecks(campaign, contacts),
+    ...tagChecks(campaign, some),
     ...pictureChecks(body_html),
     linkCheck(body_html),
   ]
 }
 
-function tagChecks(campaign: Thing, contacts: readonly Thing[]): Check[] {
+function tagChecks(campaign: Thing<typeof campaigns>, some: readonly Thing<typeof contacts>[]): Check[] {
   const content = {
     subject: text(campaign, 'subject'),
     body_html: text(campaign, 'body_html'),
     body_text: text(campaign, 'body_text') || null,
   }
-  const fields = new Set(contacts.flatMap((each) => Object.keys(record(each, 'custom_fields'))))
+  const fields = new Set(some.flatMap((each) => Object.keys(record(each, 'custom_fields'))))
   const unknown = unknownTags(content, [...fields])
-  const values = contacts.map((each) =>
+  const values = some.map((each) =>
     valuesOf({
       email: text(each, 'email'),
       name: text(each, 'name'),
@@ -73,7 +75,7 @@ function tagChecks(campaign: Thing, contacts: readonly Thing[]): Check[] {
       check(
         false,
         '',
-        `${without} of ${contacts.length} contacts have no value for {{${tag}}}: nothing stands there for them. {{${tag}|text}} gives them a text.`,
+        `${without} of ${some.length} contacts have no value for {{${tag}}}: nothing stands there for them. {{${tag}|text}} gives them a text.`,
       ),
     ),
   ]

@@ -4,7 +4,11 @@ import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { badge, facts, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, text, type Answer, type Thing, type Visit, record } from '../webui/visit.ts'
+import { outboundEmails } from '../mail/api.ts'
+import { contacts } from './api-audiences.ts'
+import { faultIn, record, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+
+type Contact = Thing<typeof contacts>
 
 const LABELS = {
   name: 'Name',
@@ -12,12 +16,12 @@ const LABELS = {
   status: 'Status',
 } as const
 
-const fieldsOf = (contact: Thing): readonly (readonly [string, string])[] =>
+const fieldsOf = (contact: Contact): readonly (readonly [string, string])[] =>
   Object.entries(record(contact, 'custom_fields')).map(
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
 
-function contactForm(visit: Visit, one: Thing, { errors, tag }: { errors: Answer['errors']; tag: string }): Html {
+function contactForm(visit: Visit, one: Contact, { errors, tag }: { errors: Answer['errors']; tag: string }): Html {
   const fault = faultIn(errors, LABELS)
   return html`${form(
       visit,
@@ -53,8 +57,9 @@ function contactForm(visit: Visit, one: Thing, { errors, tag }: { errors: Answer
 
 async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
-  const { headers, one } = found(await visit.get(`/contacts/${id}`))
+  const { headers, one } = found(await visit.get(contacts, `/contacts/${id}`))
   const mails = await visit.get(
+    outboundEmails,
     `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}&${pageOf(visit, 25)}`,
   )
   return page(visit, {
@@ -65,7 +70,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
     done: done(visit),
     body: html`${facts([
         ['Status', badge(text(one, 'status'))],
-        ['Added', time(one.attributes['created_at'])],
+        ['Added', time(one.attributes.created_at)],
         ...fieldsOf(one),
       ])}
       ${visit.reading ? '' : contactForm(visit, one, { errors, tag: headers.get('etag') ?? '' })}
@@ -75,11 +80,11 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
         'Mails',
         ['When', 'Subject', 'Status', 'Opened', 'Followed a link'],
         mails.many.map((mail) => [
-          time(mail.attributes['created_at']),
+          time(mail.attributes.created_at),
           html`<a href="/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
           badge(text(mail, 'status')),
-          time(mail.attributes['first_opened_at']),
-          time(mail.attributes['first_clicked_at']),
+          time(mail.attributes.first_opened_at),
+          time(mail.attributes.first_clicked_at),
         ]),
         'Nothing was sent there yet.',
       )}
@@ -88,7 +93,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
 }
 
 /** The fields as the form gives them. A value that was not edited keeps its type, such as a number. */
-function fieldsIn(given: Form, contact: Thing): Record<string, unknown> {
+function fieldsIn(given: Form, contact: Contact): Record<string, unknown> {
   const values = record(contact, 'custom_fields')
   const kept = fieldsOf(contact).flatMap(([name, value]) => {
     const typed = given.get(`field:${name}`)
@@ -113,7 +118,7 @@ export const contact: Place = {
     }
     if ((given.get('new-name').trim() === '') !== (given.get('new-value') === ''))
       return showContact(visit, [{ code: 'invalid', field: 'custom_fields', detail: HALF }])
-    const { one } = found(await visit.get(`/contacts/${id}`))
+    const { one } = found(await visit.get(contacts, `/contacts/${id}`))
     const attributes = {
       name: given.get('name') || null,
       custom_fields: fieldsIn(given, one),

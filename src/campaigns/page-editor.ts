@@ -5,7 +5,9 @@ import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import { counted, type Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, number, text, type Answer, type Thing, type Visit, record } from '../webui/visit.ts'
+import { audiences, contacts } from './api-audiences.ts'
+import { campaigns } from './api.ts'
+import { faultIn, number, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 const LABELS = {
   name: 'Name',
@@ -16,10 +18,12 @@ const LABELS = {
   from_address: 'From',
   reply_to: 'Replies go to',
 } as const
+type Campaign = Thing<typeof campaigns>
+type Audience = Thing<typeof audiences>
 type Name = Exclude<keyof typeof LABELS, 'audience'>
 
 /** The value of a field: as typed in a form that failed, else as stored. */
-const valueOf = (name: Name, campaign: Thing | undefined, typed: Form | undefined): string => {
+const valueOf = (name: Name, campaign: Campaign | undefined, typed: Form | undefined): string => {
   if (typed) return typed.get(name)
   if (!campaign) return name === 'body_html' ? '<p>Hello {{name|friend}},</p>\n<p></p>' : ''
   const value = campaign.attributes[name]
@@ -28,7 +32,7 @@ const valueOf = (name: Name, campaign: Thing | undefined, typed: Form | undefine
 
 interface Editing {
   /** The edited campaign; undefined for a new one. */
-  campaign?: Thing | undefined
+  campaign?: Campaign | undefined
   errors?: Answer['errors']
   /** Somebody else has saved another version. */
   clash?: true
@@ -41,7 +45,7 @@ interface Editing {
 async function editor(visit: Visit, editing: Editing): Promise<Response> {
   if (visit.reading) throw refuse('insufficient_scope', 'You may look at this account, and write nothing in it.')
   const { campaign, errors = [], extra = '' } = editing
-  const audiences = campaign ? [] : await visit.all('/audiences')
+  const all = campaign ? [] : await visit.all(audiences, '/audiences')
   return page(visit, {
     title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
     about: 'Nothing is sent from here: a draft is started on its page.',
@@ -52,9 +56,9 @@ async function editor(visit: Visit, editing: Editing): Promise<Response> {
     scripts: ['editor.js'],
     body: html`${extra}
     ${
-      !campaign && audiences.length === 0
+      !campaign && all.length === 0
         ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : editorForm(visit, editing, audiences, await mergeTags(visit, campaign, audiences))
+        : editorForm(visit, editing, all, await mergeTags(visit, campaign, all))
     }`,
   })
 }
@@ -66,14 +70,14 @@ const MAX_ASKED = 20
  * The merge tags for which the first contacts of the campaign's audience have values; for a new campaign, of any
  * audience.
  */
-async function mergeTags(visit: Visit, campaign: Thing | undefined, audiences: readonly Thing[]): Promise<Set<string>> {
-  const audience = campaign?.relationships?.['audience']?.data?.id
-  const asked = audience === undefined ? audiences.map(({ id }) => id) : [audience]
-  const contacts = await Promise.all(
-    asked.slice(0, MAX_ASKED).map((id) => visit.get(`/audiences/${id}/contacts?page%5Bsize%5D=5`)),
+async function mergeTags(visit: Visit, campaign: Campaign | undefined, all: readonly Audience[]): Promise<Set<string>> {
+  const audience = campaign && relatedId(campaign, 'audience')
+  const asked = audience === undefined ? all.map(({ id }) => id) : [audience]
+  const first = await Promise.all(
+    asked.slice(0, MAX_ASKED).map((id) => visit.get(contacts, `/audiences/${id}/contacts?page%5Bsize%5D=5`)),
   )
   const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of contacts.flatMap(({ many }) => many))
+  for (const each of first.flatMap(({ many }) => many))
     for (const name of Object.keys(record(each, 'custom_fields'))) tags.add(name)
   return tags
 }
@@ -81,7 +85,7 @@ async function mergeTags(visit: Visit, campaign: Thing | undefined, audiences: r
 function editorForm(
   visit: Visit,
   { campaign, errors = [], tag = '', typed }: Editing,
-  audiences: readonly Thing[],
+  all: readonly Audience[],
   tags: ReadonlySet<string>,
 ): Html {
   const fault = faultIn(errors, LABELS)
@@ -93,7 +97,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: audiences.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: all.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>
@@ -157,7 +161,7 @@ const GONE = html`<div class="alert" role="alert">
 const edit: Place = {
   path: '/campaigns/:id/edit',
   async show(visit) {
-    const { headers, one } = found(await visit.get(`/campaigns/${visit.context.req.param('id')!}`))
+    const { headers, one } = found(await visit.get(campaigns, `/campaigns/${visit.context.req.param('id')!}`))
     return editor(visit, { campaign: one, tag: headers.get('etag') ?? '' })
   },
   async act(visit, given) {
@@ -170,7 +174,7 @@ const edit: Place = {
     )
     if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
     if (answer.status === 404) return editor(visit, { typed: given, extra: GONE })
-    const now = found(await visit.get(`/campaigns/${id}`))
+    const now = found(await visit.get(campaigns, `/campaigns/${id}`))
     const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
     // After a conflict both versions are shown. The form then has the ETag of the present version, so a second save
     // replaces it.

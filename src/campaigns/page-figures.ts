@@ -3,34 +3,44 @@ import { html } from 'hono/html'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { campaignSender } from '../message/identity.ts'
 import { badge, count, facts, percent, table, time, type Cell, type Html } from '../webui/widgets.ts'
-import { number, text, type Thing, type Visit } from '../webui/visit.ts'
+import { domains } from '../domains/api.ts'
+import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
+import { audiences } from './api-audiences.ts'
+import type { campaigns, campaignStats } from './api.ts'
+import { number, text, those, type Thing, type Visit } from '../webui/visit.ts'
+
+type Campaign = Thing<typeof campaigns>
+type Audience = Thing<typeof audiences>
 
 /** The name of the sending domain of an audience; '' when it is gone. */
-export async function domainOf(visit: Visit, audience: Thing | undefined): Promise<string> {
-  const { included } = audience ? await visit.get(`/audiences/${audience.id}?include=domain`) : { included: [] }
-  return included[0] ? text(included[0], 'name') : ''
+export async function domainOf(visit: Visit, audience: Audience | undefined): Promise<string> {
+  const { included } = audience
+    ? await visit.get(audiences, `/audiences/${audience.id}?include=domain`)
+    : { included: [] }
+  const [domain] = those(domains, included)
+  return domain ? text(domain, 'name') : ''
 }
 
-export function factsOf(campaign: Thing, audience: Thing | undefined, domain: string): Html {
+export function factsOf(campaign: Campaign, audience: Audience | undefined, domain: string): Html {
   return facts([
     ['Status', badge(text(campaign, 'status'))],
     ['Subject', text(campaign, 'subject')],
     ['Audience', audience ? html`<a href="/audiences/${audience.id}">${nameOf(audience)}</a>` : ''],
     ['From', campaignSender(text(campaign, 'from_address') || null, domain)],
     ...(text(campaign, 'failure') === '' ? [] : ([['Why', text(campaign, 'failure')]] as const)),
-    ...(campaign.attributes['scheduled_at'] === null
+    ...(campaign.attributes.scheduled_at === null
       ? []
-      : ([['Starts', time(campaign.attributes['scheduled_at'])]] as const)),
+      : ([['Starts', time(campaign.attributes.scheduled_at)]] as const)),
   ])
 }
 
-const nameOf = (audience: Thing): string => text(audience, 'name') || 'its contacts'
+const nameOf = (audience: Audience): string => text(audience, 'name') || 'its contacts'
 
 /** From this share on no time is told: the rest may be mail that receivers put off, which is tried again much later. */
 const TAIL = 0.95
 
 /** The progress of a campaign and, while it is sent, its speed and the remaining time. */
-export function progress(campaign: Thing, at: number): Html {
+export function progress(campaign: Campaign, at: number): Html {
   const all = number(campaign, 'recipients')
   const ended = number(campaign, 'concluded')
   const started = Date.parse(text(campaign, 'started_at'))
@@ -47,10 +57,12 @@ export function progress(campaign: Thing, at: number): Html {
     </p>`
 }
 
-export function funnel(campaign: Thing, stats: Thing): Html {
+type Figure = NamesOf<AttributesOf<typeof campaignStats>, number>
+
+export function funnel(campaign: Campaign, stats: Thing<typeof campaignStats>): Html {
   const all = number(campaign, 'recipients')
-  const share = (name: string): string => (all === 0 ? '' : percent(number(stats, name) / all))
-  const row = (label: string, name: string, status?: string): readonly [Cell, string, string] => [
+  const share = (name: Figure): string => (all === 0 ? '' : percent(number(stats, name) / all))
+  const row = (label: string, name: Figure, status?: string): readonly [Cell, string, string] => [
     status === undefined ? label : html`<a href="/campaigns/${campaign.id}?status=${status}#recipients">${label}</a>`,
     stats.attributes[name] === null ? 'not tracked' : count(number(stats, name)),
     stats.attributes[name] === null ? '' : share(name),

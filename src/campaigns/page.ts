@@ -6,7 +6,21 @@ import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { counted, badge, count, live, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
 import { done, found, lead, type Place } from '../webui/place.ts'
-import { answerOf, number, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { outboundEmails } from '../mail/api.ts'
+import { audiences } from './api-audiences.ts'
+import { campaigns, campaignStats } from './api.ts'
+import {
+  answerOf,
+  namesOf,
+  number,
+  objects,
+  relatedId,
+  text,
+  those,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../webui/visit.ts'
 import { activity } from './page-activity.ts'
 import { domainOf, factsOf, funnel, progress } from './page-figures.ts'
 import { copyOf } from './page-copy.ts'
@@ -19,15 +33,16 @@ const list: Place = {
   async show(visit) {
     const q = visit.query('q')
     const answer = await visit.get(
+      campaigns,
       `/campaigns?include=audience&${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
     )
-    const names = new Map(answer.included.map((each) => [each.id, text(each, 'name')]))
+    const names = namesOf(answer.included)
     const rows = answer.many.map((campaign) => [
       html`<a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>`,
       badge(text(campaign, 'status')),
-      names.get(campaign.relationships?.['audience']?.data?.id ?? '') ?? '',
-      campaign.attributes['recipients'] === null ? '–' : count(number(campaign, 'recipients')),
-      time(campaign.attributes['started_at'] ?? campaign.attributes['scheduled_at']),
+      names.get(relatedId(campaign, 'audience') ?? '') ?? '',
+      campaign.attributes.recipients === null ? '–' : count(number(campaign, 'recipients')),
+      time(campaign.attributes.started_at ?? campaign.attributes.scheduled_at),
     ])
     return page(visit, {
       title: 'Campaigns',
@@ -45,21 +60,26 @@ const list: Place = {
   },
 }
 
+type Campaign = Thing<typeof campaigns>
+type Audience = Thing<typeof audiences>
+
 const LABELS = { email: 'Send one mail to', at: 'When' } as const
 const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { included, one } = found(await visit.get(`/campaigns/${id}?include=audience`))
+  const { included, one } = found(await visit.get(campaigns, `/campaigns/${id}?include=audience`))
+  const [audience] = those(audiences, included)
   const status = text(one, 'status')
   const draft = status === 'draft'
   const filter = isOneOf(STATUSES, visit.query('status')) ? visit.query('status') : ''
   const [domain, stats, mails, checks] = await Promise.all([
-    domainOf(visit, included[0]),
-    visit.get(`/campaigns/${id}/stats`),
+    domainOf(visit, audience),
+    visit.get(campaignStats, `/campaigns/${id}/stats`),
     draft || status === 'scheduled'
       ? undefined
       : visit.get(
+          outboundEmails,
           `/outbound-emails?filter%5Bcampaign%5D=${id}${filter === '' ? '' : `&filter%5Bstatus%5D=${filter}`}&${pageOf(visit)}`,
         ),
     draft ? checksOf(visit, one) : [],
@@ -71,7 +91,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     done: done(visit),
     body: html`${live(
       visit,
-      html`${factsOf(one, included[0], domain)}
+      html`${factsOf(one, audience, domain)}
       ${
         mails && stats.one
           ? html`${status === 'sending' || status === 'paused' ? progress(one, visit.now()) : ''}
@@ -82,7 +102,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
           : ''
       }`,
     )}
-    ${visit.reading ? '' : actions(visit, one, included[0], checks)}
+    ${visit.reading ? '' : actions(visit, one, audience, checks)}
     ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
     ${
       draft
@@ -114,7 +134,7 @@ const preview = (id: string): Html =>
       <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
     </div>`
 
-function recipients(visit: Visit, id: string, filter: string, mails: Answer): Html {
+function recipients(visit: Visit, id: string, filter: string, mails: Answer<typeof outboundEmails>): Html {
   return html`<h2 id="recipients">Every recipient</h2>
     <p>
       <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
@@ -135,12 +155,12 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
       'Recipients',
       ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
       mails.many.map((mail) => {
-        const [recipient] = objects<Record<string, unknown>>(mail, 'recipients')
+        const [recipient] = objects(mail, 'recipients')
         return [
           html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
           badge(text(mail, 'status')),
-          time(mail.attributes['delivered_at']),
-          time(mail.attributes['first_opened_at']),
+          time(mail.attributes.delivered_at),
+          time(mail.attributes.first_opened_at),
           recipient ? answerOf(recipient) : '',
         ]
       }),
@@ -149,7 +169,7 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer): Ht
     ${pager(visit, mails)}`
 }
 
-function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): Html {
+function actions(visit: Visit, campaign: Campaign, audience: Audience | undefined, checks: readonly Check[]): Html {
   const { id } = campaign
   const status = text(campaign, 'status')
   const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
@@ -179,7 +199,7 @@ function actions(visit: Visit, campaign: Thing, audience: Thing | undefined, che
 }
 
 /** What starting does, as a question before it. */
-function sentence(campaign: Thing, audience: Thing | undefined, checks: readonly Check[]): string {
+function sentence(campaign: Campaign, audience: Audience | undefined, checks: readonly Check[]): string {
   const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nCheck: ${words}`)
   return `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
     audience
@@ -220,7 +240,7 @@ const one: Place = {
         return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
       }
       case 'copy': {
-        const answer = await visit.ask('POST', '/campaigns', copyOf(found(await visit.get(here)).one))
+        const answer = await visit.ask('POST', '/campaigns', copyOf(found(await visit.get(campaigns, here)).one))
         return answer.one ? lead(visit, `/campaigns/${answer.one.id}`, 'copied') : showOne(visit, answer.errors)
       }
       case 'remove': {

@@ -9,6 +9,8 @@ import type { ApiDeps } from '../jsonapi/define.ts'
 import type { Inside } from '../jsonapi/in-process-api.ts'
 import { People } from '../webui/browser-session.ts'
 import { MAX_FIELDS, withForm } from '../webui/fields.ts'
+import { contacts } from '../campaigns/api-audiences.ts'
+import { campaigns } from '../campaigns/api.ts'
 import { valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
@@ -18,18 +20,21 @@ import { Live } from './live.ts'
 import { isOurs } from '../webui/origin.ts'
 import { Once } from '../webui/once.ts'
 import { accountPlace } from '../accounts/page.ts'
-import { agents } from '../reputation/page.ts'
+import { agentsPlace } from '../reputation/page.ts'
 import { audiencePlaces } from '../lists/page.ts'
 import { editorPlaces } from '../campaigns/page-editor.ts'
 import { campaignPlaces } from '../campaigns/page.ts'
 import { contact } from '../campaigns/page-contacts.ts'
 import { domainPlaces } from '../domains/page.ts'
+import { inboundEmails } from '../inbound/api-emails.ts'
 import { inboxPlaces } from '../inbound/page.ts'
+import { outboundEmails } from '../mail/api.ts'
 import { mailPlaces } from '../mail/page.ts'
 import { overview } from './overview.ts'
 import { privacy } from '../privacy/page.ts'
 import { queue } from '../delivery/page.ts'
-import { receivers } from '../reputation/page-receivers.ts'
+import { domainDays } from '../reputation/page-domain.ts'
+import { receiversPlace } from '../reputation/page-receivers.ts'
 import { peoplePlace, serverPlaces } from './page-server.ts'
 import { suppressionPlaces } from '../suppressions/page.ts'
 import { tokensPlace } from '../accounts/page-tokens.ts'
@@ -39,7 +44,7 @@ import { found, lead, type Form, type Place } from '../webui/place.ts'
 import { framed } from '../webui/shown-html.ts'
 import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
-import { text, Visit } from '../webui/visit.ts'
+import { record, relatedId, text, Visit } from '../webui/visit.ts'
 
 export interface Console {
   app: Hono
@@ -201,11 +206,11 @@ function addFrames(app: Hono, shared: Shared): void {
   const pictures = (context: Context) =>
     context.req.query('pictures') === 'yes' ? (url: string) => pictureAddress(shared.deps, url) : undefined
   for (const [path, resource] of [
-    ['/mail/:id/html', 'outbound-emails'],
-    ['/inbound/:id/html', 'inbound-emails'],
+    ['/mail/:id/html', outboundEmails],
+    ['/inbound/:id/html', inboundEmails],
   ] as const)
     app.get(path, async (context) => {
-      const { one } = found(await must(shared, context).get(`/${resource}/${context.req.param('id')}`))
+      const { one } = found(await must(shared, context).get(resource, `/${resource.type}/${context.req.param('id')}`))
       return framed(context, text(one, 'html'), { addressOf: pictures(context) })
     })
 }
@@ -225,16 +230,16 @@ function addDownloads(app: Hono, shared: Shared): void {
 
 /** A campaign's mail to the first contact of its audience, or to an example contact when the audience is empty. */
 async function preview({ deps }: Shared, visit: Visit, id: string): Promise<Response> {
-  const { one } = found(await visit.get(`/campaigns/${id}`))
-  const audience = one.relationships?.['audience']?.data?.id
-  const newest = (filter: string) => visit.get(`/audiences/${audience}/contacts?page%5Bsize%5D=1${filter}`)
+  const { one } = found(await visit.get(campaigns, `/campaigns/${id}`))
+  const audience = relatedId(one, 'audience')
+  const newest = (filter: string) => visit.get(contacts, `/audiences/${audience}/contacts?page%5Bsize%5D=1${filter}`)
   const [contact] =
     audience === undefined ? [] : [...(await newest('&filter%5Bstatus%5D=subscribed')).many, ...(await newest('')).many]
   const content = { subject: text(one, 'subject'), body_html: text(one, 'body_html'), body_text: null }
   const values = valuesOf({
     email: contact ? text(contact, 'email') : 'ann@example.net',
     name: contact ? text(contact, 'name') : 'Ann',
-    custom_fields: contact ? JSON.stringify(contact.attributes['custom_fields'] ?? {}) : null,
+    custom_fields: contact ? JSON.stringify(record(contact, 'custom_fields')) : null,
   })
   const addressOf = (url: string): string => pictureAddress(deps, url)
   return framed(visit.context, { content, values }, { addressOf, styled: true })
@@ -259,7 +264,7 @@ async function signInAgain({ deps, people }: Shared, visit: Visit): Promise<void
 const placesOf = (shared: Shared): readonly Place[] => [
   overview,
   ...mailPlaces,
-  receivers,
+  receiversPlace,
   queue,
   ...editorPlaces,
   ...campaignPlaces,
@@ -267,10 +272,10 @@ const placesOf = (shared: Shared): readonly Place[] => [
   ...audiencePlaces,
   ...inboxPlaces,
   ...suppressionPlaces,
-  ...domainPlaces,
+  ...domainPlaces(domainDays),
   ...webhookPlaces,
   tokensPlace(shared.deps),
-  agents,
+  agentsPlace,
   privacy,
   ...serverPlaces,
   peoplePlace((visit, id) => openAccount(shared, visit, id)),

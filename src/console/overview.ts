@@ -5,7 +5,14 @@ import { periodOf, periods } from '../webui/period.ts'
 import { page } from '../webui/frame.ts'
 import { badge, count, live, percent, type Html } from '../webui/widgets.ts'
 import { done, type Place } from '../webui/place.ts'
+import { serverState } from '../checks/api.ts'
+import { campaigns } from '../campaigns/api.ts'
+import { domains } from '../domains/api.ts'
+import { statistics } from '../reputation/api-statistics.ts'
+import { webhooks } from '../webhooks/api.ts'
 import { number, objects, text, type Thing, type Visit } from '../webui/visit.ts'
+
+type Stats = Thing<typeof statistics>
 
 /** Rates from which on receivers begin to distrust a sender. */
 const LIMITS = {
@@ -13,7 +20,7 @@ const LIMITS = {
   complaint_rate: [0.001, 0.003],
 } as const
 
-const rate = (stats: Thing, name: keyof typeof LIMITS, label: string): Html => {
+const rate = (stats: Stats, name: keyof typeof LIMITS, label: string): Html => {
   const value = number(stats, name)
   const [warn, bad] = LIMITS[name]
   const state = value >= bad ? 'bad' : value >= warn ? 'waits' : 'good'
@@ -38,7 +45,7 @@ const card = (label: string, value: number): Html =>
   html`<div class="figure-card"><span class="soft">${label}</span><strong>${count(value)}</strong></div>`
 
 /** The rates for which receivers distrust or refuse mail. */
-const rates = (stats: Thing): Html[] =>
+const rates = (stats: Stats): Html[] =>
   (['bounce_rate', 'complaint_rate'] as const).flatMap((name) => {
     const value = number(stats, name)
     const [warn, bad] = LIMITS[name]
@@ -52,21 +59,21 @@ const rates = (stats: Thing): Html[] =>
 const OLD_BACKUP = 8 * DAY
 
 /** Problems that a person should look at, each with a link to its page. */
-async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
-  const [domains, webhooks, campaigns, server] = await Promise.all([
-    visit.get('/domains?page%5Bsize%5D=100'),
-    visit.get('/webhooks?page%5Bsize%5D=100'),
-    visit.get('/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
-    visit.operator && !visit.elsewhere ? visit.get('/server') : undefined,
+async function hands(visit: Visit, stats: Stats): Promise<Html[]> {
+  const [senders, endpoints, stopped, server] = await Promise.all([
+    visit.get(domains, '/domains?page%5Bsize%5D=100'),
+    visit.get(webhooks, '/webhooks?page%5Bsize%5D=100'),
+    visit.get(campaigns, '/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
+    visit.operator && !visit.elsewhere ? visit.get(serverState, '/server') : undefined,
   ])
   const found: Html[] = rates(stats)
-  for (const domain of domains.many)
+  for (const domain of senders.many)
     if (text(domain, 'status') !== 'active')
       found.push(
         html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a> is ${text(domain, 'status')}: it
           cannot send yet.`,
       )
-  for (const webhook of webhooks.many)
+  for (const webhook of endpoints.many)
     if (
       text(webhook, 'status') === 'disabled' ||
       (text(webhook, 'status') === 'active' && number(webhook, 'consecutive_failures') > 0)
@@ -76,23 +83,22 @@ async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
           <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>
           ${text(webhook, 'status') === 'disabled' ? 'is disabled' : 'is failing'}${text(webhook, 'last_failure') === '' ? '.' : `: ${text(webhook, 'last_failure')}`}`,
       )
-  for (const campaign of campaigns.many)
+  for (const campaign of stopped.many)
     found.push(
       html`The campaign
         <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>
         ${text(campaign, 'status') === 'failed' ? 'could not be sent' : 'is paused'}.`,
     )
-  const findings = (server?.one?.attributes['findings'] ?? []) as { check: string; status: string; detail: string }[]
-  for (const { check, detail, status } of findings)
+  for (const { check, detail, status } of server?.one ? objects(server.one, 'findings') : [])
     if (status !== 'ok') found.push(html`<a href="/server">Server, ${check}</a>: ${detail}`)
-  if (server?.one && server.one.attributes['last_backup_at'] === null)
+  if (server?.one && server.one.attributes.last_backup_at === null)
     found.push(html`No backup was made yet; <code>postrider backup FILE</code> makes one. <a href="/server">More</a>`)
   const backup = Date.parse(server?.one ? text(server.one, 'last_backup_at') : '')
   if (visit.now() - backup > OLD_BACKUP)
     found.push(
       html`The last backup is ${count(Math.floor((visit.now() - backup) / DAY))} days old. <a href="/server">More</a>`,
     )
-  if (domains.many.length === 0)
+  if (senders.many.length === 0)
     found.push(html`Nothing can be sent yet: <a href="/domains">add your first domain</a>.`)
   return found
 }
@@ -100,26 +106,19 @@ async function hands(visit: Visit, stats: Thing): Promise<Html[]> {
 /** How many campaigns the first page names. */
 const NEWEST = 3
 
-const newest = (campaigns: readonly Thing[]): Html | '' =>
-  campaigns.length === 0
+const newest = (some: readonly Thing<typeof campaigns>[]): Html | '' =>
+  some.length === 0
     ? ''
     : html`<h2>Newest campaigns</h2>
         <ul>
-          ${campaigns.map(
+          ${some.map(
             (each) =>
               html`<li><a href="/campaigns/${each.id}">${text(each, 'name')}</a> ${badge(text(each, 'status'))}</li>`,
           )}
         </ul>`
 
-interface Bucket {
-  at: string
-  delivered: number
-  deferred: number
-  refused: number
-}
-
 /** The chart, and a table of the same figures for people who cannot use a chart. */
-const chart = (series: readonly Bucket[]): Html =>
+const chart = (series: NonNullable<Stats['attributes']['series']>): Html =>
   html`<figure
       class="chart"
       data-chart="${JSON.stringify(series)}"
@@ -162,13 +161,13 @@ export const overview: Place = {
   path: '/',
   async show(visit) {
     const period = periodOf(visit)
-    const [{ one }, campaigns] = await Promise.all([
-      visit.get(`/statistics?filter%5Bperiod%5D=${period}`),
-      visit.get(`/campaigns?page%5Bsize%5D=${NEWEST}`),
+    const [{ one }, latest] = await Promise.all([
+      visit.get(statistics, `/statistics?filter%5Bperiod%5D=${period}`),
+      visit.get(campaigns, `/campaigns?page%5Bsize%5D=${NEWEST}`),
     ])
     const stats = one!
     const open = await hands(visit, stats)
-    const series = objects<Bucket>(stats, 'series')
+    const series = objects(stats, 'series')
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
     return page(visit, {
       title: 'Overview',
@@ -198,7 +197,7 @@ export const overview: Place = {
                   ${open.map((each) => html`<li>${each}</li>`)}
                 </ul>`
           }
-          ${newest(campaigns.many)}`,
+          ${newest(latest.many)}`,
       )}`,
     })
   },

@@ -5,7 +5,22 @@ import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, flag, text, type Answer, type Thing, type Visit, record, objects, texts } from '../webui/visit.ts'
+import { serverState } from '../checks/api.ts'
+import { logLines, serverSamples } from '../http/api-log.ts'
+import { people } from '../http/api-people.ts'
+import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
+import {
+  faultIn,
+  flag,
+  number,
+  objects,
+  record,
+  text,
+  texts,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../webui/visit.ts'
 
 /** The field for the role has the name of its attribute, so that refusals lead there. */
 const LABELS = {
@@ -14,22 +29,21 @@ const LABELS = {
   reads_for: 'Role',
 } as const
 
-interface Finding {
-  check: string
-  status: string
-  detail: string
-  mend: string | null
-}
+type Sample = Thing<typeof serverSamples>
+type Figure = NamesOf<AttributesOf<typeof serverSamples>, number>
 
 const health: Place = {
   path: '/server',
   operator: true,
   async show(visit) {
-    const { one } = found(await visit.get('/server'))
-    const [samples, lines] = await Promise.all([visit.all('/server/samples', 360), visit.all('/server/log', 500)])
-    const findings = objects<Finding>(one, 'findings')
+    const { one } = found(await visit.get(serverState, '/server'))
+    const [samples, lines] = await Promise.all([
+      visit.all(serverSamples, '/server/samples', 360),
+      visit.all(logLines, '/server/log', 500),
+    ])
+    const findings = objects(one, 'findings')
     const troubles = texts(one, 'troubles')
-    const storage = objects<{ kind: string; octets: number }>(one, 'storage')
+    const storage = objects(one, 'storage')
     return page(visit, {
       title: 'Server',
       about:
@@ -41,9 +55,9 @@ const health: Place = {
           ${facts([
             ['Version', text(one, 'version')],
             ['Host name', text(one, 'hostname')],
-            ['Running since', time(one.attributes['started_at'])],
-            ['Last backup', time(one.attributes['last_backup_at'])],
-            ['Certificate of SMTP ends', time(one.attributes['certificate_ends_at'])],
+            ['Running since', time(one.attributes.started_at)],
+            ['Last backup', time(one.attributes.last_backup_at)],
+            ['Certificate of SMTP ends', time(one.attributes.certificate_ends_at)],
           ])}
           <h2>Findings</h2>
           ${table(
@@ -70,10 +84,10 @@ const health: Place = {
 }
 
 /** One point for each minute: the sums of its samples. */
-function minutes(samples: readonly Thing[]): { at: string; delivered: number; deferred: number; refused: number }[] {
-  const by = Map.groupBy(samples, ({ attributes }) => String(attributes['at']).slice(0, 16))
-  const sum = (some: readonly Thing[], name: string): number =>
-    some.reduce((all, { attributes }) => all + Number(attributes[name]), 0)
+function minutes(samples: readonly Sample[]): { at: string; delivered: number; deferred: number; refused: number }[] {
+  const by = Map.groupBy(samples, (sample) => text(sample, 'at').slice(0, 16))
+  const sum = (some: readonly Sample[], name: Figure): number =>
+    some.reduce((all, sample) => all + number(sample, name), 0)
   return [...by].map(([minute, some]) => ({
     at: `${minute}:00.000Z`,
     delivered: sum(some, 'delivered'),
@@ -82,16 +96,16 @@ function minutes(samples: readonly Thing[]): { at: string; delivered: number; de
   }))
 }
 
-function hour(samples: readonly Thing[]): Html {
+function hour(samples: readonly Sample[]): Html {
   if (samples.length === 0)
     return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
-  const line = (title: string, unit: string, value: (sample: Thing) => number): Html =>
+  const line = (title: string, unit: string, value: (sample: Sample) => number): Html =>
     html`<h3>${title}</h3>
-      ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(String(sample.attributes['at'])) / SECOND, value(sample)]) })}`
-  const number =
-    (name: string, per = 1) =>
-    ({ attributes }: Thing): number =>
-      Math.round((Number(attributes[name]) / per) * 10) / 10
+      ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(text(sample, 'at')) / SECOND, value(sample)]) })}`
+  const rounded =
+    (name: Figure, per = 1) =>
+    (sample: Sample): number =>
+      Math.round((number(sample, name) / per) * 10) / 10
   const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
   return html`<h3>Mail a minute</h3>
     <figure
@@ -100,19 +114,19 @@ function hour(samples: readonly Thing[]): Html {
       data-span="3600"
       aria-label="Mail a minute"
     ></figure>
-    ${line('Recipients whose mail waits', 'waiting', number('waiting'))}
-    ${line('Memory, MB', 'MB', number('memory', 1_000_000))}
-    ${line('The main thread works, % of the time', '%', number('busy', 0.01))}
+    ${line('Recipients whose mail waits', 'waiting', rounded('waiting'))}
+    ${line('Memory, MB', 'MB', rounded('memory', 1_000_000))}
+    ${line('The main thread works, % of the time', '%', rounded('busy', 0.01))}
     <details>
       <summary>The figures as a table</summary>
       ${table(
         'The last hour',
         ['At', ...['Waiting', 'Memory', 'Works'].map((title) => ({ title, figure: true as const }))],
         rows.map((sample) => [
-          time(sample.attributes['at']),
-          count(Number(sample.attributes['waiting'])),
-          octets(Number(sample.attributes['memory'])),
-          `${number('busy', 0.01)(sample)} %`,
+          time(sample.attributes.at),
+          count(number(sample, 'waiting')),
+          octets(number(sample, 'memory')),
+          `${rounded('busy', 0.01)(sample)} %`,
         ]),
         '',
       )}
@@ -128,7 +142,7 @@ const pairs = (fields: Record<string, unknown>): Html =>
 const SHOWN_LINES = 100
 
 /** The log since the start of the server, newest line first; `?level=error` shows lines of this level or worse. */
-function log(visit: Visit, lines: readonly Thing[]): Html {
+function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
   const least = (['info', 'warn', 'error'] as const).find((level) => level === visit.query('level')) ?? 'info'
   const grave = { debug: 0, info: 1, warn: 2, error: 3 }
   const shown = lines
@@ -142,7 +156,7 @@ function log(visit: Visit, lines: readonly Thing[]): Html {
       'Log',
       ['At', '', 'Event', ''],
       shown.map((each) => [
-        exactTime(each.attributes['at']),
+        exactTime(each.attributes.at),
         badge(text(each, 'level')),
         text(each, 'event'),
         pairs(record(each, 'fields')),
@@ -152,7 +166,7 @@ function log(visit: Visit, lines: readonly Thing[]): Html {
 }
 
 async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get('/people?page%5Bsize%5D=100')
+  const answer = await visit.get(people, '/people?page%5Bsize%5D=100')
   if (answer.status !== 200) found(answer)
   const rows = answer.many.map((each) => [
     text(each, 'email'),
@@ -163,7 +177,7 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
         ? 'own account'
         : `reads the account of ${text(each, 'reads_for')}`,
     text(each, 'plan'),
-    time(each.attributes['created_at']),
+    time(each.attributes.created_at),
     text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
   ])
   const fault = faultIn(errors, LABELS)

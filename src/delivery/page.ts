@@ -1,5 +1,6 @@
 // The queue (operator): waiting mail by receiving domain, the reasons, and actions on it.
 import { html } from 'hono/html'
+import { lanes } from './api.ts'
 import { HELD_LOOKED_AT, type HoldingCampaign } from './queue/waiting.ts'
 import { page } from '../webui/frame.ts'
 import { button } from '../webui/forms.ts'
@@ -16,9 +17,9 @@ const heldNote = (visit: Visit, { account, id, name, recipients }: HoldingCampai
   </div>`
 
 /** What was learned of the exchangers of a lane; nothing when nothing is known. */
-function learnedNote(lane: Thing): Html | '' {
-  const [connections, perSecond] = [lane.attributes['connections'], lane.attributes['per_second']]
-  const until = lane.attributes['paused_until']
+function learnedNote(lane: Thing<typeof lanes>): Html | '' {
+  const [connections, perSecond] = [lane.attributes.connections, lane.attributes.per_second]
+  const until = lane.attributes.paused_until
   const known = [
     ...(connections === null ? [] : [html`takes ${counted(number(lane, 'connections'), 'connection')} at once`]),
     ...(perSecond === null ? [] : [html`takes ${number(lane, 'per_second')} mails a second`]),
@@ -34,7 +35,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
   const rows = answer.many.map((lane) => {
     const fields = { lane: text(lane, 'domain') }
     const waiting = number(lane, 'queued') + number(lane, 'held')
-    const heldBy = objects<HoldingCampaign>(lane, 'held_by')
+    const heldBy = objects(lane, 'held_by')
     const byCampaigns = heldBy.reduce((sum, { recipients }) => sum + recipients, 0)
     const held = flag(lane, 'hold') ? waiting : number(lane, 'held')
     const isEmpty = waiting + number(lane, 'active') === 0
@@ -44,7 +45,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
       count(waiting),
       count(held),
       count(number(lane, 'active')),
-      time(lane.attributes['next_attempt_at']),
+      time(lane.attributes.next_attempt_at),
       text(lane, 'response'),
       html`<div class="row">
         ${isEmpty ? '' : button(visit, 'retry', 'Try now', { fields })}
@@ -89,8 +90,8 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
 }
 
 /** A page treats an answer without a resource as 404. An empty queue is not a 404, so it gets an empty resource. */
-async function orEmpty(visit: Visit): Promise<Answer> {
-  const answer = await visit.get(`/lanes?${pageOf(visit)}`)
+async function orEmpty(visit: Visit): Promise<Answer<typeof lanes>> {
+  const answer = await visit.get(lanes, `/lanes?${pageOf(visit)}`)
   return answer.status === 200 ? { ...answer, one: answer.one ?? { type: 'lanes', id: '', attributes: {} } } : answer
 }
 

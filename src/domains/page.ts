@@ -3,9 +3,16 @@ import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, count, facts, live, pageOf, pager, percent, table, time, type Html } from '../webui/widgets.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, flag, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import { advisedRecords } from './api-advised.ts'
+import { domains, records } from './api.ts'
+import { done, lead, type Form, type Place } from '../webui/place.ts'
+import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+
+type Domain = Thing<typeof domains>
+type DnsRecord = Thing<typeof records>
+/** The part of a domain's page that another subject shows. */
+type Panel = (visit: Visit, domainId: string) => Promise<Html>
 
 const LABELS = { name: 'Domain', purpose: 'For' } as const
 
@@ -16,12 +23,12 @@ const PURPOSES = [
 ] as const
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get(`/domains?${pageOf(visit)}`)
+  const answer = await visit.get(domains, `/domains?${pageOf(visit)}`)
   const rows = answer.many.map((domain) => [
     html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
     badge(text(domain, 'status')),
     text(domain, 'purpose'),
-    time(domain.attributes['checked_at']),
+    time(domain.attributes.checked_at),
   ])
   const fault = faultIn(errors, LABELS)
   return page(visit, {
@@ -59,24 +66,24 @@ const list: Place = {
       attributes: { name: given.get('name').trim(), purpose: given.get('purpose') },
     })
     return answer.one
-      ? lead(visit, `/domains/${text(answer.one, 'name')}`, 'added')
+      ? lead(visit, `/domains/${text(thingOf(domains, answer.one), 'name')}`, 'added')
       : showAll(visit, answer.errors, given)
   },
 }
 
-async function domainNamed(visit: Visit): Promise<Thing> {
+async function domainNamed(visit: Visit): Promise<Domain> {
   const name = visit.context.req.param('name')!
-  const { many } = await visit.get(`/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
+  const { many } = await visit.get(domains, `/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
   if (!many[0]) throw refuse('not_found', 'There is no such domain.')
   return many[0]
 }
 
 /** The problem that prevents sending, in one sentence. */
-function wayOf(domain: Thing, records: readonly Thing[]): string {
-  const needed = records.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
+function wayOf(domain: Domain, all: readonly DnsRecord[]): string {
+  const needed = all.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
   const missing = needed.filter((record) => isAnswered(record, domain)).length
-  const silent = records.filter((record) => !isAnswered(record, domain)).length
-  const unasked = `DNS could not be asked about ${count(silent)} of ${count(records.length)} records: nothing is known of them, and nothing was changed for it.`
+  const silent = all.filter((record) => !isAnswered(record, domain)).length
+  const unasked = `DNS could not be asked about ${count(silent)} of ${count(all.length)} records: nothing is known of them, and nothing was changed for it.`
   if (text(domain, 'status') === 'active')
     return missing === 0
       ? silent > 0
@@ -91,19 +98,19 @@ function wayOf(domain: Thing, records: readonly Thing[]): string {
 }
 
 /** Whether DNS answered for a record at the last check of its domain. */
-const isAnswered = (record: Thing, domain: Thing): boolean =>
+const isAnswered = (record: DnsRecord, domain: Domain): boolean =>
   text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
 
 const copy = (id: string, value: string): Html =>
   html`<code id="${id}" class="value">${value}</code>
     <button class="plain small" type="button" data-copy="${id}">Copy</button>`
 
-async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors'] = []): Promise<Response> {
   const domain = await domainNamed(visit)
-  const [records, advised, days] = await Promise.all([
-    visit.all(`/domains/${domain.id}/records`),
-    visit.all(`/domains/${domain.id}/advised-records`),
-    visit.get(`/domains/${domain.id}/reputation`),
+  const [all, advised, days] = await Promise.all([
+    visit.all(records, `/domains/${domain.id}/records`),
+    visit.all(advisedRecords, `/domains/${domain.id}/advised-records`),
+    reputation(visit, domain.id),
   ])
   return page(visit, {
     title: text(domain, 'name'),
@@ -112,14 +119,14 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     done: done(visit),
     body: html`${live(
         visit,
-        html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, records)}</p>
+        html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
           ${button(visit, 'check', 'Check now')}
           <h2>Records</h2>
-          ${recordsTable(domain, records)}`,
+          ${recordsTable(domain, all)}`,
       )}
-      ${advisedRecords(advised)}
+      ${advisedTable(advised)}
       <h2>Reputation</h2>
-      ${reputation(objects<Day>(found(days).one, 'series'))}
+      ${days}
       <h2>Settings</h2>
       ${settings(visit, domain)}
       ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
@@ -128,17 +135,17 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
 }
 
 /** The purpose of a record in words. Of the DKIM keys, only the signing one is required. */
-const purposeOf = (record: Thing): string => {
+const purposeOf = (record: DnsRecord): string => {
   const type = text(record, 'record_type')
   if (type !== 'DKIM') return type.replaceAll('_', ' ')
   return flag(record, 'required') ? 'DKIM key that signs' : 'DKIM key for the next rotation'
 }
 
-const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
+const recordsTable = (domain: Domain, all: readonly DnsRecord[]): Html =>
   table(
     'Records',
     ['', 'What for', 'Name', 'Should say', 'DNS says'],
-    records.map((record, at) => [
+    all.map((record, at) => [
       badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
       purposeOf(record),
       copy(`n${at}`, text(record, 'name')),
@@ -149,32 +156,7 @@ const recordsTable = (domain: Thing, records: readonly Thing[]): Html =>
     'None.',
   )
 
-interface Day {
-  at: string
-  deliveries: number
-  bounces: number
-  complaints: number
-}
-
-/** How the mail did, the newest day first; receivers judge a domain by these shares. */
-function reputation(days: readonly Day[]): Html {
-  const share = (part: number, whole: number): string => (whole === 0 ? '–' : percent(part / whole))
-  return table(
-    'Reputation',
-    ['Day', ...['Delivered', 'Bounced', 'Complaints'].map((title) => ({ title, figure: true as const }))],
-    days
-      .toReversed()
-      .map(({ at, bounces, complaints, deliveries }) => [
-        at.slice(0, 10),
-        count(deliveries),
-        `${count(bounces)} (${share(bounces, deliveries + bounces)})`,
-        `${count(complaints)} (${share(complaints, deliveries)})`,
-      ]),
-    'No mail was sent from it in 30 days.',
-  )
-}
-
-const advisedRecords = (advised: readonly Thing[]): Html =>
+const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
   html`<details>
     <summary>Advised records</summary>
     ${table(
@@ -192,7 +174,7 @@ const advisedRecords = (advised: readonly Thing[]): Html =>
     )}
   </details>`
 
-function settings(visit: Visit, domain: Thing): Html {
+function settings(visit: Visit, domain: Domain): Html {
   const yes = (name: string, label: string, on: boolean): Html | '' =>
     button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
   return facts([
@@ -217,9 +199,9 @@ function settings(visit: Visit, domain: Thing): Html {
   ])
 }
 
-const one: Place = {
+const one = (reputation: Panel): Place => ({
   path: '/domains/:name',
-  show: (visit) => showOne(visit),
+  show: (visit) => showOne(visit, reputation),
   async act(visit, given) {
     const domain = await domainNamed(visit)
     const here = `/domains/${text(domain, 'name')}`
@@ -231,18 +213,18 @@ const one: Place = {
         return lead(visit, here, 'checked')
       case 'remove': {
         const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
-        return gone.status === 204 ? lead(visit, '/domains', 'removed') : showOne(visit, gone.errors)
+        return gone.status === 204 ? lead(visit, '/domains', 'removed') : showOne(visit, reputation, gone.errors)
       }
       case 'rotate': {
         const answer = await patch({ rotate_dkim_key: true })
-        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, reputation, answer.errors)
       }
       default: {
         const answer = await patch({ [given.get('name')]: given.get('value') === 'true' })
-        return answer.one ? lead(visit, here, 'saved') : showOne(visit, answer.errors)
+        return answer.one ? lead(visit, here, 'saved') : showOne(visit, reputation, answer.errors)
       }
     }
   },
-}
+})
 
-export const domainPlaces = [list, one]
+export const domainPlaces = (reputation: Panel): Place[] => [list, one(reputation)]

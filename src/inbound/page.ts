@@ -3,17 +3,19 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { badge, facts, live, looks, octets, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
+import { inboundEmails } from './api-emails.ts'
+import { inboxes } from './api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, text, texts, type Answer, type Visit } from '../webui/visit.ts'
+import { faultIn, objects, record, text, texts, type Answer, type Visit } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', address: 'Address' } as const
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get(`/inboxes?${pageOf(visit)}`)
+  const answer = await visit.get(inboxes, `/inboxes?${pageOf(visit)}`)
   const rows = answer.many.map((inbox) => [
     html`<a href="/inboxes/${inbox.id}">${text(inbox, 'name')}</a>`,
     text(inbox, 'address'),
-    time(inbox.attributes['created_at']),
+    time(inbox.attributes.created_at),
   ])
   const fault = faultIn(errors, LABELS)
   return page(visit, {
@@ -53,9 +55,10 @@ const list: Place = {
 
 async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { one } = found(await visit.get(`/inboxes/${id}`))
+  const { one } = found(await visit.get(inboxes, `/inboxes/${id}`))
   const q = visit.query('q')
   const answer = await visit.get(
+    inboundEmails,
     `/inboxes/${id}/inbound-emails?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
   )
   return page(visit, {
@@ -70,11 +73,11 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
         'Messages',
         ['Received', 'From', 'Subject', 'Status', 'Verdicts'],
         answer.many.map((mail) => [
-          time(mail.attributes['received_at'] ?? mail.attributes['created_at']),
+          time(mail.attributes.received_at ?? mail.attributes.created_at),
           text(mail, 'from') || text(mail, 'sender'),
           html`<a href="/inboxes/${id}/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
           badge(text(mail, 'status')),
-          verdicts(mail.attributes['authentication']),
+          verdicts(record(mail, 'authentication')),
         ]),
         q === '' ? 'Nothing came yet.' : 'Nothing fits.',
       )}
@@ -96,11 +99,10 @@ const inbox: Place = {
 const PASSES = new Set(['pass'])
 
 /** The results of SPF, DKIM and DMARC in words. */
-function verdicts(given: unknown): Html {
-  const all = Object.entries((given ?? {}) as Record<string, unknown>).filter(([, value]) => typeof value === 'string')
+function verdicts(given: Record<string, string>): Html {
+  const all = Object.entries(given).filter(([, value]) => typeof value === 'string')
   return html`${all.map(
-    ([name, value]) =>
-      html`<span class="badge ${PASSES.has(String(value)) ? 'good' : ''}">${name} ${String(value)}</span> `,
+    ([name, value]) => html`<span class="badge ${PASSES.has(value) ? 'good' : ''}">${name} ${value}</span> `,
   )}`
 }
 
@@ -115,14 +117,9 @@ const message: Place = {
   path: '/inboxes/:inbox/mail/:id',
   async show(visit) {
     const id = visit.context.req.param('id')!
-    const { one } = found(await visit.get(`/inbound-emails/${id}`))
-    const files = (one.attributes['attachments'] ?? []) as {
-      id: string
-      filename: string | null
-      size: number
-      content_type: string
-    }[]
-    const headers = Object.entries((one.attributes['headers'] ?? {}) as Record<string, string | string[]>)
+    const { one } = found(await visit.get(inboundEmails, `/inbound-emails/${id}`))
+    const files = objects(one, 'attachments')
+    const headers = Object.entries(record(one, 'headers'))
     const meaning = MEANING[text(one, 'status')] ?? ''
     return page(visit, {
       title: text(one, 'subject') || '(no subject)',
@@ -131,9 +128,9 @@ const message: Place = {
         ${facts([
           ['From', text(one, 'from') || text(one, 'sender')],
           ['To', texts(one, 'recipients').join(', ')],
-          ['Received', time(one.attributes['received_at'] ?? one.attributes['created_at'])],
+          ['Received', time(one.attributes.received_at ?? one.attributes.created_at)],
           ['Status', badge(text(one, 'status'))],
-          ['Verdicts', verdicts(one.attributes['authentication'])],
+          ['Verdicts', verdicts(record(one, 'authentication'))],
         ])}
         ${
           text(one, 'html') === ''

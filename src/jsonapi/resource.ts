@@ -46,6 +46,7 @@ export function field<S extends z.ZodType, const O extends FieldOptions>(schema:
 }
 
 type Fields = Record<string, Field>
+type Links = Record<string, Relationship>
 type Outputs<F extends Fields, K extends keyof F> = { [P in K]: z.output<F[P]['schema']> }
 type KeysWith<F extends Fields, Slot> = { [K in keyof F]: F[K] extends Slot ? K : never }[keyof F]
 
@@ -233,8 +234,14 @@ export interface Definition<Parts, F extends Fields> {
   actions: readonly Action<Parts, F>[]
 }
 
-export interface Resource<Parts = never> extends Definition<Parts, Fields> {
+/** A described resource. It keeps the types of its attributes and relationships for those who read its answers. */
+export interface Resource<Parts = never, F extends Fields = Fields, L extends Links = Links> extends Definition<
+  Parts,
+  Fields
+> {
   type: string
+  attributes: F
+  relationships?: L
   /** The path of one resource, for `links.self`; undefined when it has none. */
   self: string | undefined
   /** The scope that is needed to read it. */
@@ -243,10 +250,13 @@ export interface Resource<Parts = never> extends Definition<Parts, Fields> {
 
 /** Makes a `define` function for actions that work with these parts. */
 export function definer<Parts>() {
-  return <F extends Fields>(type: string, definition: Definition<Parts, F>): Resource<Parts> => {
+  return <F extends Fields, L extends Links = Record<never, Relationship>>(
+    type: string,
+    definition: Definition<Parts, F> & { relationships?: L },
+  ): Resource<Parts, F, L> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
     const reads = definition.actions.find(({ kind }) => kind === 'show' || kind === 'list')?.scope
-    return { ...(definition as unknown as Definition<Parts, Fields>), type, self: own?.path, reads }
+    return { ...(definition as unknown as Resource<Parts, F, L>), type, self: own?.path, reads }
   }
 }
 

@@ -3,13 +3,14 @@
 import { html } from 'hono/html'
 import { OperatorError } from '../base/errors.ts'
 import type { BroughtContact } from '../campaigns/import-with-status.ts'
+import { listImports } from './api.ts'
 import { columnsOf, contactOf, type Columns } from './import-columns.ts'
 import { STANDINGS } from '../campaigns/standing.ts'
 import { tableApart } from '../webui/apart.ts'
 import { form } from '../webui/forms.ts'
 import { counted, badge, count, table, type Html } from '../webui/widgets.ts'
 import type { Form } from '../webui/place.ts'
-import { number, type Visit } from '../webui/visit.ts'
+import { number, objects, thingOf, type Visit } from '../webui/visit.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
 /** Contacts in one request to the API. */
@@ -134,9 +135,9 @@ export async function bring(visit: Visit, id: string, { contacts, problems }: Re
       result.problems.push(...answer.errors.map(({ detail }) => ({ line: lot[0]!.line, reason: detail })))
       break
     }
-    for (const name of COUNTS) result[name] += number(answer.one, name)
-    const errors = (answer.one.attributes['errors'] ?? []) as { index: number; email: string; detail: string }[]
-    for (const { detail, email, index } of errors)
+    const made = thingOf(listImports, answer.one)
+    for (const name of COUNTS) result[name] += number(made, name)
+    for (const { detail, email, index } of objects(made, 'errors'))
       result.problems.push({ line: lot[index]!.line, reason: `“${email}” ${detail}` })
   }
   return result

@@ -4,26 +4,37 @@ import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
 import { bring, named, preview, readingOf } from './page-import.ts'
+import { audiences, contacts } from '../campaigns/api-audiences.ts'
+import { campaigns } from '../campaigns/api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, number, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import {
+  faultIn,
+  namesOf,
+  number,
+  record,
+  relatedId,
+  text,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
 
 const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const [answer, domains] = await Promise.all([
-    visit.get(`/audiences?include=domain&${pageOf(visit)}`),
-    visit.all('/domains'),
+  const [answer, options] = await Promise.all([
+    visit.get(audiences, `/audiences?include=domain&${pageOf(visit)}`),
+    visit.names('/domains'),
   ])
-  const names = new Map(answer.included.map((each) => [each.id, text(each, 'name')]))
+  const names = namesOf(answer.included)
   const rows = answer.many.map((audience) => [
     html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>`,
     count(number(audience, 'contacts_count')),
-    names.get(audience.relationships?.['domain']?.data?.id ?? '') ?? '',
+    names.get(relatedId(audience, 'domain') ?? '') ?? '',
     text(audience, 'description'),
   ])
   const fault = faultIn(errors, LABELS)
-  const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Audiences',
     about: 'Lists of people who asked for your news. A campaign goes to one audience.',
@@ -60,9 +71,9 @@ const list: Place = {
   },
 }
 
-/** What removing an audience does, as a question; `campaigns` are those that need it. */
-function removal(campaigns: readonly Thing[]): string {
-  const names = campaigns.map((each) => `"${text(each, 'name')}" (${text(each, 'status')})`)
+/** What removing an audience does, as a question; `waiting` are the campaigns that need it. */
+function removal(waiting: readonly Thing<typeof campaigns>[]): string {
+  const names = waiting.map((each) => `"${text(each, 'name')}" (${text(each, 'status')})`)
   const end = names.length === 0 ? '' : ` These campaigns can then not be sent, and end as failed: ${names.join(', ')}.`
   return `The audience and all its contacts are removed.${end}`
 }
@@ -78,13 +89,15 @@ interface Showing {
 
 async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing = {}): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { one } = found(await visit.get(`/audiences/${id}`))
+  const { one } = found(await visit.get(audiences, `/audiences/${id}`))
   const q = visit.query('q')
   const status = STATUSES.find((each) => each === visit.query('status')) ?? ''
   const open = await visit.get(
+    campaigns,
     `/campaigns?filter%5Baudience%5D=${id}&filter%5Bstatus%5D=draft,scheduled,sending,paused&page%5Bsize%5D=100`,
   )
   const answer = await visit.get(
+    contacts,
     `/audiences/${id}/contacts?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${encodeURIComponent(status)}`}`,
   )
   return page(visit, {
@@ -111,7 +124,7 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
           html`<a href="/audiences/${id}/contacts/${contact.id}">${text(contact, 'email')}</a>`,
           text(contact, 'name'),
           badge(text(contact, 'status')),
-          time(contact.attributes['created_at']),
+          time(contact.attributes.created_at),
         ]),
         q === '' && status === '' ? 'Nobody yet. Import a file below, or add somebody.' : 'Nobody fits.',
       )}
@@ -124,8 +137,8 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
   })
 }
 
-/** The forms that change an audience; `campaigns` are those that need it. */
-const changes = (visit: Visit, campaigns: readonly Thing[], typed: Form | undefined): Html =>
+/** The forms that change an audience; `waiting` are the campaigns that need it. */
+const changes = (visit: Visit, waiting: readonly Thing<typeof campaigns>[], typed: Form | undefined): Html =>
   html`<h2>Add a contact</h2>
     ${form(visit, 'add', html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '' })} ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '' })}<button>Add</button>`)}
     <h2>Import a CSV file</h2>
@@ -136,9 +149,7 @@ const changes = (visit: Visit, campaigns: readonly Thing[], typed: Form | undefi
         <button>Look at it first</button>`,
       { multipart: true },
     )}
-    <p class="apart">
-      ${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(campaigns) })}
-    </p>`
+    <p class="apart">${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(waiting) })}</p>`
 
 const audience: Place = {
   path: '/audiences/:id',
@@ -182,20 +193,19 @@ const download: Place = {
   path: '/audiences/:id/export.csv',
   async show(visit) {
     const id = visit.context.req.param('id')!
-    found(await visit.get(`/audiences/${id}`))
-    return csv(
-      visit,
-      'contacts.csv',
-      ['email', 'name', 'status', 'fields', 'created_at'],
-      `/audiences/${id}/contacts?`,
-      (each) => [
+    found(await visit.get(audiences, `/audiences/${id}`))
+    return csv(visit, 'contacts.csv', {
+      of: contacts,
+      path: `/audiences/${id}/contacts?`,
+      titles: ['email', 'name', 'status', 'fields', 'created_at'],
+      row: (each) => [
         text(each, 'email'),
         text(each, 'name'),
         text(each, 'status'),
-        JSON.stringify(each.attributes['custom_fields'] ?? {}),
+        JSON.stringify(record(each, 'custom_fields')),
         text(each, 'created_at'),
       ],
-    )
+    })
   },
 }
 

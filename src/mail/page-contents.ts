@@ -1,13 +1,16 @@
 // The contents of a sent mail: as it looks, its texts, its own headers and its attachments.
 import { html } from 'hono/html'
 import { looks, octets, type Html } from '../webui/widgets.ts'
-import { text, type Thing, type Visit } from '../webui/visit.ts'
+import { objects, record, text, type Thing, type Visit } from '../webui/visit.ts'
+import type { outboundEmails } from './api.ts'
 
-export function contents(visit: Visit, mail: Thing): Html {
+export type Mail = Thing<typeof outboundEmails>
+
+export function contents(visit: Visit, mail: Mail): Html {
   const body = text(mail, 'html')
   const words = text(mail, 'text')
-  const files = (mail.attributes['attachments'] ?? []) as { filename: string; size: number; content_type: string }[]
-  const headers = Object.entries((mail.attributes['headers'] ?? {}) as Record<string, string>)
+  const files = objects(mail, 'attachments')
+  const headers = Object.entries(record(mail, 'headers'))
   if (body === '' && words === '')
     return html`<p class="soft">
       The text is no longer kept here. The text of a campaign’s mail is on the page of its campaign.

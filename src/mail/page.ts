@@ -16,25 +16,32 @@ import {
   type Html,
 } from '../webui/widgets.ts'
 import { done, found, lead, type Place } from '../webui/place.ts'
-import { contents } from './page-contents.ts'
-import { answerOf, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { attempts } from '../delivery/api-attempts.ts'
+import { outboundWebhooks } from '../webhooks/api.ts'
+import { outboundEmailStats } from './api-stats.ts'
+import { outboundEmails } from './api.ts'
+import { contents, type Mail } from './page-contents.ts'
+import {
+  answerOf,
+  flag,
+  number,
+  objects,
+  relatedId,
+  text,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../webui/visit.ts'
 
 const HINT =
   'Words match addresses and subjects. Also to: from: subject: status: domain: campaign: agent: before: after:'
-
-interface Recipient {
-  address: string
-  role: string
-  status: string
-  response: string | null
-  next_attempt_at: string | null
-}
 
 const list: Place = {
   path: '/mail',
   async show(visit) {
     const q = visit.query('q')
     const answer = await visit.get(
+      outboundEmails,
       `/outbound-emails?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
     )
     // The search box of every page leads straight to the only mail that fits.
@@ -46,7 +53,7 @@ const list: Place = {
       html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
       badge(text(mail, 'status')),
       text(mail, 'subject') || html`<span class="soft">(no subject)</span>`,
-      time(mail.attributes['created_at']),
+      time(mail.attributes.created_at),
       text(mail, 'from'),
     ])
     return page(visit, {
@@ -79,11 +86,14 @@ interface Step {
   what: Html
 }
 
-function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[]): Html {
+type Attempt = Thing<typeof attempts>
+type Told = Thing<typeof outboundWebhooks>
+
+function timeline(mail: Mail, tried: readonly Attempt[], told: readonly Told[]): Html {
   const steps: Step[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
-  for (const attempt of attempts) {
+  for (const attempt of tried) {
     const said = answerOf(attempt.attributes)
-    if (attempt.attributes['reported'] === true) {
+    if (flag(attempt, 'reported')) {
       steps.push({
         at: text(attempt, 'at'),
         what: html`A report for ${text(attempt, 'address')} came back: ${badge(text(attempt, 'outcome'))}
@@ -109,7 +119,7 @@ function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[
     })
   }
   for (const delivery of told) {
-    const webhook = delivery.relationships?.['webhook']?.data?.id
+    const webhook = relatedId(delivery, 'webhook')
     const status = text(delivery, 'response_status')
     const reason = text(delivery, 'reason')
     steps.push({
@@ -140,8 +150,8 @@ function timeline(mail: Thing, attempts: readonly Thing[], told: readonly Thing[
   </ol>`
 }
 
-function recipients(mail: Thing): Html {
-  const rows = objects<Recipient>(mail, 'recipients')
+function recipients(mail: Mail): Html {
+  const rows = objects(mail, 'recipients')
   return table(
     'Recipients',
     ['Recipient', 'As', 'Status', 'Last answer', 'Next try'],
@@ -151,8 +161,8 @@ function recipients(mail: Thing): Html {
 }
 
 /** What an operator can do with a mail that waits. */
-function inQueue(visit: Visit, mail: Thing): Html | '' {
-  const waits = objects<Recipient>(mail, 'recipients').some(({ status }) => status === 'queued')
+function inQueue(visit: Visit, mail: Mail): Html | '' {
+  const waits = objects(mail, 'recipients').some(({ status }) => status === 'queued')
   if (!visit.operator || !waits) return ''
   return html`<div class="row">
     ${button(visit, 'retry', 'Try now')} ${button(visit, 'hold', 'Hold')} ${button(visit, 'release', 'Release')}
@@ -162,13 +172,13 @@ function inQueue(visit: Visit, mail: Thing): Html | '' {
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { one } = found(await visit.get(`/outbound-emails/${id}?include=campaign`))
-  const [attempts, told, stats] = await Promise.all([
-    visit.all(`/outbound-emails/${id}/attempts`, 500),
-    visit.all(`/outbound-emails/${id}/webhook-deliveries`, 500),
-    visit.get(`/outbound-emails/${id}/stats`),
+  const { one } = found(await visit.get(outboundEmails, `/outbound-emails/${id}`))
+  const [tried, told, stats] = await Promise.all([
+    visit.all(attempts, `/outbound-emails/${id}/attempts`, 500),
+    visit.all(outboundWebhooks, `/outbound-emails/${id}/webhook-deliveries`, 500),
+    visit.get(outboundEmailStats, `/outbound-emails/${id}/stats`),
   ])
-  const campaign = one.relationships?.['campaign']?.data
+  const campaign = relatedId(one, 'campaign')
   const figures = stats.one
   const files = objects(one, 'attachments').length
   return page(visit, {
@@ -184,18 +194,15 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
             ['To', text(one, 'to')],
             ['Message-ID', html`<code>${text(one, 'message_id')}</code>`],
             ...(text(one, 'agent_id') === '' ? [] : ([['Agent', text(one, 'agent_id')]] as const)),
-            ...(campaign ? ([['Campaign', html`<a href="/campaigns/${campaign.id}">its page</a>`]] as const) : []),
-            ...(figures && figures.attributes['opens'] !== null
+            ...(campaign ? ([['Campaign', html`<a href="/campaigns/${campaign}">its page</a>`]] as const) : []),
+            ...(figures && figures.attributes.opens !== null
               ? ([
-                  [
-                    'Opens and clicks',
-                    `${count(Number(figures.attributes['opens']))} and ${count(Number(figures.attributes['clicks'] ?? 0))}`,
-                  ],
+                  ['Opens and clicks', `${count(number(figures, 'opens'))} and ${count(number(figures, 'clicks'))}`],
                 ] as const)
               : []),
           ])}
           <h2>Delivery</h2>
-          ${timeline(one, attempts, told)} ${recipients(one)}`,
+          ${timeline(one, tried, told)} ${recipients(one)}`,
       )}
       ${inQueue(visit, one)}
       <h2>Contents</h2>
@@ -233,7 +240,7 @@ const one: Place = {
       const moved = await visit.ask('POST', `/outbound-emails/${id}/${given.action}`)
       return moved.status === 202 ? lead(visit, `/mail/${id}`, 'moved') : showOne(visit, moved.errors)
     }
-    const { one: mail } = found(await visit.get(`/outbound-emails/${id}`))
+    const { one: mail } = found(await visit.get(outboundEmails, `/outbound-emails/${id}`))
     const answer = await visit.ask('POST', '/outbound-emails', {
       type: 'outbound-emails',
       attributes: {
@@ -241,9 +248,9 @@ const one: Place = {
         to: given.get('to'),
         subject: text(mail, 'subject'),
         html: text(mail, 'html'),
-        text: mail.attributes['text'] ?? null,
-        reply_to: mail.attributes['reply_to'] ?? null,
-        headers: mail.attributes['headers'] ?? {},
+        text: mail.attributes.text ?? null,
+        reply_to: mail.attributes.reply_to ?? null,
+        headers: mail.attributes.headers ?? {},
       },
     })
     return answer.one ? lead(visit, `/mail/${answer.one.id}`, 'sent') : showOne(visit, answer.errors)

@@ -3,17 +3,18 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import { badge, live, pageOf, pager, table, time } from '../webui/widgets.ts'
+import { privacyRequests } from './api-requests.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { text, type Answer, type Visit } from '../webui/visit.ts'
 
 async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get(`/privacy-requests?${pageOf(visit)}`)
+  const answer = await visit.get(privacyRequests, `/privacy-requests?${pageOf(visit)}`)
   const rows = answer.many.map((each) => [
     text(each, 'kind') === 'erasure' ? 'Forget' : 'Export',
     html`<code>${text(each, 'recipient_hash').slice(0, 16)}…</code>`,
     badge(text(each, 'status')),
-    time(each.attributes['requested_at']),
-    time(each.attributes['finished_at']),
+    time(each.attributes.requested_at),
+    time(each.attributes.finished_at),
   ])
   return page(visit, {
     title: 'Privacy',

@@ -2,6 +2,7 @@
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { count, live, pageOf, pager, percent, table } from '../webui/widgets.ts'
+import { receivers } from './api-statistics.ts'
 import type { Place } from '../webui/place.ts'
 import { number, text, objects } from '../webui/visit.ts'
 import { periodOf, periods } from '../webui/period.ts'
@@ -14,14 +15,14 @@ const MEDIANS: Record<string, string> = {
   longer: 'over an hour',
 }
 
-export const receivers: Place = {
+export const receiversPlace: Place = {
   path: '/receivers',
   async show(visit) {
     const period = periodOf(visit, '7d')
-    const answer = await visit.get(`/statistics/receivers?filter%5Bperiod%5D=${period}&${pageOf(visit)}`)
+    const answer = await visit.get(receivers, `/statistics/receivers?filter%5Bperiod%5D=${period}&${pageOf(visit)}`)
     const rows = answer.many.map((each) => {
       const volume = number(each, 'volume')
-      const refusals = objects<{ words: string; times: number }>(each, 'refusals')
+      const refusals = objects(each, 'refusals')
       return [
         html`<a href="/mail?q=${encodeURIComponent(`to:@${text(each, 'name')}`)}">${text(each, 'name')}</a>`,
         count(volume),

@@ -3,11 +3,12 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button } from '../webui/forms.ts'
 import { badge, count, live, pageOf, pager, table, time } from '../webui/widgets.ts'
+import { agents } from './api.ts'
 import { done, lead, type Place } from '../webui/place.ts'
 import { number, text, type Answer, type Visit } from '../webui/visit.ts'
 
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
-  const answer = await visit.get(`/agents?${pageOf(visit)}`)
+  const answer = await visit.get(agents, `/agents?${pageOf(visit)}`)
   const rows = answer.many.map((agent) => [
     text(agent, 'agent_id'),
     badge(text(agent, 'pool')),
@@ -15,10 +16,8 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
     count(number(agent, 'deliveries')),
     count(number(agent, 'bounces')),
     count(number(agent, 'complaints')),
-    agent.attributes['paused_at'] === null
-      ? 'sending'
-      : html`${badge('paused')} ${time(agent.attributes['paused_at'])}`,
-    agent.attributes['paused_at'] === null
+    agent.attributes.paused_at === null ? 'sending' : html`${badge('paused')} ${time(agent.attributes.paused_at)}`,
+    agent.attributes.paused_at === null
       ? button(visit, 'pause', 'Pause', {
           fields: { agent: agent.id },
           confirm: `Mail of ${agent.id} is refused until you resume it.`,
@@ -53,7 +52,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
   })
 }
 
-export const agents: Place = {
+export const agentsPlace: Place = {
   path: '/agents',
   show: (visit) => show(visit),
   async act(visit, given) {

@@ -4,8 +4,9 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { badge, pageOf, pager, search, table, time } from '../webui/widgets.ts'
+import { suppressions } from './api.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
-import { text, type Answer, type Visit } from '../webui/visit.ts'
+import { namesOf, relatedId, text, type Answer, type Visit } from '../webui/visit.ts'
 import { tableApart } from '../webui/apart.ts'
 import { csv } from '../webui/csv.ts'
 
@@ -22,20 +23,21 @@ const AT_ONCE = 10_000
 
 async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const q = visit.query('q')
-  const [answer, domains] = await Promise.all([
+  const [answer, options] = await Promise.all([
     visit.get(
+      suppressions,
       `/suppressions?include=domain&${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
     ),
-    visit.all('/domains'),
+    visit.names('/domains'),
   ])
-  const names = new Map(answer.included.map((each) => [each.id, text(each, 'name')]))
+  const names = namesOf(answer.included)
   const rows = answer.many.map((each) => [
     text(each, 'email'),
     badge(text(each, 'reason')),
     text(each, 'scope') === 'all' ? 'all mail' : 'campaigns',
-    names.get(each.relationships?.['domain']?.data?.id ?? '') ?? '',
-    time(each.attributes['created_at']),
-    each.attributes['expires_at'] === null ? 'for good' : time(each.attributes['expires_at']),
+    names.get(relatedId(each, 'domain') ?? '') ?? '',
+    time(each.attributes.created_at),
+    each.attributes.expires_at === null ? 'for good' : time(each.attributes.expires_at),
     text(each, 'reason') in PERMANENT
       ? html`<span class="soft">${PERMANENT[text(each, 'reason') as keyof typeof PERMANENT]}</span>`
       : button(visit, 'remove', 'Take back', {
@@ -43,7 +45,6 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
           confirm: `${text(each, 'email')} gets mail again.`,
         }),
   ])
-  const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Suppressions',
     about: 'Addresses that your domains do not write to, and why.',
@@ -136,22 +137,17 @@ const list: Place = {
   },
 }
 
+const EXPORTED = ['email', 'reason', 'scope', 'created_at', 'expires_at'] as const
+
 const download: Place = {
   path: '/suppressions/export.csv',
   show: (visit) =>
-    csv(
-      visit,
-      'suppressions.csv',
-      ['email', 'reason', 'scope', 'created_at', 'expires_at'],
-      '/suppressions?',
-      (each) => [
-        text(each, 'email'),
-        text(each, 'reason'),
-        text(each, 'scope'),
-        text(each, 'created_at'),
-        text(each, 'expires_at'),
-      ],
-    ),
+    csv(visit, 'suppressions.csv', {
+      of: suppressions,
+      path: '/suppressions?',
+      titles: EXPORTED,
+      row: (each) => EXPORTED.map((name) => text(each, name)),
+    }),
 }
 
 export const suppressionPlaces = [download, list]

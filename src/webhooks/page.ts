@@ -4,16 +4,19 @@ import { EVENT_TYPES } from '../states/events.ts'
 import { page } from '../webui/frame.ts'
 import { button, choices, field, form, secretShown } from '../webui/forms.ts'
 import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import { outboundWebhooks, webhooks } from './api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, number, text, texts, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { faultIn, number, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+
+type Webhook = Thing<typeof webhooks>
 
 const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
 
 /** The chosen events in words. */
-const eventsOf = (webhook: Thing): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
+const eventsOf = (webhook: Webhook): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
 
 /** The state of an endpoint: one that is active but answers nothing well is failing. */
-const stateOf = (webhook: Thing): Html => {
+const stateOf = (webhook: Webhook): Html => {
   const failures = number(webhook, 'consecutive_failures')
   const failing = text(webhook, 'status') === 'active' && failures > 0
   return failing
@@ -28,10 +31,10 @@ const WHY_DISABLED: Record<string, string> = {
 }
 
 /** Why an endpoint fails, or was disabled. */
-function troublesOf(webhook: Thing): (readonly [string, Html | string])[] {
+function troublesOf(webhook: Webhook): (readonly [string, Html | string])[] {
   const why = WHY_DISABLED[text(webhook, 'disabled_reason')]
   const last = text(webhook, 'last_failure')
-  const next = text(webhook, 'status') === 'active' ? webhook.attributes['held_until'] : null
+  const next = text(webhook, 'status') === 'active' ? webhook.attributes.held_until : null
   return [
     ...(text(webhook, 'status') === 'disabled' && why !== undefined ? [['Disabled because', why] as const] : []),
     ...(last === '' ? [] : [['Last failure', last] as const]),
@@ -40,9 +43,9 @@ function troublesOf(webhook: Thing): (readonly [string, Html | string])[] {
 }
 
 async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const [answer, domains] = await Promise.all([
-    visit.get(`/webhooks?include=domain&${pageOf(visit)}`),
-    visit.all('/domains'),
+  const [answer, options] = await Promise.all([
+    visit.get(webhooks, `/webhooks?${pageOf(visit)}`),
+    visit.names('/domains'),
   ])
   const rows = answer.many.map((webhook) => [
     html`<a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>`,
@@ -51,7 +54,6 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     eventsOf(webhook),
   ])
   const fault = faultIn(errors, LABELS)
-  const options = domains.map((domain) => [domain.id, text(domain, 'name')] as const)
   return page(visit, {
     title: 'Webhooks',
     about: 'What happens to your mail is pushed to addresses of yours, signed.',
@@ -91,15 +93,15 @@ const list: Place = {
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
     return answer.one
-      ? visit.leadToSecret(`/webhooks/${answer.one.id}`, text(answer.one, 'secret'))
+      ? visit.leadToSecret(`/webhooks/${answer.one.id}`, text(thingOf(webhooks, answer.one), 'secret'))
       : showAll(visit, answer.errors, given)
   },
 }
 
 async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []): Promise<Response> {
   const { secret } = visit
-  const { one } = found(await visit.get(`/webhooks/${id}`))
-  const deliveries = await visit.get(`/webhooks/${id}/deliveries?${pageOf(visit)}`)
+  const { one } = found(await visit.get(webhooks, `/webhooks/${id}`))
+  const deliveries = await visit.get(outboundWebhooks, `/webhooks/${id}/deliveries?${pageOf(visit)}`)
   const active = text(one, 'status') === 'active'
   const to = `/webhooks/${id}`
   return page(visit, {
@@ -128,7 +130,7 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []):
           'Deliveries',
           ['When', 'Event', 'Outcome', { title: 'Attempts', figure: true }, 'Answer', ''],
           deliveries.many.map((each) => [
-            exactTime(each.attributes['created_at']),
+            exactTime(each.attributes.created_at),
             html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
             badge(text(each, 'outcome')),
             text(each, 'attempts') || '0',
@@ -153,7 +155,7 @@ const one: Place = {
       case 'rotate': {
         const answer = await patch({ rotate_secret: true })
         return answer.one
-          ? visit.leadToSecret(`/webhooks/${id}`, text(answer.one, 'secret'))
+          ? visit.leadToSecret(`/webhooks/${id}`, text(thingOf(webhooks, answer.one), 'secret'))
           : showOne(visit, id, answer.errors)
       }
       case 'test': {
@@ -179,8 +181,7 @@ const one: Place = {
 const delivery: Place = {
   path: '/webhooks/deliveries/:id',
   async show(visit) {
-    const { one: each } = found(await visit.get(`/deliveries/${visit.context.req.param('id')!}`))
-    const payload = each.attributes['payload']
+    const { one: each } = found(await visit.get(outboundWebhooks, `/deliveries/${visit.context.req.param('id')!}`))
     return page(visit, {
       title: text(each, 'event'),
       about: 'An event that was sent to an endpoint, and the endpoint’s answer.',
@@ -189,10 +190,10 @@ const delivery: Place = {
           ['Attempts', text(each, 'attempts') || '0'],
           ['Status of the answer', text(each, 'response_status') || '–'],
           ...(text(each, 'reason') === '' ? [] : ([['Why it failed', text(each, 'reason')]] as const)),
-          ['When', exactTime(each.attributes['created_at'])],
+          ['When', exactTime(each.attributes.created_at)],
         ])}
         <h2>Request</h2>
-        <pre tabindex="0">${typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)}</pre>
+        <pre tabindex="0">${text(each, 'payload')}</pre>
         <h2>Answer</h2>
         <pre tabindex="0">${text(each, 'response_body') || '(nothing)'}</pre>`,
     })

@@ -1,5 +1,6 @@
 // CSV for spreadsheets: a download, written page by page from a list of the API.
 import { guard } from './frame.ts'
+import type { Resource } from '../jsonapi/resource.ts'
 import type { Thing, Visit } from './visit.ts'
 
 /** The most rows of a download. */
@@ -12,13 +13,19 @@ const quoted = (cell: string): string => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${ce
 /** One record with its line end (RFC 4180), for a spreadsheet: formulas are made harmless. */
 export const csvLine = (cells: readonly string[]): string => `${cells.map(safe).map(quoted).join(',')}\r\n`
 
+interface Download<R extends Resource> {
+  of: R
+  /** The list of the API; it has a "?". */
+  path: string
+  titles: readonly string[]
+  row: (thing: Thing<R>, included: ReadonlyMap<string, Thing>) => string[]
+}
+
 /** A download of every row of a list of the API. The list is read no faster than the client reads the download. */
-export function csv(
+export function csv<R extends Resource>(
   visit: Visit,
   name: string,
-  titles: readonly string[],
-  path: string,
-  row: (thing: Thing, included: ReadonlyMap<string, Thing>) => string[],
+  { of: resource, path, row, titles }: Download<R>,
 ): Response {
   const encoder = new TextEncoder()
   let cursor: string | null = ''
@@ -30,7 +37,7 @@ export function csv(
     async pull(controller) {
       if (cursor === null || rows >= MAX_ROWS) return controller.close()
       const joint = cursor === '' ? '' : `&page%5Bcursor%5D=${encodeURIComponent(cursor)}`
-      const page = await visit.get(`${path}&page%5Bsize%5D=100${joint}`)
+      const page = await visit.get(resource, `${path}&page%5Bsize%5D=100${joint}`)
       rows += page.many.length
       const included = new Map(page.included.map((each) => [each.id, each]))
       controller.enqueue(encoder.encode(page.many.map((each) => csvLine(row(each, included))).join('')))

@@ -78,8 +78,8 @@ export function lead(visit: Visit, to: string, what: keyof typeof DONE): Respons
 }
 
 /** The resource that a page shows. Throws 404 when there is none, or it belongs to another account. */
-export function found<T extends Answer>(answer: T): T & { one: NonNullable<Answer['one']> } {
+export function found<T extends Answer>(answer: T): T & { one: NonNullable<T['one']> } {
   if (answer.status === 403) throw refuse('insufficient_scope', answer.errors[0]?.detail ?? 'You may not see this.')
   if (answer.one === undefined) throw refuse('not_found', 'There is nothing here.')
-  return answer as T & { one: NonNullable<Answer['one']> }
+  return answer as T & { one: NonNullable<T['one']> }
 }

@@ -2,7 +2,8 @@
 // that person. All rules are in the API; a page only reads and shows.
 import type { Context } from 'hono'
 import { JSON_API } from '../jsonapi/media.ts'
-import type { Caller } from '../jsonapi/resource.ts'
+import type { Caller, Resource } from '../jsonapi/resource.ts'
+import type { AttributesOf, LinkageOf, NamesOf } from '../jsonapi/shown.ts'
 import { SCOPES } from '../identity/scopes.ts'
 import { userByKey, type User } from '../identity/users.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
@@ -12,19 +13,19 @@ import type { People, Person } from './browser-session.ts'
 import { refuse } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 
-/** A resource of the API, as pages read it. */
-export interface Thing {
+/** A resource of the API, as pages read it; without `R`, one whose attributes are not known. */
+export interface Thing<R extends Resource = Resource> {
   type: string
   id: string
-  attributes: Record<string, unknown>
-  relationships?: Record<string, { data: { type: string; id: string } | null }>
+  attributes: AttributesOf<R>
+  relationships?: LinkageOf<R>
 }
 
-export interface Answer {
+export interface Answer<R extends Resource = Resource> {
   status: number
   headers: Headers
-  one: Thing | undefined
-  many: Thing[]
+  one: Thing<R> | undefined
+  many: Thing<R>[]
   included: Thing[]
   next: string | null
   previous: string | null
@@ -137,13 +138,19 @@ export class Visit {
     return this.context.req.query(name) ?? ''
   }
 
-  /** Reads from the API. Throws a refusal when the person may not see what is asked for. */
-  async get(path: string): Promise<Answer> {
+  async #read(path: string): Promise<Answer> {
     const answer = await this.ask('GET', path)
     // An error, because the page would otherwise show an empty list.
     if (answer.status === 403 && this.reading)
       throw refuse('insufficient_scope', `Only the owner of the account, ${this.account.email}, sees this.`)
     return answer
+  }
+
+  /** Reads a resource from the API. Throws a refusal when the person may not see what is asked for. */
+  async get<R extends Resource>(resource: R, path: string): Promise<Answer<R>> {
+    const answer = await this.#read(path)
+    const many = answer.many.map((thing) => thingOf(resource, thing))
+    return { ...answer, one: answer.one && many[0], many }
   }
 
   /** Makes a request to the API; `attributes` become a document of the type. */
@@ -187,12 +194,21 @@ export class Visit {
   }
 
   /** All rows of a list, page by page, at most `most`. */
-  async all(path: string, most = 1000): Promise<Thing[]> {
+  async all<R extends Resource>(resource: R, path: string, most = 1000): Promise<Thing<R>[]> {
+    return (await this.#rows(path, most)).map((thing) => thingOf(resource, thing))
+  }
+
+  /** The ids of all rows of a list with their names, as the options of a form's field. */
+  async names(path: string): Promise<[id: string, name: string][]> {
+    return [...namesOf(await this.#rows(path, 1000))]
+  }
+
+  async #rows(path: string, most: number): Promise<Thing[]> {
     const rows: Thing[] = []
     for (let cursor: string | null = ''; cursor !== null && rows.length < most;) {
       const joint = path.includes('?') ? '&' : '?'
       const page = cursor === '' ? '' : `&page%5Bcursor%5D=${encodeURIComponent(cursor)}`
-      const { many, next }: Answer = await this.get(`${path}${joint}page%5Bsize%5D=100${page}`)
+      const { many, next }: Answer = await this.#read(`${path}${joint}page%5Bsize%5D=100${page}`)
       rows.push(...many)
       cursor = next
     }
@@ -200,33 +216,74 @@ export class Visit {
   }
 }
 
+/** A thing as one of this resource. Throws when it is another's: a page asks at the wrong path. */
+export function thingOf<R extends Resource>(resource: R, thing: Thing): Thing<R> {
+  if (thing.type !== resource.type) throw new Error(`${resource.type} are expected here, not ${thing.type}`)
+  return thing as Thing<R>
+}
+
+/** Those of an answer's included things that are of this resource. */
+export const those = <R extends Resource>(resource: R, included: readonly Thing[]): Thing<R>[] =>
+  included.filter(({ type }) => type === resource.type).map((thing) => thingOf(resource, thing))
+
+/** The names of things by their ids, whatever their resource; '' for one without a name. */
+export const namesOf = (things: readonly Thing[]): Map<string, string> =>
+  new Map(things.map(({ attributes: { name }, id }) => [id, typeof name === 'string' ? name : '']))
+
+/** The id of the related resource; undefined when there is none. */
+export const relatedId = <L extends LinkageOf<Resource>>(
+  { relationships }: { relationships?: L },
+  name: keyof L,
+): string | undefined => relationships?.[name]?.data?.id
+
+/** What has attributes, as the functions below read it. A name of another kind of value does not compile. */
+interface Has<Attributes> {
+  attributes: Attributes
+}
+type Values<List> = NonNullable<List> extends readonly (infer Value)[] ? Value : never
+
 /** An attribute as text; '' when there is none. */
-export const text = ({ attributes }: Thing, name: string): string => {
-  const value = attributes[name]
+export const text = <A>({ attributes }: Has<A>, name: NamesOf<A, string | number>): string => {
+  const value: unknown = attributes[name]
   return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : ''
 }
-export const number = ({ attributes }: Thing, name: string): number => Number(attributes[name] ?? 0)
-export const flag = ({ attributes }: Thing, name: string): boolean => attributes[name] === true
+export const number = <A>({ attributes }: Has<A>, name: NamesOf<A, number>): number => Number(attributes[name] ?? 0)
+export const flag = <A>({ attributes }: Has<A>, name: NamesOf<A, boolean>): boolean => attributes[name] === true
 
 /** An attribute that is a list of objects; empty when the stored value is damaged. */
-export const objects = <T>({ attributes }: Thing, name: string): T[] =>
-  Array.isArray(attributes[name]) ? (attributes[name] as T[]) : []
+export const objects = <A, Name extends NamesOf<A, readonly object[]>>(
+  { attributes }: Has<A>,
+  name: Name,
+): Values<A[Name]>[] => {
+  const list: unknown = attributes[name]
+  return Array.isArray(list) ? list : []
+}
 
 /** An attribute that is a list of texts; damaged entries are left out. */
-export const texts = ({ attributes }: Thing, name: string): string[] => {
-  const list = attributes[name]
+export const texts = <A>({ attributes }: Has<A>, name: NamesOf<A, readonly string[]>): string[] => {
+  const list: unknown = attributes[name]
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
 }
 
 /** An attribute that is an object; empty when it is missing. */
-export const record = ({ attributes }: Thing, name: string): Record<string, unknown> => {
-  const value = attributes[name]
-  return isObject(value) ? value : {}
+export const record = <A, Name extends NamesOf<A, Readonly<Record<string, unknown>>>>(
+  { attributes }: Has<A>,
+  name: Name,
+): Record<string, NonNullable<A[Name]>[keyof NonNullable<A[Name]>]> => {
+  const value: unknown = attributes[name]
+  return isObject(value) ? (value as never) : {}
 }
 
 /** What a server answered, in one line. The text of a report often begins with the codes: they are not said twice. */
-export function answerOf(said: Record<string, unknown>): string {
-  const { enhanced_code: enhanced, response, smtp_code: code } = said as Record<string, string | number | null>
+export function answerOf({
+  enhanced_code: enhanced,
+  response,
+  smtp_code: code,
+}: {
+  enhanced_code?: string | null
+  response?: string | null
+  smtp_code?: number | null
+}): string {
   const words = String(response ?? '')
   return /^\d{3}(?:[ -]|$)/.test(words) ? words : [code, enhanced, words].filter(Boolean).join(' ')
 }

@@ -1,0 +1,30 @@
+// What answers show of a resource, as types that follow from its description.
+import type { z } from 'zod'
+import type { Field, Resource } from './resource.ts'
+
+/** The value of an attribute in answers. */
+type ValueOf<F extends Field> = F extends { answer: infer Answer extends z.ZodType }
+  ? z.output<Answer>
+  : F extends { kind: 'time' }
+    ? string
+    : z.output<F['schema']>
+
+/**
+ * The attributes of a resource in answers. Each may be absent (lists omit some, and some are shown only once), and each
+ * may be null: the stored value may be damaged.
+ */
+export type AttributesOf<R extends Resource> = {
+  [Name in keyof R['attributes'] as R['attributes'][Name] extends { read: 'never' } ? never : Name]?: ValueOf<
+    R['attributes'][Name]
+  > | null
+}
+
+/** Related resources by the names of the relationships. */
+export type LinkageOf<R extends Resource> = {
+  [Name in keyof NonNullable<R['relationships']>]?: { data: { type: string; id: string } | null }
+}
+
+/** The names of the attributes whose values are of a kind. */
+export type NamesOf<Attributes, Kind> = {
+  [Name in keyof Attributes]-?: NonNullable<Attributes[Name]> extends Kind ? Name : never
+}[keyof Attributes]
