@@ -82,7 +82,7 @@ export const tokens = define('tokens', {
             'insufficient_scope',
             'This token has an agent or a daily limit: it revokes itself and the tokens that it made, and no other.',
           )
-        await revokeToken(parts.store, row['id'] as string)
+        await revokeToken(parts.store, row.id)
       },
     },
   ],

@@ -3,12 +3,12 @@ import { z } from 'zod'
 import { newId } from '../base/ids.ts'
 import { refuse } from '../base/errors.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
-import { field, type Call } from '../jsonapi/resource.ts'
-import { addAudience, audienceById, changeAudience, removeAudience, type Audience } from './audiences.ts'
+import { field, parentOf, type Call } from '../jsonapi/resource.ts'
+import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import { addContact, changeContact, removeContact } from './contacts.ts'
 import { importContacts, type ImportItem } from './import.ts'
 import { normalised } from '../suppressions/stops.ts'
-import { findOwned, type ListedRow, rowOf } from '../store/list.ts'
+import { findOwned, type ListedRow } from '../store/list.ts'
 import { holding } from '../jsonapi/fields.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { line, text, nameField } from '../jsonapi/schemas.ts'
@@ -120,8 +120,6 @@ const contactFields = {
   custom_fields: object(MAX_FIELDS),
 }
 
-export const parentOf = (call: { parent: ListedRow }): Audience => rowOf<'audiences'>(call.parent)
-
 export const contacts = define('contacts', {
   table: 'contacts',
   only: 'audience_key in (select key from audiences where deleted_at is null)',
@@ -184,7 +182,7 @@ export const contacts = define('contacts', {
       within: { type: 'audiences', column: 'audience_key' },
       refuses: ['already_exists'],
       about: 'Add a contact.',
-      run: async (call) => ({ row: { ...(await addContact(call.parts, parentOf(call), call.attributes)) } }),
+      run: async (call) => ({ row: { ...(await addContact(call.parts, parentOf(audiences, call), call.attributes)) } }),
     },
     { kind: 'show', path: '/contacts/:contact', scope: 'contacts:read', about: 'Show a contact.' },
     {
@@ -194,7 +192,7 @@ export const contacts = define('contacts', {
       refuses: ['already_exists', 'permanent_suppression'],
       about: 'Change a contact; a status of unsubscribed adds a suppression for campaigns, subscribed takes it back.',
       run: async ({ parts, row, attributes }) => ({
-        row: { ...(await changeContact(parts, row.key, attributes as never)) },
+        row: { ...(await changeContact(parts, row.key, attributes)) },
       }),
     },
     {
@@ -261,7 +259,7 @@ export const contactImports = define('contact-imports', {
       about: 'Add many contacts; those that are there already are skipped.',
       run: async (call) => {
         const { contacts: items } = call.attributes
-        const audience = parentOf(call)
+        const audience = parentOf(audiences, call)
         const result = await importContacts(call.parts, audienceById(call.parts.store, audience.id) ?? audience, items)
         return { row: { key: 0, id: newId(call.now), ...result } }
       },

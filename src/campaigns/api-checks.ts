@@ -3,8 +3,8 @@
 import { z } from 'zod'
 import { semaphore } from '../base/semaphore.ts'
 import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
-import { rowOf } from '../store/list.ts'
-import { field } from '../jsonapi/resource.ts'
+import { field, parentOf } from '../jsonapi/resource.ts'
+import { campaigns } from './api.ts'
 import { parseAddress } from '../message/address.ts'
 import { compose } from '../message/compose.ts'
 import { campaignSender, messageIdOf } from '../message/identity.ts'
@@ -52,10 +52,10 @@ export const campaignLinks = define('campaign-links', {
       id: 'checkCampaignLinks',
       scope: 'campaigns:write',
       about: `Ask the first ${MOST_LINKS} links and pictures of a campaign whether they answer; takes seconds. ${EXTENSION}`,
-      run: async ({ parent, parts }) =>
+      run: async (call) =>
         Promise.all(
-          linksOf(rowOf<'campaigns'>(parent)).map(async (url, index) => {
-            const { ok, words: found } = await oneOf(() => reach(parts.fetching, url))
+          linksOf(parentOf(campaigns, call)).map(async (url, index) => {
+            const { ok, words: found } = await oneOf(() => reach(call.parts.fetching, url))
             return { key: index + 1, id: `link-${index + 1}`, url, ok, found }
           }),
         ),
@@ -89,8 +89,9 @@ export const spamVerdicts = define('spam-verdicts', {
       id: 'judgeCampaign',
       scope: 'campaigns:write',
       about: `Have SpamAssassin judge a campaign, where it is installed on the server. ${EXTENSION}`,
-      async run({ now, parent, parts }) {
-        const campaign = rowOf<'campaigns'>(parent)
+      async run(call) {
+        const { now, parts } = call
+        const campaign = parentOf(campaigns, call)
         const domain = domainByKey(parts.store, campaign.domain_key)!
         const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
         const letter = compose({

@@ -1,5 +1,6 @@
 // Test mails of a campaign, before its start (D81). The campaign itself does not change.
-import { field } from '../jsonapi/resource.ts'
+import { field, parentOf } from '../jsonapi/resource.ts'
+import { campaigns } from './api.ts'
 import { exampleContact, render, valuesOf } from './render.ts'
 import { parseAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
@@ -10,7 +11,6 @@ import { define } from '../jsonapi/define.ts'
 import { EXTENSION, words } from '../jsonapi/fields.ts'
 import { address } from '../jsonapi/schemas.ts'
 import { textsOf } from '../base/json.ts'
-import { rowOf } from '../store/list.ts'
 
 export const campaignTests = define('campaign-tests', {
   table: 'outbound_emails',
@@ -35,8 +35,9 @@ export const campaignTests = define('campaign-tests', {
         'volume_exceeded',
       ],
       about: `Send one mail of a campaign to an address, with the name and the fields of the audience’s newest contact when the token has contacts:read, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
-      async run({ attributes, caller, parent, parts }) {
-        const campaign = rowOf<'campaigns'>(parent)
+      async run(call) {
+        const { attributes, caller, parts } = call
+        const campaign = parentOf(campaigns, call)
         requireSubscription(parts.store, caller.userKey)
         const to = parseAddress(attributes.email)!
         const domain = domainByKey(parts.store, campaign.domain_key)!

@@ -1,23 +1,9 @@
 // DNS records that are not required, but make a domain's mail safer, and that mail graders check (D78).
 import { z } from 'zod'
-import type { AdvisedRecord } from './advised.ts'
-import type { Domain } from './find.ts'
-import type { DomainFollowers } from './lifecycle.ts'
-import { definer, field } from '../jsonapi/resource.ts'
+import { domains, type DomainParts } from './api.ts'
+import { definer, field, parentOf } from '../jsonapi/resource.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
-import { rowOf } from '../store/list.ts'
-
-export interface DomainParts {
-  followers: DomainFollowers
-  /** Questions about a domain that need the whole running process. */
-  operations: {
-    /** The records that are advised for a domain on this machine at this time. */
-    advised(domain: Domain): Promise<AdvisedRecord[]>
-    /** Queries the DNS of a domain now. */
-    check(domainKey: number): Promise<unknown>
-  }
-}
 
 export const advisedRecords = definer<ApiDeps & DomainParts>()('advised-records', {
   table: 'records',
@@ -46,14 +32,15 @@ export const advisedRecords = definer<ApiDeps & DomainParts>()('advised-records'
       id: 'listAdvisedRecords',
       scope: 'domains:read',
       about: `List the DNS records that are advised for a domain. ${EXTENSION}`,
-      async run({ parent, parts }) {
-        const advised = await parts.operations.advised(rowOf<'domains'>(parent))
+      async run(call) {
+        const domain = parentOf(domains, call)
+        const advised = await call.parts.operations.advised(domain)
         return advised.map((record, index) => ({
           ...record,
           dns_type: record.type,
           required: false,
           key: index,
-          id: `${String(parent['id'])}-${record.record_type}-${index}`,
+          id: `${domain.id}-${record.record_type}-${index}`,
         }))
       },
     },

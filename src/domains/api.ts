@@ -2,12 +2,24 @@
 import { z } from 'zod'
 import { DOMAIN_STATUSES } from '../states/domain.ts'
 import { definer, field } from '../jsonapi/resource.ts'
-import { changeDomain, registerDomain, removeDomain, type RegisterDeps } from './lifecycle.ts'
+import { changeDomain, registerDomain, removeDomain, type DomainFollowers, type RegisterDeps } from './lifecycle.ts'
 import { findOwned } from '../store/list.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import type { DomainParts } from './api-advised.ts'
+import type { AdvisedRecord } from './advised.ts'
+import type { Domain } from './find.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { line } from '../jsonapi/schemas.ts'
+
+export interface DomainParts {
+  followers: DomainFollowers
+  /** Questions about a domain that need the whole running process. */
+  operations: {
+    /** The records that are advised for a domain on this machine at this time. */
+    advised(domain: Domain): Promise<AdvisedRecord[]>
+    /** Queries the DNS of a domain now. */
+    check(domainKey: number): Promise<unknown>
+  }
+}
 
 const depsOf = ({ bells, ...parts }: ApiDeps & DomainParts): RegisterDeps => ({ ...parts, ring: bells.domains })
 
@@ -118,7 +130,7 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
       about: `Look at the domain’s DNS now. ${EXTENSION}`,
       run: async ({ caller, parts, row }) => {
         await parts.operations.check(row.key)
-        return { row: findOwned(parts.store, 'domains', caller.userKey, String(row['id'])) ?? row }
+        return { row: findOwned(parts.store, 'domains', caller.userKey, row.id) ?? row }
       },
     },
     {

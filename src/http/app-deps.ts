@@ -1,7 +1,7 @@
 // What the whole HTTP application works with: what every resource may use, and what single subjects need besides.
 import type { StoredDeps } from '../inbound/stored.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
-import type { DomainParts } from '../domains/api-advised.ts'
+import type { DomainParts } from '../domains/api.ts'
 import type { Samples } from './samples.ts'
 import type { StateParts } from '../checks/api.ts'
 

@@ -98,7 +98,7 @@ export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>
       scope: 'inbound:read',
       id: 'downloadInboundEmail',
       about: 'The message as it came, with our trace headers in front.',
-      run: ({ parts, row }) => rawOf(parts, row['message_key'] as number),
+      run: ({ parts, row }) => rawOf(parts, row.message_key),
     },
     {
       kind: 'download',
@@ -106,7 +106,7 @@ export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>
       scope: 'inbound:read',
       id: 'downloadInboundAttachment',
       about: 'The bytes of an attachment.',
-      run: ({ parts, row, params: { attachment: id } }) => attachmentOf(parts, row['message_key'] as number, id!),
+      run: ({ parts, row, params: { attachment: id } }) => attachmentOf(parts, row.message_key, id!),
     },
   ],
 })

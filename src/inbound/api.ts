@@ -49,7 +49,7 @@ export const inboxes = define('inboxes', {
       about: 'Rename an inbox.',
       run: async ({ parts, row, attributes }) => ({
         row: {
-          ...(await changeInbox(parts, { key: row.key, address: row['address'] as string }, attributes)),
+          ...(await changeInbox(parts, { key: row.key, address: row.address }, attributes)),
         },
       }),
     },

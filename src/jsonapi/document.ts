@@ -7,7 +7,8 @@ import type { Reader } from '../store/database.ts'
 import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
 import { includedTypes, type Query, type Types } from './query.ts'
-import { namesUnlisted, unlisted, type Field, type Kind, type Resource } from './resource.ts'
+import type { Field, Kind, Resource } from './resource.ts'
+import { namesUnlisted, unlisted } from './shown.ts'
 
 export interface ResourceObject {
   type: string

@@ -8,7 +8,8 @@ import type { Reader } from '../store/database.ts'
 import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
 import { buildPage, type Document, type Writer } from './document.ts'
 import type { Query, Types } from './query.ts'
-import { unlisted, type Action, type Caller, type Field, type Resource, type Within } from './resource.ts'
+import type { Action, Caller, Field, Resource, Within } from './resource.ts'
+import { unlisted } from './shown.ts'
 
 type AnyAction = Action<never, Record<string, Field>>
 

@@ -14,7 +14,7 @@ import { findParent, list } from './listing.ts'
 import { JSON_API } from './media.ts'
 import type { Query, Types } from './query.ts'
 import * as request from './request.ts'
-import type { Action, Call, Caller, Resource } from './resource.ts'
+import type { Action, Call, Caller, Resource, Within } from './resource.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 import { viewPage } from './view.ts'
 
@@ -69,6 +69,7 @@ class Performance<Parts> {
       now: this.deps.clock.now(),
       row: undefined as never,
       parent: undefined as never,
+      within: undefined,
       params: context.req.param() as Record<string, string>,
       related: {},
       attributes: {},
@@ -88,8 +89,9 @@ class Performance<Parts> {
     return findOwned(this.deps.reader, self.table, caller.userKey, this.id!, self.only)
   }
 
-  parent(within: Parameters<typeof findParent>[3]): ListedRow {
-    return findParent(this.deps.reader, this.deps.types, this.asked.caller, within, this.id!)
+  parent(within: Within): Pick<Call<Parts>, 'parent' | 'within'> {
+    const { reader, types } = this.deps
+    return { parent: findParent(reader, types, this.asked.caller, within, this.id!), within: within.type }
   }
 
   /** The resource that the path names, as it is at present. */
@@ -152,7 +154,7 @@ async function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>)
 
 async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>): Promise<Response> {
   const { caller, context, query, self } = one.asked
-  const parent = action.within ? { parent: one.parent(action.within) } : {}
+  const parent = action.within ? one.parent(action.within) : {}
   const rows = await action.run({ ...(one.call(parent) as Call<Parts>), filters: query.filters })
   if (action.one) return one.one(200, rows[0]!)
   const { path } = context.req
@@ -174,7 +176,7 @@ function tell<Parts>(one: Performance<Parts>, row: ListedRow): void {
 async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create'>): Promise<Response> {
   const { self } = one.asked
   const document = one.asked.document!
-  const call = one.call(action.within && one.id !== undefined ? { parent: one.parent(action.within) } : {})
+  const call = one.call(action.within && one.id !== undefined ? one.parent(action.within) : {})
   const type = action.accepts ?? self.type
   try {
     if (document.type === type) call.related = request.readRelationships(document, self)
@@ -190,7 +192,7 @@ async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create
     headers = {},
     once,
     row,
-  } = await action.run(call as never).catch((thrown: unknown) => {
+  } = await action.run(call).catch((thrown: unknown) => {
     throw request.anchored(thrown, document)
   })
   one.header(headers)
@@ -210,7 +212,7 @@ async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update
     request.checkIdentity(document, self.type, one.id)
     checkMatch(match, tagOf(self, row))
     const attributes = request.validate(self, 'update', withoutUnchanged(document, self, one.present))
-    const written = await action.run(one.call({ row, attributes }) as never).catch((thrown: unknown) => {
+    const written = await action.run(one.call({ row, attributes })).catch((thrown: unknown) => {
       throw request.anchored(thrown, document)
     })
     one.header(written.headers ?? {})

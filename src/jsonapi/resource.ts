@@ -12,7 +12,7 @@ import type { Code } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
-import type { TableName } from '../schema/tables.ts'
+import type { RowOf, TableName } from '../schema/tables.ts'
 
 /** The conversion of a column's value to JSON. */
 export type Kind = 'plain' | 'time' | 'json' | 'flag'
@@ -124,15 +124,17 @@ export interface Caller {
   maker?: Maker | undefined
 }
 
-/** A request that has passed all checks of the protocol. */
-export interface Call<Parts, Attributes = Record<string, never>> {
+/** A request that has passed all checks of the protocol; `Row`: the columns of the resource's table. */
+export interface Call<Parts, Attributes = Record<string, never>, Row = unknown> {
   parts: Parts
   caller: Caller
   now: number
   /** The row that the path names; undefined without one. */
-  row: ListedRow
-  /** The parent of a new resource; undefined without one in the path. */
+  row: ListedRow & Row
+  /** The parent that the path names; undefined without one. `parentOf` gives it with the type of its table. */
   parent: ListedRow
+  /** The type of the parent. */
+  within: string | undefined
   /** The path's parameters by name. */
   params: Record<string, string>
   /** Ids of to-one relationships in a create request. */
@@ -175,7 +177,7 @@ export interface Within {
   removed?: true
 }
 
-export type Action<Parts, F extends Fields> =
+export type Action<Parts, F extends Fields, Row = unknown> =
   | (Common & { kind: 'list'; params: readonly Param[]; within?: Within })
   | (Common & { kind: 'show'; params?: readonly Param[] })
   | (Common & {
@@ -194,15 +196,15 @@ export type Action<Parts, F extends Fields> =
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
     })
-  | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>>) => Promise<Written> })
-  | (Common & { kind: 'delete'; run: (call: Call<Parts>) => Promise<void> })
+  | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>, Row>) => Promise<Written> })
+  | (Common & { kind: 'delete'; run: (call: Call<Parts, Record<string, never>, Row>) => Promise<void> })
   /** A request without a body that acts on one row and gets 202 with the result. `free`: the path names no row. */
   | (Common & {
       kind: 'act'
       id: string
       method?: 'DELETE' | 'GET'
       free?: true
-      run: (call: Call<Parts>) => Promise<Written>
+      run: (call: Call<Parts, Record<string, never>, Row>) => Promise<Written>
     })
   /**
    * A GET of rows that are computed at each request, not stored: a collection, or with `one` a single resource. Each
@@ -217,9 +219,13 @@ export type Action<Parts, F extends Fields> =
       run: (call: Call<Parts> & { filters: ReadonlyMap<string, string[]> }) => Promise<ListedRow[]> | ListedRow[]
     })
   /** A GET whose answer is bytes, not a document. */
-  | (Common & { kind: 'download'; id: string; run: (call: Call<Parts>) => Promise<Response> })
+  | (Common & {
+      kind: 'download'
+      id: string
+      run: (call: Call<Parts, Record<string, never>, Row>) => Promise<Response>
+    })
 
-export interface Definition<Parts, F extends Fields> {
+export interface Definition<Parts, F extends Fields, Row = unknown> {
   table: TableName
   /** An SQL condition that is true for every visible row, e.g. `deleted_at is null`. */
   only?: string
@@ -231,15 +237,18 @@ export interface Definition<Parts, F extends Fields> {
   filters?: Record<string, Filter>
   /** Adds data of other tables to rows before serialisation; one query for the whole page. */
   extend?: (rows: ListedRow[], with_: { reader: Reader; parts: Parts; single: boolean }) => void
-  actions: readonly Action<Parts, F>[]
+  actions: readonly Action<Parts, F, Row>[]
 }
 
-/** A described resource. It keeps the types of its attributes and relationships for those who read its answers. */
-export interface Resource<Parts = never, F extends Fields = Fields, L extends Links = Links> extends Definition<
-  Parts,
-  Fields
-> {
+/** A described resource. It keeps the types of what it describes for those who read its answers and its rows. */
+export interface Resource<
+  Parts = never,
+  F extends Fields = Fields,
+  L extends Links = Links,
+  T extends TableName = TableName,
+> extends Definition<Parts, Fields> {
   type: string
+  table: T
   attributes: F
   relationships?: L
   /** The path of one resource, for `links.self`; undefined when it has none. */
@@ -250,14 +259,23 @@ export interface Resource<Parts = never, F extends Fields = Fields, L extends Li
 
 /** Makes a `define` function for actions that work with these parts. */
 export function definer<Parts>() {
-  return <F extends Fields, L extends Links = Record<never, Relationship>>(
+  return <F extends Fields, T extends TableName, L extends Links = Record<never, Relationship>>(
     type: string,
-    definition: Definition<Parts, F> & { relationships?: L },
-  ): Resource<Parts, F, L> => {
+    definition: Definition<Parts, F, RowOf<T>> & { table: T; relationships?: L },
+  ): Resource<Parts, F, L, T> => {
     const own = definition.actions.find(({ kind }) => kind === 'show' || kind === 'update' || kind === 'delete')
     const reads = definition.actions.find(({ kind }) => kind === 'show' || kind === 'list')?.scope
-    return { ...(definition as unknown as Resource<Parts, F, L>), type, self: own?.path, reads }
+    return { ...(definition as unknown as Resource<Parts, F, L, T>), type, self: own?.path, reads }
   }
+}
+
+/** The parent of a call as a row of its resource. Throws when the action is within another resource. */
+export function parentOf<T extends TableName>(
+  { type }: { type: string; table: T },
+  { parent, within }: Pick<Call<never>, 'parent' | 'within'>,
+): ListedRow & RowOf<T> {
+  if (within !== type) throw new Error(`The action is within ${within}, not ${type}.`)
+  return parent as ListedRow & RowOf<T>
 }
 
 /** The groups of query parameters that an action accepts. */
@@ -277,16 +295,6 @@ export function paramsOf(action: Action<never, Fields>): readonly Param[] {
     case 'download':
       return []
   }
-}
-
-/** The attributes shown only in a document about one resource: lists do not read their columns. */
-export const unlisted = ({ attributes }: Resource<never>): string[] =>
-  Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
-
-/** Whether a sparse fieldset names an attribute that lists do not read (D69). */
-export const namesUnlisted = (resource: Resource<never>, fields: ReadonlyMap<string, ReadonlySet<string>>): boolean => {
-  const wanted = fields.get(resource.type)
-  return wanted !== undefined && unlisted(resource).some((name) => wanted.has(name))
 }
 
 /** The columns by which a collection can be sorted; created_at is always one of them. */

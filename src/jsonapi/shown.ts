@@ -1,4 +1,4 @@
-// What answers show of a resource, as types that follow from its description.
+// What answers show of a resource: names and types that follow from its description.
 import type { z } from 'zod'
 import type { Field, Resource } from './resource.ts'
 
@@ -28,3 +28,13 @@ export type LinkageOf<R extends Resource> = {
 export type NamesOf<Attributes, Kind> = {
   [Name in keyof Attributes]-?: NonNullable<Attributes[Name]> extends Kind ? Name : never
 }[keyof Attributes]
+
+/** The attributes shown only in a document about one resource: lists do not read their columns. */
+export const unlisted = ({ attributes }: Resource<never>): string[] =>
+  Object.entries(attributes).flatMap(([name, { read }]) => (read === 'single' ? [name] : []))
+
+/** Whether a sparse fieldset names an attribute that lists do not read (D69). */
+export const namesUnlisted = (resource: Resource<never>, fields: ReadonlyMap<string, ReadonlySet<string>>): boolean => {
+  const wanted = fields.get(resource.type)
+  return wanted !== undefined && unlisted(resource).some((name) => wanted.has(name))
+}

@@ -7,8 +7,8 @@ import { audienceById } from '../campaigns/audiences.ts'
 import { bringContacts } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { STANDINGS } from '../campaigns/standing.ts'
-import { field } from '../jsonapi/resource.ts'
-import { contactItem, MAX_IMPORT, parentOf } from '../campaigns/api-audiences.ts'
+import { field, parentOf } from '../jsonapi/resource.ts'
+import { audiences, contactItem, MAX_IMPORT } from '../campaigns/api-audiences.ts'
 import { define } from '../jsonapi/define.ts'
 import { count, EXTENSION } from '../jsonapi/fields.ts'
 
@@ -63,7 +63,7 @@ export const listImports = define('list-imports', {
         const suppresses = contacts.some(({ standing }) => standing !== 'subscribed' && standing !== 'unconfirmed')
         if (suppresses && !caller.scopes.has('suppressions:write'))
           throw refuse('insufficient_scope', 'People who left get a suppression, which needs suppressions:write.')
-        const parent = parentOf(call)
+        const parent = parentOf(audiences, call)
         const audience = audienceById(parts.store, parent.id) ?? parent
         const { counts, problems } = await bringContacts(parts, audience, contacts)
         const errors = problems.map(({ index, reason }) => ({ index, email: contacts[index]!.email, detail: reason }))

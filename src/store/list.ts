@@ -42,9 +42,6 @@ export interface ListQuery {
 
 export type ListedRow = Record<string, unknown> & { key: number }
 
-/** A listed row with the type of its table. The caller must know the table, and must have read all columns. */
-export const rowOf = <Name extends TableName>(row: ListedRow): RowOf<Name> => row as ListedRow & RowOf<Name>
-
 export interface Page {
   rows: ListedRow[]
   hasNext: boolean
@@ -86,14 +83,14 @@ export function placeOf(row: ListedRow, order: readonly Order[]): Place {
 }
 
 /** A user's row by its public id; undefined when there is none, or when it belongs to another user. */
-export function findOwned(
+export function findOwned<Name extends TableName>(
   reader: Reader,
-  table: TableName,
+  table: Name,
   userKey: number,
   id: string,
   only?: string,
-): ListedRow | undefined {
-  return reader.first<ListedRow>(
+): (ListedRow & RowOf<Name>) | undefined {
+  return reader.first<ListedRow & RowOf<Name>>(
     raw(`select * from ${table} where id = ? and user_key = ?${only ? ` and ${only}` : ''}`, [id, userKey]),
   )
 }

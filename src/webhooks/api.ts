@@ -5,7 +5,7 @@ import { refuse } from '../base/errors.ts'
 import { EVENT_TYPES } from '../states/events.ts'
 import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 import { field } from '../jsonapi/resource.ts'
-import { findOwned, rowOf, type ListedRow } from '../store/list.ts'
+import { findOwned, type ListedRow } from '../store/list.ts'
 import { deliveriesAboutMail } from './about-mail.ts'
 import { isEventType } from './catalogue.ts'
 import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from './endpoints.ts'
@@ -172,7 +172,7 @@ export const webhooks = define('webhooks', {
       refuses: ['transition_not_allowed'],
       about: `Deliver an example of the first event type that the webhook hears; it is listed with the deliveries. ${EXTENSION}`,
       run: async ({ parts, row }) => {
-        await deliverSample({ ...parts, ring: parts.bells.webhooks }, rowOf<'webhooks'>(row))
+        await deliverSample({ ...parts, ring: parts.bells.webhooks }, row)
         return { row }
       },
     },
