@@ -12,6 +12,15 @@ export interface Guard {
 /** The host has no address that we may connect to; the message is the end of a sentence. */
 export class ForbiddenAddress extends Error {}
 
+const refusedWords = (address: string): string => `leads to an address that is not connected to (${address})`
+
+/** Why a URL with an IP address in place of a name is refused, as the end of a sentence. */
+export function addressRefused({ allowed }: Pick<Guard, 'allowed'>, { hostname }: URL): string | undefined {
+  // The URL parser writes every spelling of an IP address in one form.
+  const literal = hostname.replace(/^\[|\]$/g, '')
+  return isIP(literal) && !allowed(literal) ? refusedWords(literal) : undefined
+}
+
 /**
  * A look-up function for sockets that returns only allowed addresses; fails with ForbiddenAddress when none is allowed.
  */
@@ -22,8 +31,7 @@ export function guardedLookup({ allowed, resolver }: Guard): LookupFunction {
         const [a, aaaa] = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
         const all = [a, aaaa].flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
         const usable = all.filter(allowed)
-        if (all.length > 0 && usable.length === 0)
-          throw new ForbiddenAddress(`leads to an address that is not connected to (${all[0]})`)
+        if (all.length > 0 && usable.length === 0) throw new ForbiddenAddress(refusedWords(all[0]!))
         const [first] = usable
         if (first === undefined) throw Object.assign(new Error(`${hostname} has no address`), { code: 'ENOTFOUND' })
         if (options.all)

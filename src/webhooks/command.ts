@@ -7,6 +7,7 @@ import { newId } from '../base/ids.ts'
 import { isNameIn } from '../base/one-of.ts'
 import { SAMPLES } from './samples.ts'
 import { Poster } from './post.ts'
+import { isFine } from './settle.ts'
 import { newSecret, signatureHeader } from './sign.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
@@ -42,8 +43,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
         const poster = new Poster(fetchingOf(deps), authoritiesOf(config), config.webhooks.timeout)
         const response = await poster.post(url, headers, body)
         poster.close()
-        const fine =
-          response.status !== null && response.status >= 200 && response.status < 300 && response.reason === null
+        const fine = isFine(response)
         answer(
           invocation().terminal,
           {

@@ -6,7 +6,7 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
-import { isAddress } from '../base/network.ts'
+import { addressRefused } from '../net/guard.ts'
 import { webhookMachine } from '../states/webhook.ts'
 import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -40,16 +40,14 @@ export interface WebhookChange {
 }
 
 /** Throws 422 for a URL that must not be called. */
-function checkUrl({ allowed }: Pick<WebhooksDeps, 'allowed'>, text: string): void {
+function checkUrl(deps: Pick<WebhooksDeps, 'allowed'>, text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol !== 'https:') throw refuseAttribute('invalid', 'url', '"url" must be an https URL.')
   if (url.username || url.password)
     throw refuseAttribute('invalid', 'url', '"url" must not hold credentials; the signature authenticates.')
   if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not hold a fragment.')
-  // The URL parser writes every spelling of an IP address in one form.
-  const literal = url.hostname.replace(/^\[|\]$/g, '')
-  if (isAddress(literal) && !allowed(literal))
-    throw refuseAttribute('invalid', 'url', `"url" leads to an address that is not connected to (${literal}).`)
+  const forbidden = addressRefused(deps, url)
+  if (forbidden !== undefined) throw refuseAttribute('invalid', 'url', `"url" ${forbidden}.`)
 }
 
 export async function createWebhook(

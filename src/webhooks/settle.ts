@@ -10,7 +10,7 @@ import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { holdWaiting, webhookByKey, type Webhook } from './endpoints.ts'
-import type { Response } from './post.ts'
+import type { Posted } from './post.ts'
 
 type Delivery = RowOf<'outbound_webhooks'>
 
@@ -20,7 +20,7 @@ export const PROBE_FROM = 3
 const DISABLE_AT = 10
 
 /** Whether the endpoint accepted the delivery. */
-export const isFine = ({ reason, status }: Response): boolean =>
+export const isFine = ({ reason, status }: Posted): boolean =>
   status !== null && status >= 200 && status < 300 && reason === null
 
 /** Whether the stored payload is still the one that was sent. */
@@ -32,7 +32,7 @@ const payloadByKey = statement<{ key: number }>()((arg) =>
 
 interface Settling {
   delivery: Delivery
-  response: Response
+  response: Posted
   config: Pick<Config, 'webhooks'>
   /** When the attempt began. */
   at: number

@@ -385,6 +385,7 @@ describe('time and network', () => {
     'delivery/wire/workers.ts setTimeout': 'an idle worker thread is let go',
     'delivery/wire/workers.ts performance.now': 'a connection grows too old for another mail',
     'net/time-server.ts setTimeout': 'timeouts of a socket',
+    'net/https.ts setTimeout': 'timeouts of a socket',
     'console/browser/console.ts setTimeout': 'in the browser',
     'base/retry-until-written.ts setTimeout': 'at the end of the process a write is tried every quarter of a second',
     'smtp/listener.ts setInterval': 'deadlines of sockets',
@@ -399,12 +400,8 @@ describe('time and network', () => {
     'server/inbound.ts setTimeout': 'a stop waits so long for what is being read',
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
-    'net/fetch.ts AbortSignal.timeout': 'timeouts of a socket',
-    'net/check-link.ts AbortSignal.timeout': 'timeouts of a socket',
-    'acme/http.ts AbortSignal.timeout': 'timeouts of a socket',
     'checks/grade-tls.ts setTimeout': 'timeouts of a socket',
     'checks/grade-dns.ts setTimeout': 'timeouts of a socket',
-    'webhooks/post.ts setTimeout': 'timeouts of a socket',
     'webhooks/dispatch.ts performance.now': 'how long an endpoint took to answer',
   }
   // Where the network is touched, and what other files take from these modules.
@@ -427,8 +424,6 @@ describe('time and network', () => {
     'console/browser/console.ts EventSource': 'the browser asks its own server',
     'console/browser/docs.ts fetch': 'the browser asks its own server',
     'console/browser/passkey.ts fetch': 'the browser asks its own server',
-    'acme/http.ts node:https': 'questions to a certificate authority',
-    'acme/http.ts node:tls': 'the authorities that are known to it',
     'checks/grade-dns.ts node:dgram': 'questions to the resolver that is graded by',
     'checks/grade-dns.ts node:dns': 'the servers of the system',
     'checks/grade-dns.ts node:net': 'the same over TCP',
@@ -439,15 +434,11 @@ describe('time and network', () => {
     'acme/certificates.ts node:tls': 'what HTTPS shows to whom',
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'server/sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',
-    'net/guard.ts node:net': 'arithmetic of addresses, and the form of a look-up',
-    'webhooks/post.ts node:https': 'calls of webhooks',
-    'webhooks/post.ts node:net': 'addresses in URLs',
-    'webhooks/post.ts node:tls': 'the authorities that endpoints are checked against',
-    'net/fetch.ts node:https': 'attachments by URL, MTA-STS policies and documents of OAuth clients',
-    'net/fetch.ts node:net': 'addresses in URLs',
-    'net/fetch.ts node:tls': 'the list of certificate authorities',
-    'net/check-link.ts node:http': 'links of campaigns',
-    'net/check-link.ts node:https': 'links of campaigns',
+    'net/guard.ts node:net': 'addresses in URLs, and the form of a look-up',
+    'net/https.ts node:http': 'links of campaigns',
+    'net/https.ts node:https':
+      'the one client: files and policies by URL, links, calls of webhooks, a certificate authority',
+    'net/https.ts node:tls': 'the list of certificate authorities',
   }
   const NETWORK_MODULES =
     /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/
