@@ -1,8 +1,8 @@
 // Repeats writes that must not be lost: until the store has the result of a mail, only this process knows it.
 //
 // Guarantees: a failed write is tried again after a second, doubling to half a minute, as long as the process runs.
-// After `end` it is tried every quarter of a second until `giveUp`. A write that is given up is logged by name; it is
-// not thrown.
+// After `tryOften` it is tried every quarter of a second until `giveUp`. A write that is given up is logged by name; it
+// is not thrown.
 import { SECOND, type Clock } from './clock.ts'
 import type { Log } from './log.ts'
 import type { Troubles } from './trouble.ts'
@@ -10,7 +10,7 @@ import type { Troubles } from './trouble.ts'
 const LONGEST_PAUSE = 30 * SECOND
 const PAUSE_AT_END = 250
 
-export class Insistence {
+export class PersistentWrites {
   readonly #clock: Clock
   readonly #log: Log
   readonly #troubles: Troubles
@@ -29,7 +29,7 @@ export class Insistence {
    * gives the name of the lost write for the log. `waits` is called with true when the first try fails, and with false
    * when a later try succeeds or the write is given up.
    */
-  async run<T>(
+  async write<T>(
     what: () => string,
     write: () => Promise<T>,
     waits: (failing: boolean) => void = () => {},
@@ -62,7 +62,7 @@ export class Insistence {
   }
 
   /** Call it when the process is about to stop: waiting writes are tried at once, and often. */
-  end(): void {
+  tryOften(): void {
     this.#ending = true
     this.#wake()
   }
@@ -70,7 +70,7 @@ export class Insistence {
   /** Waiting writes are tried once more and then given up. */
   giveUp(): void {
     this.#over = true
-    this.end()
+    this.tryOften()
   }
 
   #wake(): void {

@@ -1,6 +1,6 @@
 // Writes the results of claimed mail to the store. Until the store has a result, only this process knows it: every
 // write is repeated until it succeeds, and a lane with unwritten results claims no mail (base/retry-until-written.ts).
-import { Insistence } from '../base/retry-until-written.ts'
+import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import { groupDue } from '../store/due.ts'
@@ -12,14 +12,14 @@ import type { MailTransaction, Withdrawal } from './queue/transaction.ts'
 export class Fates {
   readonly #deps: ConcludeDeps
   readonly #ring: () => void
-  readonly #insistence: Insistence
+  readonly #writes: PersistentWrites
   #stopping = false
 
   /** `ring` wakes the queue when a lane may claim again, or has mail that is due at another time. */
   constructor(deps: ConcludeDeps & { troubles: Troubles }, ring: () => void) {
     this.#deps = deps
     this.#ring = ring
-    this.#insistence = new Insistence(deps)
+    this.#writes = new PersistentWrites(deps)
   }
 
   /**
@@ -28,7 +28,7 @@ export class Fates {
    */
   end(): void {
     this.#stopping = true
-    this.#insistence.end()
+    this.#writes.tryOften()
   }
 
   /**
@@ -36,7 +36,7 @@ export class Fates {
    * They may be sent again after the next start.
    */
   giveUp(): void {
-    this.#insistence.giveUp()
+    this.#writes.giveUp()
   }
 
   async settle(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[]): Promise<void> {
@@ -86,7 +86,7 @@ export class Fates {
 
   async #write(lane: Lane, work: readonly MailTransaction[], write: () => Promise<void>): Promise<void> {
     const what = (): string => work.map(({ email }) => email.message_id).join(' ')
-    await this.#insistence.run(what, write, (failing) => {
+    await this.#writes.write(what, write, (failing) => {
       lane.unwritten += failing ? 1 : -1
       if (!failing) this.#ring()
     })

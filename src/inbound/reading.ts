@@ -6,7 +6,7 @@
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
-import { Insistence } from '../base/retry-until-written.ts'
+import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
@@ -106,7 +106,7 @@ export class InboundEngine {
   /** True while a message that an ended process had claimed is examined. */
   #suspect = false
   #warm = false
-  readonly #insistence: Insistence
+  readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
   #unwritten = 0
   #stopping = false
@@ -114,7 +114,7 @@ export class InboundEngine {
   constructor(deps: ReadDeps) {
     this.#deps = deps
     this.#examiner = new Examiner(deps)
-    this.#insistence = new Insistence(deps)
+    this.#writes = new PersistentWrites(deps)
     const { clock, log } = deps
     this.#loop = new Loop({ name: 'inbound', clock, log, run: (now) => this.#run(now) })
   }
@@ -133,8 +133,8 @@ export class InboundEngine {
   /** Ends within `patience` real ms: messages without a written result are read again after the next start. */
   async stop(patience: number): Promise<void> {
     this.#stopping = true
-    this.#insistence.end()
-    const cut = setTimeout(() => this.#insistence.giveUp(), patience)
+    this.#writes.tryOften()
+    const cut = setTimeout(() => this.#writes.giveUp(), patience)
     await this.#loop.stop()
     await Promise.all([...this.#held.values()].map(({ done }) => done))
     clearTimeout(cut)
@@ -258,7 +258,7 @@ export class InboundEngine {
   /** Writes as soon as the store can; undefined when the process stops first. Throws the errors of `work` itself. */
   async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
     const { store } = this.#deps
-    const tried = await this.#insistence.run(
+    const tried = await this.#writes.write(
       () => `inbound message ${id}`,
       () =>
         store.writeSoon(work).then(

@@ -7,7 +7,7 @@
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { Insistence } from '../base/retry-until-written.ts'
+import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'
@@ -46,12 +46,12 @@ export class Dispatcher {
   readonly #loop: Loop
   readonly #busy = new Map<number, number>()
   readonly #running = new Set<Promise<void>>()
-  readonly #insistence: Insistence
+  readonly #writes: PersistentWrites
   #released = false
 
   constructor(deps: DispatchDeps) {
     this.#deps = deps
-    this.#insistence = new Insistence(deps)
+    this.#writes = new PersistentWrites(deps)
     this.#loop = new Loop({ name: 'webhooks', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
@@ -75,10 +75,10 @@ export class Dispatcher {
   /** Waits up to `patience` ms for requests under way. Requests that have not ended by then are given up, and sent
    *  again with the same id after the next start. */
   async stop(patience: number): Promise<void> {
-    this.#insistence.end()
+    this.#writes.tryOften()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
       this.#released = true
-      this.#insistence.giveUp()
+      this.#writes.giveUp()
       this.#deps.poster.close()
     })
     await this.#loop.stop()
@@ -170,7 +170,7 @@ export class Dispatcher {
       this.#loop.ring()
     }
     const duration = Math.round(performance.now() - started)
-    const lost = await this.#insistence.run(
+    const lost = await this.#writes.write(
       () => `webhook delivery ${delivery.id}`,
       () => store.write((tx) => settle(tx, { config, delivery, duration, now: clock.now(), at, response })),
     )
