@@ -6,7 +6,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
 import { codeOf, messageOf } from '../errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
-import { TurnBoard } from './thread-cpu.ts'
+import { ThreadCpu } from './thread-cpu.ts'
 
 /** Results are sent when this many are ready, or when there is nothing else to do. */
 const LOT = 8
@@ -23,7 +23,7 @@ interface Task {
   over: boolean
 }
 
-const board = new TurnBoard((workerData as { board: SharedArrayBuffer } | null)?.board)
+const present = new ThreadCpu((workerData as { cpu: SharedArrayBuffer } | null)?.cpu)
 const tasks = new AsyncLocalStorage<Task>()
 const turns: { task: Task; go: () => void }[] = []
 let running: Task | undefined
@@ -50,7 +50,7 @@ function next(): void {
   }
   running = task
   began = cpuTime()
-  board.begin(task.id, began, task.spent)
+  present.begin(task.id, began, task.spent)
   go()
   if (task.open > 0) setImmediate(pause, task)
 }
@@ -64,7 +64,7 @@ function leave(task: Task): void {
   if (running !== task) return
   task.spent += cpuTime() - began
   running = undefined
-  board.end()
+  present.end()
   next()
 }
 

@@ -14,7 +14,7 @@ export interface Turn {
   spent: number
 }
 
-export class TurnBoard {
+export class ThreadCpu {
   readonly memory: SharedArrayBuffer
   readonly #job: Int32Array
   readonly #times: Float64Array

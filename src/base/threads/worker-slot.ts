@@ -1,16 +1,20 @@
-// One worker thread and its jobs. The thread belongs to a pool (base/threads/pool.ts), or delivers mail
-// (delivery/wire/workers.ts).
+// One worker thread and its jobs, as base/threads/supervisor.ts sees them.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
-import { TurnBoard } from './thread-cpu.ts'
+import { ThreadCpu } from './thread-cpu.ts'
 
 /** A job of a worker thread. */
 export interface Task<Job = unknown> {
   id: number
   job: Job
+  /** CPU time that the job may use, in ms; undefined: no limit. */
+  cpu: number | undefined
   resolve: (value: never) => void
   reject: (error: Error) => void
 }
+
+/** Usual jobs, or jobs that may take long. */
+export type Lane = 'usual' | 'slow'
 
 /** A question of a worker to the server. */
 export interface Question {
@@ -60,9 +64,10 @@ const NONE = 1000
 export class WorkerSlot<Each extends Task = Task> {
   readonly worker: Worker
   readonly pending = new Map<number, Each>()
+  lane: Lane
   ready = false
   retirement: NodeJS.Timeout | undefined
-  readonly #board = new TurnBoard()
+  readonly #cpu = new ThreadCpu()
   #outbox: { id: number; job: unknown }[] = []
   #seen = 0
   #asking: { since: number } | undefined
@@ -70,8 +75,9 @@ export class WorkerSlot<Each extends Task = Task> {
   #worked = { job: 0, cpu: 0, at: 0 }
 
   /** Starts the thread. Throws when the machine can start no more threads. */
-  constructor(source: URL, heapMb: number, ears: Ears<Each>) {
-    this.worker = startWorker(source, heapMb, this.#board.memory)
+  constructor(source: URL, heapMb: number, lane: Lane, ears: Ears<Each>) {
+    this.lane = lane
+    this.worker = startWorker(source, heapMb, this.#cpu.memory)
     this.worker.on('message', (message: Reply[] | Question | Ready) => {
       if ('ready' in message) this.ready = true
       else if ('question' in message) ears.asked(this, message)
@@ -107,7 +113,7 @@ export class WorkerSlot<Each extends Task = Task> {
 
   /** The job whose turn it is. */
   get turn(): Each | undefined {
-    return this.pending.get(this.#board.read().job)
+    return this.pending.get(this.#cpu.read().job)
   }
 
   /**
@@ -115,7 +121,7 @@ export class WorkerSlot<Each extends Task = Task> {
    * are never measured.
    */
   async spent(now: number): Promise<Spent | undefined> {
-    const { job } = this.#board.read()
+    const { job } = this.#cpu.read()
     const again = job !== 0 && job === this.#seen
     this.#seen = job
     if (!again) return undefined
@@ -124,7 +130,7 @@ export class WorkerSlot<Each extends Task = Task> {
     this.#asking = { since: now }
     const used = await this.worker.cpuUsage().catch(() => undefined)
     this.#asking = undefined
-    const turn = this.#board.read()
+    const turn = this.#cpu.read()
     if (!used || turn.job !== job) return undefined
     const cpu = used.user + used.system
     return { job, ms: (cpu - turn.began + turn.spent) / 1000, idle: this.#idle(job, cpu, now) }
@@ -146,10 +152,10 @@ export function singleExecutable():
   return sea.isSea() ? (sea as never) : undefined
 }
 
-function startWorker(source: URL, heapMb: number, board: SharedArrayBuffer): Worker {
+function startWorker(source: URL, heapMb: number, cpu: SharedArrayBuffer): Worker {
   const sea = singleExecutable()
   const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB, maxOldGenerationSizeMb: heapMb }
-  const options = { resourceLimits, workerData: { board } }
+  const options = { resourceLimits, workerData: { cpu } }
   if (!sea) return new Worker(source, options)
   const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
   return new Worker(sea.getAsset(name, 'utf8'), { eval: true, ...options })

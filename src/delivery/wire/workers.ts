@@ -4,8 +4,8 @@
 // When a thread ends, its connections end, and the mails under way on them are tried again. So mail that may need much
 // CPU time, and mail that met trouble of this server before, is kept apart, on threads for such mail only.
 import { counters } from '../../base/counters.ts'
-import { NoWorker, TookTooLong, WorkerLost, JobFailed } from '../../base/threads/pool.ts'
-import { WorkerSlot, type Question, type Reply, type Task } from '../../base/threads/worker-slot.ts'
+import { Supervisor, WorkerLost } from '../../base/threads/supervisor.ts'
+import type { Task, WorkerSlot } from '../../base/threads/worker-slot.ts'
 import { TIMEOUTS, type ConnectOptions, type Envelope } from '../../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import { isVerdict } from './connect.ts'
@@ -20,15 +20,6 @@ export interface WorkersOptions {
   /** Answers the questions of the letters (message/letters.ts). */
   answer: (asked: never) => Promise<unknown>
 }
-
-/** JavaScript heap of each thread, in MB. */
-const HEAP_MB = 1024
-/** A thread without connections for this long (ms) is ended: an idle server has none. */
-const IDLE = 60_000
-/** How often busy threads are checked, in ms. */
-const LOOK = 50
-/** A thread that has reported no CPU time, or used none, for this many times the budget counts as over the budget. */
-const SILENCE = 10
 
 /** Numbers of connections and of mails; threads outlive the server in tests. */
 let numbers = 0
@@ -106,24 +97,34 @@ export class WorkerSession {
   }
 }
 
-type Slot = WorkerSlot
-
-interface Thread {
-  slot: Slot
-  apart: boolean
-  sessions: Map<number, WorkerSession | undefined>
-}
+/** The sessions of a thread by their numbers; undefined for one that is being opened. */
+type Sessions = Map<number, WorkerSession | undefined>
 
 export class DeliveryWorkers {
-  readonly #options: WorkersOptions
-  readonly #threads = new Map<Slot, Thread>()
+  readonly #cpu: number
+  readonly #threads: Supervisor<Task>
+  readonly #sessions = new WeakMap<WorkerSlot, Sessions>()
   #tasks = 0
-  #closed = false
   #cut = false
-  #look: NodeJS.Timeout | undefined
 
-  constructor(options: WorkersOptions) {
-    this.#options = options
+  constructor({ answer, cpu, size }: WorkersOptions) {
+    this.#cpu = cpu
+    this.#threads = new Supervisor({
+      source: new URL('./worker.ts', import.meta.url),
+      most: { usual: size, slow: Math.ceil(size / 2) },
+      answer,
+      told: (slot, ended) =>
+        this.#sessionsOf(slot)
+          .get((ended as EndedSession).ended)
+          ?.end(),
+      load: (slot) => this.#sessionsOf(slot).size,
+      lost: (slot, jobs, why) => this.#lost(slot, jobs, why),
+      long: (slot, _, over) => {
+        if (!over) return
+        this.#lost(slot, slot.release(), new WorkerLost('Another mail on this thread took too long.'))
+        void this.#threads.end(slot)
+      },
+    })
   }
 
   /**
@@ -133,25 +134,29 @@ export class DeliveryWorkers {
   async open(options: ConnectOptions, apart = false): Promise<WorkerSession | Verdict> {
     if (this.#cut)
       return ownVerdict('deferred', '4.3.2', 'This server stops.', { stage: 'connect', host: options.host })
-    const thread = this.#freest(apart)
+    const slot = this.#threads.freest(apart ? 'slow' : 'usual')
+    const sessions = this.#sessionsOf(slot)
     const number = ++numbers
+    const left = (): void => {
+      sessions.delete(number)
+      this.#threads.rest(slot)
+    }
     const run = (job: object): Promise<unknown> =>
-      this.#run(thread, { ...job, session: number } as WorkerJob).finally(() => {
-        if ('end' in job) this.#left(thread, number)
+      this.#run(slot, { ...job, session: number } as WorkerJob).finally(() => {
+        if ('end' in job) left()
       })
-    thread.sessions.set(number, undefined)
-    clearTimeout(thread.slot.retirement)
+    sessions.set(number, undefined)
     try {
       const opened = (await run({ open: options })) as Opened | Verdict
       if (!isVerdict(opened)) {
         const session = new WorkerSession(options, opened, apart, run)
-        thread.sessions.set(number, session)
+        sessions.set(number, session)
         return session
       }
-      this.#left(thread, number)
+      left()
       return opened
     } catch (thrown) {
-      this.#left(thread, number)
+      left()
       throw thrown
     }
   }
@@ -159,121 +164,36 @@ export class DeliveryWorkers {
   /** Ends every connection, also those that are being opened, and opens no others. */
   cut(): void {
     this.#cut = true
-    for (const thread of this.#threads.values())
-      for (const number of thread.sessions.keys())
+    for (const slot of this.#threads.slots)
+      for (const number of this.#sessionsOf(slot).keys())
         // A thread that has ended has no connections any more.
-        this.#run(thread, { session: number, end: 'destroy' }).catch(() => undefined)
+        this.#run(slot, { session: number, end: 'destroy' }).catch(() => undefined)
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    clearTimeout(this.#look)
-    await Promise.all([...this.#threads.values()].map((thread) => this.#dismiss(thread, 'The server stops.')))
+  close(): Promise<void> {
+    return this.#threads.close()
   }
 
-  #freest(apart: boolean): Thread {
-    if (this.#closed) throw new NoWorker('The server stops.')
-    const { size } = this.#options
-    const threads = [...this.#threads.values()].filter((thread) => thread.apart === apart)
-    const [freest] = threads.sort((one, other) => one.sessions.size - other.sessions.size)
-    const most = apart ? Math.ceil(size / 2) : size
-    return freest && (freest.sessions.size === 0 || threads.length >= most) ? freest : this.#hire(apart)
+  #sessionsOf(slot: WorkerSlot): Sessions {
+    const sessions = this.#sessions.get(slot) ?? new Map<number, WorkerSession | undefined>()
+    this.#sessions.set(slot, sessions)
+    return sessions
   }
 
-  #hire(apart: boolean): Thread {
-    try {
-      const slot: Slot = new WorkerSlot(new URL('./worker.ts', import.meta.url), HEAP_MB, {
-        replied: (from, replies) => this.#replied(from, replies),
-        asked: (from, question) => void this.#asked(from, question),
-        ended: (from, cause) => this.#ended(from, cause),
-      })
-      const thread = { slot, apart, sessions: new Map() }
-      this.#threads.set(slot, thread)
-      return thread
-    } catch (thrown) {
-      throw new NoWorker('No worker thread can be started.', { cause: thrown })
-    }
-  }
-
-  #run({ slot }: Thread, job: WorkerJob): Promise<unknown> {
+  #run(slot: WorkerSlot, job: WorkerJob): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      if (!this.#threads.has(slot)) return reject(new WorkerLost('The thread of this connection has ended.'))
-      slot.take({ id: ++this.#tasks, job, resolve, reject })
-      this.#watch()
+      if (!this.#threads.slots.has(slot)) return reject(new WorkerLost('The thread of this connection has ended.'))
+      const done = ({ replies, value }: Done): void => {
+        for (const [digit, count] of Object.entries(replies))
+          counters.smtp.add({ direction: 'out', class: digit }, count)
+        resolve(value)
+      }
+      this.#threads.give(slot, { id: ++this.#tasks, job, cpu: this.#cpu, resolve: done, reject })
     })
   }
 
-  /** Call it when a connection has ended; a thread without connections is ended after a while. */
-  #left({ sessions, slot }: Thread, number: number): void {
-    sessions.delete(number)
-    const thread = this.#threads.get(slot)
-    if (sessions.size > 0 || !thread) return
-    clearTimeout(slot.retirement)
-    slot.retirement = setTimeout(() => void this.#dismiss(thread, 'It had no work.'), IDLE).unref()
-  }
-
-  #replied(slot: Slot, replies: Reply[]): void {
-    for (const { code, error, id, value } of replies) {
-      const task = slot.pending.get(id)
-      slot.pending.delete(id)
-      if (error === undefined) {
-        const done = value as Done
-        for (const [digit, count] of Object.entries(done.replies))
-          counters.smtp.add({ direction: 'out', class: digit }, count)
-        task?.resolve(done.value as never)
-      } else task?.reject(new JobFailed(error, code ?? ''))
-    }
-    // Idle connections do not keep the process alive.
-    if (slot.pending.size === 0) slot.worker.unref()
-  }
-
-  async #asked(slot: Slot, { ask, question }: Question): Promise<void> {
-    if (question === 0)
-      return this.#threads
-        .get(slot)
-        ?.sessions.get((ask as EndedSession).ended)
-        ?.end()
-    slot.worker.postMessage({ question, answer: await this.#options.answer(ask as never).catch(() => undefined) })
-  }
-
-  #ended(slot: Slot, cause: Error | undefined): void {
-    const thread = this.#threads.get(slot)
-    if (thread) this.#lose(thread, cause?.message ?? 'The worker stopped.', slot.ready ? WorkerLost : NoWorker)
-  }
-
-  #lose({ sessions, slot }: Thread, why: string, Lost: typeof WorkerLost): void {
-    this.#threads.delete(slot)
-    clearTimeout(slot.retirement)
-    for (const session of sessions.values()) session?.end()
-    for (const { reject } of slot.release() as Task[]) reject(new Lost(why))
-  }
-
-  async #dismiss(thread: Thread, why: string): Promise<void> {
-    this.#lose(thread, why, WorkerLost)
-    await thread.slot.worker.terminate()
-  }
-
-  #watch(): void {
-    if (!this.#closed) this.#look ??= setTimeout(() => void this.#lookAround(), LOOK).unref()
-  }
-
-  async #lookAround(): Promise<void> {
-    const busy = [...this.#threads.values()].filter(({ slot }) => slot.pending.size > 0)
-    const now = performance.now()
-    this.#look = undefined
-    if (busy.length === 0) return
-    this.#watch()
-    await Promise.all(busy.map((thread) => this.#judge(thread, now)))
-  }
-
-  /** Ends a thread whose present mail needs too much CPU time. */
-  async #judge(thread: Thread, now: number): Promise<void> {
-    const { cpu } = this.#options
-    const spent = await thread.slot.spent(now)
-    const task = spent && thread.slot.pending.get(spent.job)
-    if (!task || (spent.ms <= cpu && spent.idle <= cpu * SILENCE)) return
-    thread.slot.release((each) => each === task)
-    task.reject(new TookTooLong(`It took more than ${cpu} ms of CPU time.`))
-    await this.#dismiss(thread, 'Another mail on this thread took too long.')
+  #lost(slot: WorkerSlot, jobs: Task[], why: WorkerLost): void {
+    for (const session of this.#sessionsOf(slot).values()) session?.end()
+    for (const { reject } of jobs) reject(why)
   }
 }
